@@ -17,6 +17,7 @@ COPY pyproject.toml requirements.lock ./
 RUN uv pip install --python /opt/stowplan/bin/python \
       --require-hashes --only-binary :all: --constraint requirements.lock --requirement pyproject.toml
 COPY README.md LICENSE ./
+COPY docs/placementpolicy.schema.json docs/
 COPY policies policies
 COPY engine engine
 COPY webhook webhook

@@ -36,7 +36,8 @@ class QuotaUndecidedError(StowplanError):
 class Diagnostic:
     """One mistake in a file, with its place and a hint.
 
-    `line` and `column` count from 1; 0 means "the file as a whole".
+    `line` and `column` count from 1; 0 means "the file as a whole". `field` is the path of the
+    value where the file is an object of the API, such as `spec.filters[0].expression`, else empty.
     """
 
     file: str
@@ -45,16 +46,49 @@ class Diagnostic:
     column: int = 0
     source: str = ""
     hint: str = ""
+    field: str = ""
 
     def __str__(self) -> str:
-        """Return the mistake as `file:line:column: message`, its source line, a caret, a hint."""
+        """Return the mistake as `file:line:column: field: message`, source line, caret, hint."""
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        lines = [f"{place}: {self.message}"]
+        field = f"{self.field}: " if self.field else ""
+        lines = [f"{place}: {field}{self.message}"]
         if self.source:
             lines += [f" | {self.source}", f" | {'.' * (self.column - 1)}^"]
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in a file.
+
+    Attributes:
+        file: the name of the file in diagnostics.
+        line: from 1; 0 means "the file as a whole".
+        column: from 1.
+        source: the line itself.
+        field: the path of the value in an object of the API, such as `spec.filters[0]`.
+    """
+
+    file: str
+    line: int = 0
+    column: int = 0
+    source: str = ""
+    field: str = ""
+
+    def problem(self, message: str, hint: str = "") -> Diagnostic:
+        """Return the diagnostic of a mistake at this place."""
+        return Diagnostic(
+            file=self.file,
+            message=message,
+            line=self.line,
+            column=self.column,
+            source=self.source,
+            hint=hint,
+            field=self.field,
+        )
 
 
 class InvalidFileError(StowplanError):

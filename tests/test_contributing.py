@@ -17,7 +17,13 @@ FILES: dict[str, str] = dict(
 )
 ENTRIES = re.findall(r"add [^`]*?`(\"FewPods\": .*?)`", GUIDE)
 COPIED = ("docs", "engine", "policies", "tests/engine")
-COPIED_FILES = ("pyproject.toml", "tests/__init__.py", "tests/docs.py", "tests/test_docs.py")
+COPIED_FILES = (
+    "pyproject.toml",
+    "tests/__init__.py",
+    "tests/conftest.py",
+    "tests/docs.py",
+    "tests/test_docs.py",
+)
 
 
 def _insert(file: Path, new: str, before: str) -> None:

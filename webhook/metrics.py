@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from math import inf
 from types import MappingProxyType
 from typing import Final
 
@@ -23,6 +24,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from engine.model.time import Micros
+from engine.quota import Reach
 from engine.view import ClusterView
 from webhook.cluster.watch.source_status import SourceStatus, age_seconds
 
@@ -98,6 +100,11 @@ class Metrics:
             "ElasticQuotas whose pods have used more than max for a while.",
             registry=self.registry,
         )
+        self._quota_namespaces = Gauge(
+            "stowplan_quota_namespaces",
+            "Namespaces in which the API server asks about quota, +Inf for all; of the leader.",
+            registry=self.registry,
+        )
         self._policy_reloads = self._counter(
             "stowplan_policy_reloads",
             "Reloads of the policy files after a change, by outcome.",
@@ -136,6 +143,10 @@ class Metrics:
     def quotas_over_max(self, quotas: int) -> None:
         """Show the number of quotas whose pods use more than `max`."""
         self._quota_over_max.set(quotas)
+
+    def quota_namespaces(self, names: Reach) -> None:
+        """Show in how many namespaces the API server asks about quota."""
+        self._quota_namespaces.set(inf if names is None else len(names))
 
     def policies_reloaded(self, *, succeeded: bool) -> None:
         """Count one reload of the policy files."""
@@ -212,6 +223,10 @@ class Metrics:
             is_current,
         )
 
+    def show_policy_resources(self, counts: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        """Show what became of the policies of the API, by kind and acceptance."""
+        self.registry.register(_PolicyResources(counts))
+
     def show_policy_counts(
         self,
         *,
@@ -278,6 +293,24 @@ class _Counts(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
         metric = CounterMetricFamily(self.name, self.text, labels=self.labels)
+        for values, count in self.counts().items():
+            metric.add_metric(values, count)
+        yield metric
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PolicyResources(Collector):
+    """The policies of the API, read at each scrape."""
+
+    counts: Callable[[], Mapping[tuple[str, str], int]]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        metric = GaugeMetricFamily(
+            "stowplan_policy_resources",
+            "Policies of the API, by kind and what became of them.",
+            labels=["kind", "acceptance"],
+        )
         for values, count in self.counts().items():
             metric.add_metric(values, count)
         yield metric

@@ -5,7 +5,7 @@ node is judged does not: that is `engine.policy`, and `engine.pipeline` decides 
 """
 
 from engine.batch.deciding import decide_batch
-from engine.batch.gang_placement import GangPlacement, StartingGang, place_gang
+from engine.batch.gang_placement import GangPlacement, StartingGang, domains_of_gang, place_gang
 from engine.batch.outcome import BatchOutcome
 from engine.batch.trial import Trial, place_all
 
@@ -15,6 +15,7 @@ __all__ = [
     "StartingGang",
     "Trial",
     "decide_batch",
+    "domains_of_gang",
     "place_all",
     "place_gang",
 ]

@@ -14,7 +14,6 @@ from engine.batch.placements import Placements
 from engine.batch.ranking import Ranking
 from engine.batch.template import Template
 from engine.batch.template_rules import TemplateRules, UnevenError
-from engine.batch.templates import TemplateKeys
 from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.view import ClusterView
@@ -30,25 +29,27 @@ class Batch:
         requests: the pods, none of which counts on a node of the view.
         judge: decides for one pod.
         view: the cluster without them.
+        keys: their `template_keys`.
     """
 
     def __init__(
-        self, requests: Sequence[PlacementRequest], judge: Judge, view: ClusterView
+        self,
+        requests: Sequence[PlacementRequest],
+        judge: Judge,
+        view: ClusterView,
+        keys: Sequence[Hashable | None],
     ) -> None:
         self._requests = requests
+        self._keys = keys
         self._judge = judge
         self._view = view
-        self._pods_of = Counter[Hashable | None]()
+        self._pods_of = Counter(keys)
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
         self._placements = Placements(view, self._rankings)
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield the outcome for each pod; the next one is decided when it is asked for."""
-        pods = [request.pod for request in self._requests]
-        keys = TemplateKeys(self._judge.policies, pods, self._view)
-        by_request = [keys.key(request) for request in self._requests]
-        self._pods_of.update(by_request)
-        for request, key in zip(self._requests, by_request, strict=True):
+        for request, key in zip(self._requests, self._keys, strict=True):
             yield self._decide(request, key if self._pods_of[key] > 1 else None)
 
     def _decide(self, request: PlacementRequest, key: Hashable | None) -> BatchOutcome:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from engine.batch.batch import Batch
 from engine.batch.judge import DEFAULT_SCOPE, Judge
 from engine.batch.outcome import BatchOutcome
+from engine.batch.templates import template_keys
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -37,4 +38,4 @@ def decide_batch(
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
     judge = Judge(policies=policies, now=now, scope=scope, freshness=freshness)
-    return list(Batch(requests, judge, view))
+    return list(Batch(requests, judge, view, template_keys(requests, policies, view)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.judge import JudgeOfAll
-from engine.batch.templates import TemplateKeys
 from engine.model.quantity import amount_text
 from engine.model.request import PlacementRequest
 from engine.view import MISSING, ClusterView, IntColumn, Sum, counted_requests, label_column
@@ -27,13 +26,19 @@ class DomainRoom:
 
     Args:
         requests: the pods; at least one.
+        keys: their `template_keys`.
         judge: says which nodes can take them.
         view: the cluster without them.
         key: the label.
     """
 
     def __init__(
-        self, requests: Sequence[PlacementRequest], judge: JudgeOfAll, view: ClusterView, key: str
+        self,
+        requests: Sequence[PlacementRequest],
+        keys: Sequence[Hashable | None],
+        judge: JudgeOfAll,
+        view: ClusterView,
+        key: str,
     ) -> None:
         self._view = view
         self._count = len(requests)
@@ -45,7 +50,7 @@ class DomainRoom:
                 self._needed[name] = self._needed.get(name, 0) + amount
         self._usable = np.zeros(len(view), np.bool_)  # by some pod at least
         self._gangs = np.full(len(self._domains.book), np.inf)  # that each domain can hold
-        for first, count in _templates(requests, judge, view):
+        for first, count in _templates(requests, keys):
             (rows,) = judge.in_reach(first, view).nonzero()
             self._usable[rows] = True
             places = self._by_domain(rows, self._places(first, rows))
@@ -118,12 +123,10 @@ class DomainRoom:
 
 
 def _templates(
-    requests: Sequence[PlacementRequest], judge: JudgeOfAll, view: ClusterView
+    requests: Sequence[PlacementRequest], keys: Sequence[Hashable | None]
 ) -> list[tuple[PlacementRequest, int]]:
     """Return the first pod of each template, and how many there are; of some templates."""
-    keys = TemplateKeys(judge.policies, [request.pod for request in requests], view)
     found: dict[object, list[PlacementRequest]] = {}
-    for position, request in enumerate(requests):
-        key = keys.key(request)
+    for position, (request, key) in enumerate(zip(requests, keys, strict=True)):
         found.setdefault(position if key is None else key, []).append(request)
     return [(alike[0], len(alike)) for alike in islice(found.values(), _MOST_TEMPLATES)]

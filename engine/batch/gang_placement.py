@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from engine.batch.domain_room import DomainRoom
 from engine.batch.judge import DEFAULT_SCOPE, JudgeOfAll
-from engine.batch.trial import Trial, place_all
+from engine.batch.templates import template_keys
+from engine.batch.trial import Trial, trial_of
 from engine.model.gang import GangTopology
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
@@ -76,15 +77,16 @@ def place_gang(
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
     requests, topology = gang.requests, gang.topology
+    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
+    keys = template_keys(requests, policies, view)
 
     def trial_on(rows: NDArray[np.intp] | None) -> Trial:
-        return place_all(requests, policies, view, now, rows=rows, scope=scope, freshness=freshness)
+        return trial_of(requests, judge, view, keys, rows=rows)
 
     if topology is None or not requests:
         return GangPlacement(trial=trial_on(None))
-    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
     only = _domain_of(gang.beside, view, topology.key)
-    room = DomainRoom(requests, judge, view, topology.key)
+    room = DomainRoom(requests, keys, judge, view, topology.key)
     failed: dict[str, str] = {}
     for domain, rows in room.fitting(_MOST_TRIALS, only=only):
         trial = trial_on(rows)
@@ -95,6 +97,37 @@ def place_gang(
     if topology.required:
         return GangPlacement(trial=Trial(outcomes=(), failed=0, message=message), message=message)
     return GangPlacement(trial=trial_on(None), message=message)
+
+
+def domains_of_gang(
+    gang: StartingGang,
+    policies: PolicySet,
+    view: ClusterView,
+    now: Micros,
+    *,
+    most: int,
+    scope: Scope = DEFAULT_SCOPE,
+    freshness: Freshness = FRESH,
+) -> Iterator[NDArray[np.intp]]:
+    """Yield the rows of each domain that may hold a gang, the one with the least room first.
+
+    Args:
+        gang: the members, none of which counts on a node of the view; with a topology.
+        policies: the loaded policies.
+        view: the observed cluster.
+        now: the moment.
+        most: domains.
+        scope: the pods that policies place.
+        freshness: the domains of the view that are too old; rules that read one abstain.
+    """
+    if gang.topology is None:
+        return
+    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
+    keys = template_keys(gang.requests, policies, view)
+    room = DomainRoom(gang.requests, keys, judge, view, gang.topology.key)
+    only = _domain_of(gang.beside, view, gang.topology.key)
+    for _, rows in room.fitting(most, only=only):
+        yield rows
 
 
 def _domain_of(names: Collection[str], view: ClusterView, key: str) -> str | None:

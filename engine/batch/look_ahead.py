@@ -2,64 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.batch.ahead_table import AheadTable
 from engine.batch.placements import Placements
 from engine.batch.ranking import Ranking
 from engine.batch.template_rules import TemplateRules
 from engine.model.pod import Pod
-from engine.view import BoolColumn, IntColumn
 
 _LEAST_ROWS: Final = 16
 _MOST_ROWS: Final = 512
-_FIRST_DEPTH: Final = 2
-
-
-@dataclass
-class _Table:
-    """What was computed at once.
-
-    Attributes:
-        rows: a row for each pod more that is on it.
-        passes: whether it is still a candidate.
-        raw: its scores that pods change; anything where it is none.
-        is_between: whether it is one, and these are between the ends.
-        points: for these scores, if so.
-        totals: of all scores, if so.
-        ends_version: that of the ranking for which the last three are right.
-    """
-
-    rows: NDArray[np.intp]
-    passes: BoolColumn
-    raw: list[NDArray[Any]]
-    is_between: list[bool] = field(default_factory=list)
-    points: list[tuple[int, ...]] = field(default_factory=list)
-    totals: list[int] = field(default_factory=list)
-    ends_version: int = -1
-
-    def fit(self, ranking: Ranking) -> None:
-        """Compute points anew if the ends have moved."""
-        if self.ends_version == ranking.ends_version:
-            return
-        self.ends_version = ranking.ends_version
-        between, totals = self.passes.copy(), np.zeros(self.rows.size, np.int64)
-        points: list[IntColumn] = []
-        for column, raw in zip(ranking.moving, self.raw, strict=True):
-            between &= (raw >= column.ends[0]) & (raw <= column.ends[1])
-        for column, raw in zip(ranking.moving, self.raw, strict=True):
-            each = np.zeros(self.rows.size, np.int64)
-            each[between] = column.points_between_ends(raw[between])
-            totals += each
-            points.append(each)
-        totals += ranking.still_points(self.rows)
-        self.is_between, self.totals = between.tolist(), totals.tolist()
-        self.points = list(zip(*(each.tolist() for each in points), strict=True)) or [()] * len(
-            self.rows
-        )
+_FIRST_DEPTH: Final = 3
 
 
 class LookAhead:
@@ -70,21 +26,22 @@ class LookAhead:
     Args:
         rules: of the template.
         ranking: by these.
-        rows: the number of all rows.
         pods: of the template, more or less: as many rows are computed at first.
     """
 
-    def __init__(self, rules: TemplateRules, ranking: Ranking, rows: int, pods: int) -> None:
+    def __init__(self, rules: TemplateRules, ranking: Ranking, pods: int) -> None:
         self._rules = rules
         self._ranking = ranking
-        self._known: dict[int, tuple[_Table, int]] = {}  # what comes next
-        self._left = np.zeros(rows, np.int64)  # of what is known
-        self._depth = np.full(rows, _FIRST_DEPTH)  # to compute next time
-        self._most = max(_LEAST_ROWS, min(pods, _MOST_ROWS))
+        self._known: dict[int, tuple[AheadTable, int, int]] = {}  # the next states
+        self._depths: dict[int, int] = {}  # to compute next time
+        self._most = min(pods, _MOST_ROWS)
+        self._pods = pods  # that are still to come
 
     def forget(self, rows: NDArray[np.intp]) -> None:
         """Drop what is known of rows that took other pods."""
-        self._left[rows] = 0
+        if self._known:
+            for row in rows.tolist():
+                self._known.pop(row, None)
 
     def take_up(self, row: int, pod: Pod, placements: Placements) -> bool:
         """Bring the ranking up to date for a row that took one more pod of the template.
@@ -100,39 +57,37 @@ class LookAhead:
         Raises:
             UnevenError: some score could not be evaluated.
         """
-        if not self._left[row]:
+        self._pods -= 1
+        if row not in self._known:
             self._compute(row, pod, placements)
-        table, at = self._known[row]
-        self._known[row] = table, at + 1
-        self._left[row] -= 1
-        if not self._rules.is_coupled:  # else the ends move with most pods
-            table.fit(self._ranking)
-            if table.is_between[at]:
-                raw = [each[at] for each in table.raw]
-                self._ranking.update_one(row, raw, table.points[at], table.totals[at])
-                return True
-        passes = table.passes[at : at + 1]
-        scores = [each[at : at + 1][passes] for each in table.raw]
-        return self._ranking.update(np.array([row]), passes, scores)
+        table, at, end = self._known[row]
+        if at + 1 < end:
+            self._known[row] = table, at + 1, end
+        else:
+            del self._known[row]
+        return self._ranking.follow(row, table, at)
 
     def _compute(self, row: int, pod: Pod, placements: Placements) -> None:
         """Compute a row as it is, and with more pods; and the best others with more pods."""
-        best = self._ranking.best_rows(self._most)
-        others = best[(self._left.take(best) == 0) & (best != row)]
+        likely = max(_LEAST_ROWS, min(self._pods, self._most))
+        best = self._ranking.best_rows(likely).tolist()
         self._most = min(2 * self._most, _MOST_ROWS)
-        each = np.concatenate([[row], others])
-        depth = self._depth[each]
-        first = np.cumsum(depth) - depth
-        rows = np.repeat(each, depth)
-        counts = np.arange(rows.size) - np.repeat(first, depth) + 1
-        counts[: depth[0]] -= 1  # the row itself has taken its pod already
+        known = self._known.keys() | {row}
+        nodes = [row, *[other for other in best if other not in known]]
+        depths = np.full(len(nodes), _FIRST_DEPTH)
+        if self._depths:
+            depths[:] = [self._depths.get(node, _FIRST_DEPTH) for node in nodes]
+        ends = np.cumsum(depths)
+        firsts = ends - depths
+        rows = np.repeat(np.array(nodes, np.intp), depths)
+        counts = np.arange(rows.size) - np.repeat(firsts, depths) + 1
+        counts[: depths[0]] -= 1  # the row itself has taken its pod already
         view = placements.ahead(pod, self._rules, rows, counts)
         passes, scores = self._rules.evaluate_moving(view, np.arange(rows.size))
         raw = [np.zeros(rows.size, score.dtype) for score in scores]
         for column, score in zip(raw, scores, strict=True):
             column[passes] = score
-        table = _Table(rows, passes, raw)
-        self._left[each] = depth
-        self._depth[row] = 2 * depth[0]
-        for known, at in zip(each.tolist(), first.tolist(), strict=True):
-            self._known[known] = table, at
+        table = AheadTable(rows, firsts, passes, raw)
+        self._depths[row] = 2 * int(depths[0])
+        for node, first, end in zip(nodes, firsts.tolist(), ends.tolist(), strict=True):
+            self._known[node] = table, first, end

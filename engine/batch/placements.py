@@ -12,9 +12,10 @@ from engine.batch.ranking import Ranking
 from engine.model.pod import Pod
 from engine.view import ClusterView, IntColumn, WhatIf
 
-_LEAST_ROWS: Final = 1024
+_LEAST_ROWS: Final = 512
 _ROOM: Final = 4  # for every row that took a pod
 _MOST_RANKINGS: Final = 16  # that are looked at; most agree
+_LATEST: Final = 256  # that took pods: others will be looked at by the pods of rare templates alone
 _OUTSIDE: Final = -1
 
 
@@ -90,8 +91,9 @@ class Placements:
         """Return a view of a part of the cluster, and where in it rows that took pods are."""
         part, new, self._in_part = self._part, slice(self._in_part, None), len(self.rows)
         places = self._place.take(self.rows[new])
-        if part is None or (places == _OUTSIDE).any():
-            own = self._rows_of_part()
+        needed = self._place.take(rows)
+        if part is None or min(places.min(initial=0), needed.min(initial=0)) == _OUTSIDE:
+            own = self._rows_of_part(rows)
             self._place[:] = _OUTSIDE
             self._place[own] = np.arange(own.size)
             part = self._part = self.what_if.take(own)
@@ -99,9 +101,9 @@ class Placements:
             part.place_each(self._pods[new], places.tolist())
         return part.view, self._place.take(rows)
 
-    def _rows_of_part(self) -> NDArray[np.intp]:
-        """Return the rows that took pods, and those that are among the best of some rankings."""
-        n, touched = self._place.size, np.unique(self.rows)
+    def _rows_of_part(self, needed: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return rows that are needed, the latest, and those that are the best of some rankings."""
+        n, touched = self._place.size, np.union1d(needed, self.rows[-_LATEST:])
         most = max(_LEAST_ROWS, _ROOM * touched.size)
         if most > n // 2:
             return np.arange(n)

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.batch.ahead_table import AheadTable
 from engine.batch.score_column import ScoreColumn
 from engine.batch.template_rules import RawScores, TemplateRules
-from engine.batch.tied_places import TiedPlaces
+from engine.batch.tied_places import TiedPlaces, tied_places
 from engine.model.pod import Pod
-from engine.pipeline import first_of_best
-from engine.view import BoolColumn, ClusterView, name_hashes
+from engine.view import BoolColumn, ClusterView, IntColumn, name_hashes
 
 _NEVER: Final = -1
 """The place of a row that was no candidate from the start; the total of one that is none now."""
@@ -51,11 +51,11 @@ class Ranking:
         self._inside: NDArray[np.intp] | None = None  # of the candidates; None while all are
         self._hashes = name_hashes(view).take(self._rows)
         self._tied: TiedPlaces | None = None  # as the totals are
-        self._totals = np.zeros(self._rows.size, np.int64)
+        self._still = [column for column in self._columns if column not in self.moving]
+        self._still_points = self._points_by(self._still)
+        self._totals = self._still_points + self._points_by(self.moving)
         self.count = self._rows.size
         self.ends_version = 0
-        for column in self._columns:
-            self._totals += column.points
         self._passes = self._is_in.copy() if rules.is_coupled else None  # before `confine`
         self._unread: list[tuple[NDArray[np.intp], RawScores]] = []  # of places, till then
         if rules.is_coupled:
@@ -89,9 +89,8 @@ class Ranking:
         """Return the row of the best candidate for a pod, and its total; there must be one."""
         tied = self._tied
         if tied is None:
-            tied = self._tied = TiedPlaces(self._totals, self._hashes)
-        at = first_of_best(tied.total, self.count, tied.hashes, pod)
-        return int(self._rows[tied.places[at]]), tied.total
+            tied = self._tied = tied_places(self._totals, self._hashes, self.count)
+        return int(self._rows[tied.first(pod)]), tied.total
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
         """Return the rows of the best candidates, in any order; more for ties, at most twice."""
@@ -100,15 +99,6 @@ class Ranking:
         last = np.partition(self._totals, -most)[-most]
         (above,), (tied,) = (self._totals > last).nonzero(), (self._totals == last).nonzero()
         return self._rows.take(np.concatenate([above, tied[: 2 * most - above.size]]))
-
-    def still_points(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return what candidates get by the scores that no pod changes."""
-        places = self._place.take(rows)
-        points = np.zeros(rows.size, np.int64)
-        for column in self._columns:
-            if column not in self.moving:
-                points += column.points.take(places)
-        return points
 
     def update(self, rows: NDArray[np.intp], passes: BoolColumn, raw: RawScores) -> bool:
         """Take up what pods have changed.
@@ -145,7 +135,10 @@ class Ranking:
         for column, new in zip(self.moving, raw, strict=True):
             if column.write(stays, new, self._inside) and column not in stale:
                 stale.append(column)
-        self._totals[stays] = sum(column.points.take(stays) for column in self._columns)
+        self._totals[stays] = sum(
+            [column.points.take(stays) for column in self.moving],
+            start=self._still_points.take(stays),
+        )
         self._tied = None
         if stale:
             self._rank(stale)
@@ -171,24 +164,47 @@ class Ranking:
             )
         ]
 
-    def update_one(self, row: int, raw: Sequence[float], points: Sequence[int], total: int) -> None:
-        """Take up what a pod has changed for a candidate that remains one.
+    def follow(self, row: int, table: AheadTable, at: int) -> bool:
+        """Take up the next state of a node that took one more pod.
 
         Args:
-            row: that took a pod.
-            raw: its scores that pods change; none is beyond the ends of the others.
-            points: for these, as long as the ends remain.
-            total: of all its points, likewise.
+            row: of the node.
+            table: that has the state.
+            at: its place there.
+
+        Returns:
+            Whether that is possible; see `update`.
         """
-        place = int(self._place[row])
-        stale = [
-            column
-            for column, new, new_points in zip(self.moving, raw, points, strict=True)
-            if column.write_one(place, new, new_points, self._inside)
-        ]
+        if self._passes is None:  # else the ends move with most pods
+            if table.ends_version != self.ends_version:
+                self._rate(table)
+            if table.is_between[at]:
+                self._move(int(self._place[row]), table, at)
+                return True
+        passes = table.passes[at : at + 1]
+        return self.update(np.array([row]), passes, [raw[at : at + 1][passes] for raw in table.raw])
+
+    def _rate(self, table: AheadTable) -> None:
+        places = self._place.take(table.rows)
+        table.rate(self.moving, places, self._still_points.take(places))
+        table.ends_version = self.ends_version
+
+    def _move(self, place: int, table: AheadTable, at: int) -> None:
+        """Take up a state of a candidate that remains one, between the ends."""
+        total = int(table.totals[at])
         self._totals[place] = total
         if self._tied is not None and not self._tied.keep(place, total):
             self._tied = None
+        scores = zip(self.moving, table.raw, table.points, strict=True)
+        if table.is_quiet[at]:
+            for column, raw, points in scores:
+                column.raw[place], column.points[place] = raw[at], points[at]
+            return
+        stale = [
+            column
+            for column, raw, points in scores
+            if column.write_one(place, raw[at], points[at], self._inside)
+        ]
         if stale:
             self._rank(stale)
 
@@ -200,8 +216,15 @@ class Ranking:
             return
         for column in columns:
             column.normalize(self._inside)
-        self._totals = np.zeros(self._rows.size, np.int64)
-        for column in self._columns:
-            self._totals += column.points
+        if any(column in self._still for column in columns):
+            self._still_points = self._points_by(self._still)
+        self._totals = self._still_points + self._points_by(self.moving)
         if self._inside is not None:
             self._totals[~self._is_in] = _NEVER
+
+    def _points_by(self, columns: Sequence[ScoreColumn]) -> IntColumn:
+        """Return the points of all candidates by some scores together."""
+        points = np.zeros(self._rows.size, np.int64)
+        for column in columns:
+            points += column.points
+        return points

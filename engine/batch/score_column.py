@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from engine.batch.template_rules import UnevenError
 from engine.model.decision import ScoreOutcome
 from engine.policy import ScoreRule
-from engine.view import IntColumn
+from engine.view import BoolColumn, IntColumn, extremes
 
 
 class ScoreColumn:
@@ -34,9 +34,10 @@ class ScoreColumn:
         self._counts = not score.abstained
         self.raw = score.raw.copy()
         self.points = score.normalized * rule.weight
+        self._at_ends: list[int] | None = None  # how many candidates; None for unknown
         self.ends: tuple[float, float] = (0, 0)
         if self.raw.size:
-            self.ends = self.raw.min(), self.raw.max()
+            self.ends = extremes(self.raw)
 
     def normalize(self, inside: NDArray[np.intp] | None) -> None:
         """Give all candidates points.
@@ -48,7 +49,7 @@ class ScoreColumn:
             UnevenError: that is not possible.
         """
         raw = self.raw if inside is None else self.raw.take(inside)
-        self.ends = raw.min(), raw.max()
+        self._at_ends, self.ends = None, extremes(raw)
         if inside is None:
             self.points = self._points_of(raw)
         else:
@@ -65,9 +66,9 @@ class ScoreColumn:
         if not places.size:
             return False
         old, (low, high) = self.raw.take(places), self.ends
-        self.raw[places] = raw
-        touched = min(old.min(), raw.min()) <= low or max(old.max(), raw.max()) >= high
-        if touched and self._ends_of(inside) != self.ends:
+        self.raw[places], self._at_ends = raw, None
+        least, greatest = extremes(np.concatenate([old, raw]))
+        if (least <= low or greatest >= high) and self._ends_of(inside) != self.ends:
             return True
         self.points[places] = self.points_between_ends(raw)
         return False
@@ -77,8 +78,10 @@ class ScoreColumn:
 
         Of a score that pods change: what points of others depend on is more than their ends.
         """
+        self._at_ends = None
         raw, (low, high) = self.raw.take(places), self.ends
-        return bool(raw.min() <= low or raw.max() >= high) and self._ends_of(inside) != self.ends
+        least, greatest = extremes(raw)
+        return (least <= low or greatest >= high) and self._ends_of(inside) != self.ends
 
     def renews(self, inside: NDArray[np.intp]) -> bool:
         """Give points anew to those that are in; return whether any of them has others now."""
@@ -86,18 +89,27 @@ class ScoreColumn:
         self.normalize(inside)
         return not np.array_equal(before, self.points.take(inside))
 
+    def is_end(self, raw: NDArray[Any]) -> BoolColumn:
+        """Return which of some scores are not between the ends, without these."""
+        return (raw <= self.ends[0]) | (raw >= self.ends[1])
+
     def write_one(
         self, place: int, raw: float, points: int, inside: NDArray[np.intp] | None
     ) -> bool:
         """Replace a score that remains between the ends; return whether others need new points."""
-        old, (low, high) = self.raw[place], self.ends
-        self.raw[place] = raw
-        self.points[place] = points
-        return (old <= low or old >= high) and self._ends_of(inside) != self.ends
+        old = self.raw[place]
+        self.raw[place], self.points[place] = raw, points
+        if self._at_ends is None:
+            scores = self.raw if inside is None else self.raw.take(inside)
+            self._at_ends = [int(np.count_nonzero(scores == end)) for end in self.ends]
+        else:
+            for i, end in enumerate(self.ends):
+                self._at_ends[i] += int(raw == end) - int(old == end)
+        return 0 in self._at_ends
 
     def _ends_of(self, inside: NDArray[np.intp] | None) -> tuple[float, float]:
         raw = self.raw if inside is None else self.raw.take(inside)
-        return raw.min(), raw.max()
+        return extremes(raw)
 
     def _points_of(self, raw: NDArray[Any]) -> IntColumn:
         if not self._counts:

@@ -39,7 +39,7 @@ class Template:
     def _begin(self) -> None:
         view = self._placements.what_if.view
         self.ranking = Ranking(self._rules, view)
-        self._ahead = LookAhead(self._rules, self.ranking, len(view), self._pods)
+        self._ahead = LookAhead(self._rules, self.ranking, self._pods)
         self._seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 

@@ -103,7 +103,9 @@ class TemplateRules:
             UnevenError: some score could not be evaluated.
         """
         if not self.is_coupled:
-            return np.sort(decision.candidates), decision.scored
+            rows = np.empty_like(decision.candidates)
+            rows[decision.order] = decision.candidates  # a tenth of the time of `sort`
+            return rows, decision.scored
         passing = decision.valid
         for is_coupled, outcome in zip(self._are_coupled, decision.filters, strict=True):
             if not is_coupled:
@@ -163,7 +165,7 @@ class TemplateRules:
         contexts = [context.on(view) for context in self._contexts]
         passing = view.valid
         for rule, number in self._moving_filters:
-            passing = and_not(passing, rule.outcome(contexts[number]).rejects)
+            passing = and_not(passing, _rejects(rule, contexts[number]))
         passes = passing.take(rows)
         rows = rows[passes]
         raw = []
@@ -190,6 +192,12 @@ class TemplateRules:
         """Return whether pods that come to a node may change what a rule says of it."""
         reads = rule.evaluator.reads
         return Domain.PODS in reads and not self._contexts[policy].stale_among(reads)
+
+
+def _rejects(rule: FilterRule, context: RuleContext) -> BoolColumn:
+    """Return the nodes that a filter rejects, without reasons."""
+    result = rule.evaluator.filter(context)
+    return rule.outcome(context).rejects if result.has_faults else result.rejects
 
 
 def _check(contexts: Sequence[RuleContext]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,8 @@ _OWN: Final = frozenset(
 
 _fields_of = attrgetter(*(name for name in Pod.__struct_fields__ if name not in _OWN))
 _encode = msgspec.msgpack.Encoder().encode
+
+_Key: TypeAlias = tuple[int, str, bytes]
 
 _OWN_PATHS: Final = frozenset(("name", "generateName", "annotations", "labels"))
 """What expressions read of a pod that its other fields and its shape do not determine."""
@@ -49,6 +51,7 @@ class TemplateKeys:
         requirements = chain.from_iterable(selector.requirements for selector in selectors)
         of_policies = {requirement.key for requirement in requirements}
         of_pods = [_keys_selected_by(pod) for pod in pods]
+        self._latest: dict[int, tuple[tuple[object, ...], _Key]] = {}  # of pods of a shape
         self._labels = sorted(of_policies.union(view.trait_book.anti_affinity.label_keys, *of_pods))
 
     def key(self, request: PlacementRequest) -> Hashable | None:
@@ -60,13 +63,33 @@ class TemplateKeys:
         expressions = request_key(self._paths, request) if self._paths else ""
         if expressions is None or request.expired is not None:
             return None
-        labels = [pod.labels.get(name) for name in self._labels]
-        others = (_fields_of(pod), labels, request.namespace_labels, pod.is_mirror)
-        return id(pod.shape), expressions, _encode(others)
+        labels = [pod.labels.get(name) for name in self._labels] if self._labels else ()
+        others = (
+            _fields_of(pod),
+            labels,
+            request.namespace_labels,
+            pod.is_mirror,
+            expressions,
+        )
+        shape = id(pod.shape)
+        latest = self._latest.get(shape)
+        if latest is None or latest[0] != others:  # pods of a template mostly follow each other
+            latest = self._latest[shape] = others, (shape, expressions, _encode(others[:-1]))
+        return latest[1]
+
+
+def template_keys(
+    requests: Sequence[PlacementRequest], policies: PolicySet, view: ClusterView
+) -> list[Hashable | None]:
+    """Return the key of each pod; see `TemplateKeys`."""
+    keys = TemplateKeys(policies, [request.pod for request in requests], view)
+    return [keys.key(request) for request in requests]
 
 
 def _keys_selected_by(pod: Pod) -> Iterable[str]:
     """Return the keys of labels by which a pod selects others; it may select itself by any."""
+    if not (pod.pod_affinity or pod.pod_anti_affinity or pod.topology_spread):
+        return ()
     terms = parse_affinity_terms((*pod.pod_affinity, *pod.pod_anti_affinity), pod.namespace)
     selectors = [term.selector for term in terms if term.selector is not None]
     keys: list[str] = []

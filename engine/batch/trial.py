@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from engine.batch.batch import Batch
 from engine.batch.judge import DEFAULT_SCOPE, JudgeOfAll
 from engine.batch.outcome import BatchOutcome
+from engine.batch.templates import template_keys
 from engine.model.decision import SCHEDULER, Decision
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
@@ -64,16 +66,32 @@ def place_all(
         scope: the pods that policies place.
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
-    judge = JudgeOfAll(
-        policies=policies,
-        now=now,
-        scope=scope,
-        freshness=freshness,
-        nodes=None if rows is None else _among(view, rows),
-    )
+    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
+    return trial_of(requests, judge, view, template_keys(requests, policies, view), rows=rows)
+
+
+def trial_of(
+    requests: Sequence[PlacementRequest],
+    judge: JudgeOfAll,
+    view: ClusterView,
+    keys: Sequence[Hashable | None],
+    *,
+    rows: NDArray[np.intp] | None,
+) -> Trial:
+    """Find a node for every pod, in order; see `place_all`.
+
+    Args:
+        requests: the pods.
+        judge: decides for one pod, among any nodes.
+        view: the cluster without them.
+        keys: their `template_keys`.
+        rows: of the nodes that may take them; None for all.
+    """
+    if rows is not None:
+        judge = replace(judge, nodes=_among(view, rows))
     outcomes: list[BatchOutcome] = []
     latest: Decision | None = None
-    for position, outcome in enumerate(Batch(requests, judge, view)):
+    for position, outcome in enumerate(Batch(requests, judge, view, keys)):
         outcomes.append(outcome)
         message = outcome.message
         if outcome.decision is not latest:  # pods of a template share one

@@ -22,6 +22,7 @@ from engine.cel.errors import (
     CelSyntaxError,
 )
 from engine.cel.evaluate import BUDGET, Closure, Frame, compile_node, new_frame
+from engine.cel.plain_values import plain_value
 from engine.cel.program import Program, Reference, compile_program, references
 from engine.cel.static_types import can_be, list_of, map_of
 from engine.cel.values import (
@@ -76,5 +77,6 @@ __all__ = [
     "list_of",
     "map_of",
     "new_frame",
+    "plain_value",
     "references",
 ]

@@ -48,7 +48,7 @@ class Budget:
     too. `expired` is polled for the end of the time; without it time is unlimited.
     """
 
-    __slots__ = ("_check_at", "_expired", "_max_items", "_max_text", "_steps_left")
+    __slots__ = ("_check_at", "_expired", "_iterations", "_max_items", "_max_text", "_steps_left")
 
     def __init__(
         self,
@@ -58,11 +58,16 @@ class Budget:
         max_items: int = MAX_ITEMS,
         expired: Callable[[], bool] | None = None,
     ) -> None:
-        self._steps_left = iterations
+        self._iterations = self._steps_left = iterations
         self._max_text = max_text
         self._max_items = max_items
         self._expired = expired
         self._check_at = iterations - _STEPS_BETWEEN_CHECKS
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether any step was charged."""
+        return self._steps_left != self._iterations
 
     @property
     def steps_left(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from engine.cel import ast, hints, static_types
+from engine.cel import ast, hints, signed_names, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Overload
@@ -187,12 +187,13 @@ class _Checker:
     # Operators.
 
     def not_(self, node: ast.Not) -> Typed:
-        return replace(node, operand=self._bool(node.operand)), BOOL
+        return replace(node, operand=self._bool(node.operand, is_negated=True)), BOOL
 
-    def _bool(self, node: ast.Node) -> ast.Node:
+    def _bool(self, node: ast.Node, *, is_negated: bool = False) -> ast.Node:
         resolved, of_type = self.visit(node)
         if not can_be(of_type, BOOL):
-            self._report(node.offset, f"expected `bool`, not `{of_type}`")
+            hint = hints.for_bool(node, of_type, is_negated=is_negated)
+            self._report(node.offset, f"expected `bool`, not `{of_type}`", hint)
         return resolved
 
     def negate(self, node: ast.Negate) -> Typed:
@@ -204,8 +205,8 @@ class _Checker:
     def binary(self, node: ast.Binary) -> Typed:
         reported = len(self.problems)
         resolved = self._operands(node)
-        name = hints.signed_name(node) if len(self.problems) > reported else None
-        hint = hints.in_brackets(name.names, self._type_of) if name else ""
+        name = signed_names.signed_name(node) if len(self.problems) > reported else None
+        hint = signed_names.in_brackets(name.names, self._type_of) if name else ""
         if name is not None and hint:
             del self.problems[reported:]
             self._report(name.offset, f"a name ends before `{name.sign}`", hint)

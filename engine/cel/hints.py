@@ -7,17 +7,26 @@ environment call for is in the environment (`Environment.hints`, `ObjectType.hin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 from engine.cel import ast
 from engine.cel.environment import ObjectType
+from engine.cel.signed_names import TypeOf, dotted_text, in_brackets, path_and_key, signed_name
 from engine.cel.static_types import NUMERIC, kind_of, parameter
 from engine.cel.unparse import unparse
-from engine.cel.values import DOUBLE, DYN, INT, LIST, MAP, STRING, UINT, CelType
-
-TypeOf: TypeAlias = Callable[[ast.Node], CelType]
-"""Returns the type of a part of an unresolved tree."""
+from engine.cel.values import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    LIST,
+    MAP,
+    STRING,
+    UINT,
+    CelType,
+)
 
 # Syntax.
 
@@ -26,11 +35,17 @@ _WORDS: Final = {
     "between": "write `a <= x && x <= b`",
     "div": "write `/`",
     "else": "write `test ? a : b`",
+    "eq": "write `==`",
+    "ge": "write `>=`",
+    "gt": "write `>`",
     "if": "write `test ? a : b`",
     "is": "write `==`",
+    "le": "write `<=`",
     "like": "write `x.matches('..')`, `x.startsWith('..')` or `x.contains('..')`",
+    "lt": "write `<`",
     "matches": "write `x.matches('..')`",
     "mod": "write `%`",
+    "ne": "write `!=`",
     "not": "write `!(x in y)`",
     "or": "write `||`",
     "then": "write `test ? a : b`",
@@ -41,6 +56,10 @@ _WORD = re.compile(r"[A-Za-z]+")
 _NUMBER_BEFORE = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?$")
 _PERCENT_BEFORE = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?) *% *$")
 _NOT_BEFORE = re.compile(r"(?<![\w.])not\s+$", re.IGNORECASE)
+_IN_NO_LIST = re.compile(r"\bin\s*(?:\{[^}:]*|'[^']*'|\"[^\"]*\")\s*$")
+_A_LIST: Final = "a list is written `['a', 'b']`"
+_A_DEFAULT: Final = "write `x[?'key'].orValue('b')`"
+_NO_POWER: Final = "there is no power: write the product"
 _AMOUNT_SUFFIXES: Final = frozenset(
     {"n", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
 )
@@ -59,6 +78,14 @@ def for_unexpected(source: str, offset: int) -> str:
         return f"there are no percentages: write `{float(percent[1]) / 100!r}`"
     if _NOT_BEFORE.search(before):
         return "write `!`"
+    if after.startswith(",") and _IN_NO_LIST.search(before):
+        return _A_LIST
+    if after.startswith("?") and before.endswith("?"):
+        return _A_DEFAULT
+    if after.startswith("*") and before.endswith("*"):
+        return _NO_POWER
+    if after.startswith("`"):
+        return "a string is written in quotes: `'a'`"
     if after.startswith("!~"):
         return "write `!x.matches('..')`"
     if after.startswith(">") and before.endswith("<"):
@@ -69,6 +96,8 @@ def for_unexpected(source: str, offset: int) -> str:
 def _for_suffix(number: str, suffix: str) -> str:
     """Return the hint for a number that is followed by the suffix of an amount or of a time."""
     ways = []
+    if suffix.endswith("B") and len(suffix) > 1:  # as in 4GiB
+        suffix = suffix.removesuffix("B")
     if suffix in _AMOUNT_SUFFIXES:
         ways.append(f"`quantity('{number}{suffix}').asApproximateFloat()`")
     if suffix in _TIME_UNITS:
@@ -102,11 +131,16 @@ _FUNCTIONS: Final = {
     "avg": "write `double(x.sum()) / double(x.size())`",
     "ceil": "write `math.ceil(x)`",
     "count": "write `x.filter(e, ..).size()`",
+    "default": _A_DEFAULT,
+    "defined": "write `has(a.b)`, or `'b' in a`",
     "every": "write `x.all(e, ..)`",
     "float": "write `double(x)`",
     "floor": "write `math.floor(x)`",
+    "get": _A_DEFAULT,
+    "getOrDefault": _A_DEFAULT,
     "includes": "write `e in x`",
     "isEmpty": "write `x.size() == 0`",
+    "keys": "write `'key' in x`, or `x.exists(key, ..)`",
     "len": _SIZE,
     "length": _SIZE,
     "lower": _LOWER,
@@ -116,7 +150,8 @@ _FUNCTIONS: Final = {
     "max": "write `math.greatest(a, b)`; the largest of a list is `x.max()`",
     "min": "write `math.least(a, b)`; the smallest of a list is `x.min()`",
     "not": "write `!`",
-    "pow": "there is no power: write the product",
+    "parseQuantity": "write `quantity(x)`",
+    "pow": _NO_POWER,
     "regex": _MATCHES,
     "round": "write `math.round(x)`",
     "search": _MATCHES,
@@ -159,10 +194,23 @@ def _member(container: ast.Node, element: ast.Node) -> str:
 
 def for_mismatch(call: ast.Call, types: Sequence[CelType]) -> str:
     """Return the hint for arguments that a function does not take; types as of `call.args`."""
-    is_container = types and kind_of(types[0]) in {MAP, LIST}
-    if call.member and call.function in _HOLDS and is_container and len(types) == _WITH_ARGUMENT:
-        return _member(*call.args)
+    kind = kind_of(types[0]) if types else DYN
+    if call.member and call.function in _HOLDS and len(types) == _WITH_ARGUMENT:
+        if kind == LIST and kind_of(parameter(types[0])) not in _PLAIN:
+            return f"write `{unparse(call.args[0])}.exists(e, ..)`"
+        if kind in {MAP, LIST}:
+            return _member(*call.args)
+    if kind in NUMERIC and call.function == "duration":
+        return "write `duration('600s')`"
+    if kind in NUMERIC and call.function in _OF_QUANTITIES:
+        return "an amount is a number: compare it with `quantity('4Gi').asApproximateFloat()`"
     return ""
+
+
+_PLAIN: Final = frozenset({*NUMERIC, BOOL, STRING, DYN})
+_OF_QUANTITIES: Final = frozenset(
+    {"add", "compareTo", "isGreaterThan", "isLessThan", "quantity", "sub"}
+)
 
 
 def for_has(argument: ast.Node, type_of: TypeOf) -> str:
@@ -170,14 +218,20 @@ def for_has(argument: ast.Node, type_of: TypeOf) -> str:
     if isinstance(argument, ast.Index) and isinstance(argument.index, ast.Literal):
         return _member(argument.operand, argument.index)
     name = signed_name(argument)
-    split = _path_and_key(name.names, type_of) if name else None
+    split = path_and_key(name.names, type_of) if name else None
     return f"write `'{split[1]}' in {split[0]}`" if split else "write `has(a.b)`, or `'b' in a`"
 
 
 def for_field(node: ast.Select, type_of: TypeOf) -> str:
     """Return the hint for a field of a value that has no fields, "" if there is none."""
-    names = _dotted_text(node)
-    return _FUNCTIONS.get(node.field) or (in_brackets(names.split("."), type_of) if names else "")
+    if node.field in _FUNCTIONS:
+        return _FUNCTIONS[node.field]
+    of_type = type_of(node.operand)
+    if kind_of(of_type) == LIST:
+        name = ast.Literal(node.field, STRING, offset=node.offset)
+        return for_index(ast.Index(node.operand, name, offset=node.offset), parameter(of_type))
+    names = dotted_text(node)
+    return in_brackets(names.split("."), type_of) if names else ""
 
 
 def for_index(node: ast.Index, element: CelType) -> str:
@@ -194,6 +248,7 @@ _CONVERT_NUMBERS = "write the number with a decimal point, or convert it with `d
 _CONVERT_TEXT = "a string is no number: drop the quotes, or convert it with `double(..)`"
 _CONVERT_EITHER = "convert one of them, with `string(..)` or with `double(..)`"
 _CONVERT_QUANTITY = "write `.asApproximateFloat()` after the quantity"
+_STRING_AS_BOOL: Final = "a string is no bool: compare it with `'true'`"
 _QUANTITY: Final = "kubernetes.Quantity"
 
 
@@ -201,94 +256,24 @@ def for_operands(operator: str, left: CelType, right: CelType) -> str:
     """Return the hint for an operator that does not apply to its operands, "" if there is none."""
     kinds = {kind_of(left), kind_of(right)}
     if operator == "in":
-        return "a list is written `['a', 'b']`; to search a string, `x.contains(y)`"
+        return f"{_A_LIST}; to search a string, `x.contains(y)`"
     if DOUBLE in kinds and kinds & {INT, UINT}:
         return _CONVERT_NUMBERS
     if STRING in kinds and kinds & NUMERIC:
         return _CONVERT_EITHER if operator == "+" else _CONVERT_TEXT
+    if kinds == {STRING, BOOL}:
+        return _STRING_AS_BOOL
+    if DURATION in kinds and kinds & NUMERIC:
+        return "write `duration('600s')`"
+    if kind_of(left) == BOOL and kinds & NUMERIC:
+        return "write `a < x && x < b`"
     if kinds & NUMERIC and _QUANTITY in {kind.name for kind in kinds}:
         return _CONVERT_QUANTITY
     return ""
 
 
-# Keys of maps that are no names.
-
-_SIGNS: Final = ("-", "/")
-
-
-class SignedName(NamedTuple):
-    """A tree as `a.b.c-d.e/f`, nothing blank in between: one name to people, operators to CEL.
-
-    Attributes:
-        names: `a`, `b` and `c-d.e/f`.
-        sign: the first operator.
-        offset: where that is.
-    """
-
-    names: tuple[str, ...]
-    sign: str
-    offset: int
-
-
-def signed_name(node: ast.Node) -> SignedName | None:
-    """Return a tree as one name with signs, None if it is none or has no dot before the first."""
-    text = _signed_text(node)
-    if text is None or not isinstance(node, ast.Binary):
-        return None
-    while isinstance(node.left, ast.Binary):
-        node = node.left
-    end = node.offset - _start(node)
-    *path, last = text[:end].split(".")
-    return SignedName((*path, last + text[end:]), node.operator, node.offset) if path else None
-
-
-def in_brackets(names: Sequence[str], type_of: TypeOf) -> str:
-    """Return the hint to write the end of a path in brackets, "" if no map is on the path."""
-    split = _path_and_key(names, type_of)
-    return f"write `{split[0]}['{split[1]}']`" if split else ""
-
-
-def _path_and_key(names: Sequence[str], type_of: TypeOf) -> tuple[str, str] | None:
-    """Split a path where it comes to a map of plain values, or to its last name in any map."""
-    node: ast.Node = ast.Name(names[0], offset=0)
-    for position, name in enumerate(names[1:], 1):
-        of_type = type_of(node)
-        holds_values = of_type.name == MAP.name and kind_of(parameter(of_type, 1)) not in _NESTED
-        is_last = position == len(names) - 1 and of_type.name in {MAP.name, DYN.name}
-        if holds_values or is_last:
-            return ".".join(names[:position]), ".".join(names[position:])
-        node = ast.Select(node, name, offset=0)
-    return None
-
-
-_NESTED: Final = frozenset({DYN, MAP, LIST})
-
-
-def _signed_text(node: ast.Node) -> str | None:
-    """Return the text of names that dots, dashes and slashes join without a blank."""
-    if not isinstance(node, ast.Binary):
-        return _dotted_text(node)
-    left = _signed_text(node.left) if node.operator in _SIGNS else None
-    if left is None or _start(node.left) + len(left) != node.offset:
-        return None
-    right = node.right
-    is_integer = isinstance(right, ast.Literal) and right.type == INT
-    text = unparse(right) if is_integer else _dotted_text(right)
-    return None if text is None or _start(right) != node.offset + 1 else left + node.operator + text
-
-
-def _dotted_text(node: ast.Node) -> str | None:
-    if isinstance(node, ast.Name) and not node.absolute:
-        return node.name
-    if isinstance(node, ast.Select) and not node.optional:
-        operand = _dotted_text(node.operand)
-        if operand is not None and _start(node.operand) + len(operand) + 1 == node.offset:
-            return f"{operand}.{node.field}"
-    return None
-
-
-def _start(node: ast.Node) -> int:
-    """Return the offset of the first character of a chain."""
-    while isinstance(node, ast.Select | ast.Binary):
-        node = node.operand if isinstance(node, ast.Select) else node.left
-    return node.offset
+def for_bool(node: ast.Node, of_type: CelType, *, is_negated: bool) -> str:
+    """Return the hint for an operand of `!`, `&&`, `||` or `?` that is no bool, "" without one."""
+    if is_negated and isinstance(node, ast.Literal):
+        return "write `!(x in y)`"
+    return _STRING_AS_BOOL if kind_of(of_type) == STRING else ""

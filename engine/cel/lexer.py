@@ -112,6 +112,7 @@ def _unexpected(source: str, position: int) -> CelSyntaxError:
 
 
 _INSTEAD: Final = {
+    "#": "a comment begins with `//`",
     "=": "write `==` to compare",
     "&": "write `&&`",
     "|": "write `||`",

@@ -12,6 +12,7 @@ from engine.documents.validation import (
     validate_model,
     warn,
 )
+from engine.documents.written import document_of
 from engine.documents.yaml_tree import (
     Composer,
     MapNode,
@@ -33,6 +34,7 @@ __all__ = [
     "ScalarNode",
     "Source",
     "TooDeepError",
+    "document_of",
     "fatal_problem",
     "mistake",
     "read_documents",

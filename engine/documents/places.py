@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from engine.documents.yaml_tree import (
@@ -21,7 +22,7 @@ from engine.documents.yaml_tree import (
     Source,
     read_trees,
 )
-from engine.errors import Diagnostic, InvalidFileError
+from engine.errors import Diagnostic, InvalidFileError, Place
 
 Path: TypeAlias = Sequence[str | int]
 """Keys and indexes from the top of a document to one value in it."""
@@ -36,6 +37,7 @@ _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fals
 _INT = re.compile(r"[-+]?[0-9]{1,30}")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
+_PLAIN_KEY = re.compile(r"[\w-]+")
 _PROPERTIES = re.compile(r"(?:(?:&[\w-]+|!\S*)\s+)*")
 _BLOCK_HEADER = re.compile(r"[|>][^\r\n\x85\u2028\u2029]*")
 _CHARACTER = re.compile(r".", re.DOTALL)
@@ -53,6 +55,7 @@ class Document:
     Attributes:
         file: the name of its file in diagnostics.
         value: dicts with text keys, lists, texts, ints, floats, bools and None.
+        names_fields: whether its diagnostics name the field of the API at fault, besides the line.
     """
 
     def __init__(self, source: Source, root: Node) -> None:
@@ -62,6 +65,7 @@ class Document:
             InvalidFileError: it is too deep or too large once its aliases are written out.
         """
         self.file = source.file
+        self.names_fields = False
         self._source = source
         self._root = root
         self._room = _MOST_VALUES
@@ -82,7 +86,11 @@ class Document:
         index = node.index
         if offset is not None and isinstance(node, ScalarNode):
             index = _index_in(self._source.text, node, offset)
-        return self._source.problem_at(index, message, hint)
+        return self._problem_at(index, path, message, hint)
+
+    def place(self, path: Path) -> Place:
+        """Return the place of a value, or of the nearest part that the document has."""
+        return self._place_at(self._find(path).index, path)
 
     def problem_at_key(self, path: Path, message: str, *, hint: str = "") -> Diagnostic:
         """Return the diagnostic of a mistake in a key, the last step of `path`."""
@@ -90,8 +98,22 @@ class Document:
         if isinstance(parent, MapNode):
             for key, _ in parent.items:
                 if key.text == path[-1]:
-                    return self._source.problem_at(key.index, message, hint)
+                    return self._problem_at(key.index, path, message, hint)
         return self.problem(path, message, hint=hint)
+
+    def items(self, path: Path) -> tuple[Document, ...]:
+        """Return each entry of a list as a document of its own, in its place; none of another."""
+        node = self._find(path)
+        if not isinstance(node, ListNode):
+            return ()
+        return tuple(Document(self._source, item) for item in node.items)
+
+    def _problem_at(self, index: int, path: Path, message: str, hint: str) -> Diagnostic:
+        return self._place_at(index, path).problem(message, hint)
+
+    def _place_at(self, index: int, path: Path) -> Place:
+        place = self._source.place_at(index)
+        return replace(place, field=field_path(path)) if self.names_fields else place
 
     def _find(self, path: Path) -> Node:
         """Return the part that `path` leads to, or the last existing one on the way."""
@@ -117,7 +139,7 @@ class Document:
             return {key.text: self._plain(value, depth + 1) for key, value in node.items}
         if isinstance(node, ListNode):
             return [self._plain(item, depth + 1) for item in node.items]
-        return _resolved(node.text) if node.plain else node.text
+        return resolve_plain(node.text) if node.plain else node.text
 
 
 def read_documents(data: bytes, file: str) -> tuple[Document, ...]:
@@ -142,7 +164,16 @@ def read_documents(data: bytes, file: str) -> tuple[Document, ...]:
     return tuple(Document(source, root) for root in read_trees(source))
 
 
-def _resolved(text: str) -> object:
+def field_path(path: Path) -> str:
+    """Return a path as Kubernetes writes it, such as `spec.filters[0].expression`."""
+    text = ""
+    for step in path:
+        is_plain = isinstance(step, str) and _PLAIN_KEY.fullmatch(step)
+        text += f".{step}" if is_plain else f"[{step}]"
+    return text.removeprefix(".")
+
+
+def resolve_plain(text: str) -> object:
     """Return the value of a plain scalar."""
     if text in _NULL:
         return None

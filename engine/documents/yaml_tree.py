@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import yaml
 from yaml.reader import ReaderError
 
-from engine.errors import Diagnostic, InvalidFileError
+from engine.errors import Diagnostic, InvalidFileError, Place
 
 DEEPEST: Final = 64
 """Levels of nesting that are read."""
@@ -56,19 +56,21 @@ class Source:
 
     def problem_at(self, index: int, message: str, hint: str = "") -> Diagnostic:
         """Return the diagnostic of a mistake at a character, counted from 0."""
+        return self.place_at(index).problem(message, hint)
+
+    def place_at(self, index: int) -> Place:
+        """Return the place of a character, counted from 0."""
         line = bisect_right(self._line_starts, index) - 1
         start, column = self._line_starts[line], index - self._line_starts[line]
         shown = LINE_BREAK.split(self.text[start : start + _LONGEST_SOURCE], maxsplit=1)[0]
-        return Diagnostic(
+        return Place(
             file=self.file,
-            message=message,
             line=line + 1,
             column=column + 1,
             # A blank for each unprintable character, such as a tab, keeps the caret in place.
             source="".join(char if char.isprintable() else " " for char in shown).rstrip()
             if column <= _LONGEST_SOURCE
             else "",
-            hint=hint,
         )
 
     @cached_property

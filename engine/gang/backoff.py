@@ -66,6 +66,10 @@ class GangBackoff:
         """Forget the failures of a gang."""
         self._failures.pop(key, None)
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._failures.clear()
+
     def refusal(self, key: GangKey, now: Micros) -> str:
         """Return why a gang is not tried now, "" if it may be."""
         failures = self._failures.get(key)

@@ -91,28 +91,19 @@ Codes: TypeAlias = NDArray[np.signedinteger[Any]]
 """A filter's code for each row, of the smallest type that holds them: caches stay small."""
 
 
-class FilterResult:
+class FilterResult(msgspec.Struct, eq=False):
     """Rejections of a filter by row, with codes for the reasons that are computed on demand.
 
-    Args:
+    Attributes:
         rejects: (n,), False where a node passes; anything for a row that is not a node.
-        codes: (n,), 0 where a node passes, or a function that computes them: few decisions are
-            ever explained. INVARIANT: its caller holds the view that was filtered.
+        codes_or_source: the codes, or a function that computes them: few decisions are ever
+            explained. INVARIANT: its caller holds the view that was filtered.
         has_faults: whether some rows could not be evaluated.
     """
 
-    __slots__ = ("_codes", "has_faults", "rejects")
-
-    def __init__(
-        self,
-        rejects: NDArray[np.bool_],
-        codes: Codes | Callable[[], Codes],
-        *,
-        has_faults: bool = False,
-    ) -> None:
-        self.rejects = rejects
-        self.has_faults = has_faults
-        self._codes = codes
+    rejects: NDArray[np.bool_]
+    codes_or_source: Codes | Callable[[], Codes]
+    has_faults: bool = False
 
     @classmethod
     def passing(cls, rows: int) -> FilterResult:
@@ -122,10 +113,11 @@ class FilterResult:
 
     @property
     def codes(self) -> Codes:
-        """A code for each row, (n,)."""
-        if not isinstance(self._codes, np.ndarray):
-            self._codes = self._codes()
-        return self._codes
+        """A code for each row, (n,), 0 where a node passes."""
+        codes = self.codes_or_source
+        if not isinstance(codes, np.ndarray):
+            codes = self.codes_or_source = codes()
+        return codes
 
 
 def and_not(nodes: NDArray[np.bool_], rejects: NDArray[np.bool_]) -> NDArray[np.bool_]:

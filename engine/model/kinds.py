@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.model import api, pod_group_api, resource_metrics, topology_api
+from engine.model import api, pod_group_api, policy_api, resource_metrics, topology_api
 from engine.model.advice import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
@@ -28,6 +28,12 @@ from engine.model.node import node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
 from engine.model.pod_group import pod_group_of
+from engine.model.policy_resource import (
+    POLICY_GROUP,
+    POLICY_VERSION,
+    PolicyKind,
+    policy_resource_of,
+)
 from engine.model.priority_class import (
     MINIMUM_PRIORITY_ANNOTATION,
     PREEMPTION_ANNOTATION,
@@ -68,6 +74,7 @@ class Kind:
         counts_in_part: whether an object that cannot be read in full still counts with what can be
             read of it: a pod must not hide what it takes.
         only_for_reclaim: whether it is watched only where pods may be evicted for others.
+        only_for_policies: whether it is watched only where policies of the API are taken.
         field_selector: selects the objects to watch, "" for all.
         case_list: key of its list in policy test cases, "" if cases hold none.
         snapshot_annotations: annotations that a snapshot keeps; None for all but secretive ones.
@@ -86,6 +93,7 @@ class Kind:
     required: bool = False
     counts_in_part: bool = False
     only_for_reclaim: bool = False
+    only_for_policies: bool = False
     field_selector: str = ""
     case_list: str = ""
     snapshot_annotations: frozenset[str] | None = None
@@ -179,6 +187,23 @@ PRIORITY_CLASSES: Final = Kind(
     snapshot_annotations=frozenset(
         {MINIMUM_PRIORITY_ANNOTATION, PREEMPTION_ANNOTATION, TOLERATION_SECONDS_ANNOTATION}
     ),
+)
+
+_POLICIES: Final = tuple(
+    Kind(
+        group=POLICY_GROUP,
+        version=POLICY_VERSION,
+        kind=each.value,
+        plural=each.plural,
+        wire=wire,
+        decode=policy_resource_of,
+        only_for_policies=True,
+        snapshot_annotations=frozenset(),
+    )
+    for each, wire in (
+        (PolicyKind.CLUSTER, policy_api.PlacementPolicy),
+        (PolicyKind.NAMESPACED, policy_api.NamespacedPlacementPolicy),
+    )
 )
 
 KINDS: Final = (
@@ -284,6 +309,7 @@ KINDS: Final = (
     ),
     DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
+    *_POLICIES,
     NODE_METRICS,
     POD_METRICS,
 )
@@ -294,9 +320,14 @@ KINDS_BY_NAME: Final[Mapping[tuple[str, str], Kind]] = {
 """By API group and `kind`."""
 
 WATCHED: Final = tuple(
-    kind for kind in KINDS if "watch" in kind.verbs and not kind.only_for_reclaim
+    kind
+    for kind in KINDS
+    if "watch" in kind.verbs and not (kind.only_for_reclaim or kind.only_for_policies)
 )
 """Kinds that are listed and watched on every live cluster; others with rights are polled."""
 
 WATCHED_FOR_RECLAIM: Final = tuple(kind for kind in KINDS if kind.only_for_reclaim)
 """Kinds that are listed and watched beside them where pods may be evicted for others."""
+
+WATCHED_FOR_POLICIES: Final = _POLICIES
+"""Kinds that are listed and watched beside them where policies of the API are taken."""

@@ -324,11 +324,12 @@ def _mistakes_in(
     if count_text is not None:
         wrong.append(Mistake("Invalid", (*at, "values"), count_text))
     for i, value in enumerate(values):
-        place = (*at, "values", i)
         if wire.operator in _ORDER and integer(value) is None:
-            wrong.append(Mistake("Invalid", place, f"`{value}` is not a 64-bit integer"))
+            text = f"`{value}` is not a 64-bit integer"
+            wrong.append(Mistake("Invalid", (*at, "values", i), text))
         if not is_label_value(value):
-            wrong.append(Mistake("Invalid", place, f"`{value}` is not a label value"))
+            text = f"`{value}` is not a label value"
+            wrong.append(Mistake("Invalid", (*at, "values", i), text))
     return wrong
 
 

@@ -16,6 +16,9 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """Set on every namespace by the API server, and so known even where the namespace is not."""
 
+SYSTEM_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+"""The priority classes that every cluster has: of pods that it cannot run without."""
+
 PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
 QOS_CLASS_LABEL: Final = "koordinator.sh/qosClass"
 RESERVE_POD_ANNOTATION: Final = "scheduling.koordinator.sh/reserve-pod"

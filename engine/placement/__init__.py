@@ -18,6 +18,8 @@ from engine.placement.encoder import encode
 from engine.placement.hold import hold_patch
 from engine.placement.patch import Encoder, Patch
 from engine.placement.release_encoder import ReleasePatch, encode_release
+from engine.placement.scheduler_sample import nodes_to_find
+from engine.placement.shared_patch import PatchTemplate, SharedPatch
 from engine.placement.submitted import as_submitted
 
 __all__ = [
@@ -28,11 +30,14 @@ __all__ = [
     "Advice",
     "Encoder",
     "Patch",
+    "PatchTemplate",
     "ReleasePatch",
+    "SharedPatch",
     "advice_id",
     "and_into_required",
     "as_submitted",
     "encode",
     "encode_release",
     "hold_patch",
+    "nodes_to_find",
 ]

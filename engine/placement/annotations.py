@@ -55,12 +55,17 @@ def advice_of(
     advice = Advice(
         decision.policies, names, decision.candidates.size, advice_id(review_uid), terms
     )
+    return fitted(advice)
+
+
+def fitted(advice: Advice) -> Advice:
+    """Return an advice without the names that its annotation has no room for."""
     if len(msgspec.json.encode(advice)) <= _SURELY_FITTING_BYTES:
         return advice
     framed = msgspec.structs.replace(advice, policies=("",), nodes=("",))
     room = _ADVICE_BYTES - len(msgspec.json.encode(framed))
-    nodes = _fitting(names, room)
-    policies = _fitting(decision.policies, room - sum(map(_item_bytes, nodes)))
+    nodes = _fitting(advice.nodes, room)
+    policies = _fitting(advice.policies, room - sum(map(_item_bytes, nodes)))
     return msgspec.structs.replace(advice, policies=policies, nodes=nodes)
 
 

@@ -13,11 +13,17 @@ from engine.placement.hostnames import Hostnames
 from engine.placement.patch import Patch, affinity_of, assemble, read_document
 from engine.placement.preferred_terms import preferred_terms
 from engine.placement.required_labels import required_labels
+from engine.placement.scheduler_sample import names_needed
 from engine.placement.weight_tiers import weight_budget
 from engine.view import ClusterView
 
 
-def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> Patch:
+def encode(
+    decision: Decision,
+    request: PlacementRequest,
+    view: ClusterView,
+    percentage_of_nodes_to_score: int = 0,
+) -> Patch:
     """Return the patch that writes a decision on its pod.
 
     A pod that is denied gets none, and one without candidates only the requirements that also hold
@@ -30,6 +36,8 @@ def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> 
         decision: the decision.
         request: the pod it was made for.
         view: the view it was made on.
+        percentage_of_nodes_to_score: as in the scheduler's configuration; 0 lets the number of
+            nodes decide.
 
     Raises:
         PatchError: the view is another one, or the operations do not apply to the pod.
@@ -58,7 +66,9 @@ def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> 
 
     # 3. Preferred terms, with as much weight as the user's own terms have.
     budget = weight_budget(_user_weights(request.pod.affinity))
-    preferred = preferred_terms(decision, view, hostnames, rejections, budget)
+    nodes = decision.candidates.size + sum(decision.first_rejections)
+    names = names_needed(nodes, rejections.feasible, percentage_of_nodes_to_score)
+    preferred = preferred_terms(decision, view, hostnames, rejections, budget, names)
 
     # 4. Annotations.
     uid, terms = str(request.request.get("uid", "")), len(preferred.terms)
@@ -73,7 +83,7 @@ def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> 
         annotations=annotations,
     )
     warnings = (*labels.warnings, *exclusion.warnings, *preferred.warnings)
-    return Patch(operations, advice, warnings)
+    return Patch(operations, advice, warnings, preferred.turns)
 
 
 def _user_weights(affinity: api.NodeAffinity | None) -> int:

@@ -68,6 +68,16 @@ class Rejections:
                 unreachable |= outcome.rejects
         return unreachable
 
+    @property
+    def feasible(self) -> int:
+        """How many nodes the scheduler accepts, or a few more."""
+        decision = self._decision
+        return decision.candidates.size + sum(
+            count
+            for outcome, count in zip(decision.filters, decision.first_rejections, strict=False)
+            if count and outcome.policy != SCHEDULER and outcome not in self._enforced
+        )
+
     @cached_property
     def rejected(self) -> BoolColumn:
         """The nodes that the scheduler would accept and a policy's filter rejects, (n,)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypedDict
 
@@ -12,7 +12,7 @@ import jsonpointer
 import msgspec
 
 from engine.errors import PatchError
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.advice import Advice
 from engine.model.decision import Decision
 from engine.model.request import PlacementRequest
 from engine.placement.affinity import (
@@ -22,10 +22,8 @@ from engine.placement.affinity import (
     and_into_required,
     graft,
 )
-from engine.placement.annotations import advice_text
+from engine.placement.turns import Turns
 from engine.view import ClusterView
-
-_ADVICE_PATH: Final = f"/metadata/annotations/{jsonpointer.escape(ADVICE_ANNOTATION)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +34,13 @@ class Patch:
         operations: RFC 6902 operations, in order.
         advice: the advice in the annotation.
         warnings: what could not be written, for the person who created the pod.
+        turns: of pods that share the decision; None where their terms are the same.
     """
 
     operations: tuple[Operation, ...] = ()
     advice: Advice = field(default_factory=Advice)
     warnings: tuple[str, ...] = ()
-
-    def with_advice(self, advice: Advice) -> Patch:
-        """Patch for another pod of the same template, equal but for the advice in it."""
-        text = advice_text(advice)
-        return replace(self, advice=advice, operations=_with_advice(self.operations, text))
+    turns: Turns | None = None
 
 
 Encoder: TypeAlias = Callable[[Decision, PlacementRequest, ClusterView], Patch]
@@ -96,22 +91,6 @@ def assemble(
     operations = (*graft(document, added, ""), *and_into_required(affinity, required))
     ensure_applies(operations, document)
     return operations
-
-
-def _with_advice(operations: Sequence[Operation], text: str) -> tuple[Operation, ...]:
-    """Operations with another advice, wherever `graft` has put its annotation."""
-    annotation: Any = {ADVICE_ANNOTATION: text}
-    changed: list[Operation] = []
-    for operation in operations:
-        path, value = operation["path"], operation["value"]
-        if path == _ADVICE_PATH:
-            value = text
-        elif path == "/metadata/annotations":
-            value = value | annotation
-        elif path == "/metadata":
-            value = {"annotations": value["annotations"] | annotation}
-        changed.append({**operation, "value": value})
-    return tuple(changed)
 
 
 def ensure_applies(operations: Sequence[Operation], document: Mapping[str, Any]) -> None:

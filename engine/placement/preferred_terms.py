@@ -1,10 +1,10 @@
-"""A ranking as preferred terms: a label where it describes the nodes of a tier, else hostnames."""
+"""A ranking as preferred terms: labels where they describe the nodes, else hostnames."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,30 @@ from engine.placement.affinity import Requirement, requirement
 from engine.placement.exclusion import Rejections
 from engine.placement.groups import Groups
 from engine.placement.hostnames import NOT_LISTABLE, Hostnames
-from engine.placement.weight_tiers import WeightTier, candidate_cuts, weight_tiers
+from engine.placement.scheduler_sample import MOST_NAMES
+from engine.placement.turns import Term, Turns, takes_turns
+from engine.placement.weight_tiers import (
+    WeightTier,
+    candidate_cuts,
+    named_positions,
+    named_tiers,
+    score_tiers,
+)
 from engine.view import ClusterView
 
 _Rows: TypeAlias = NDArray[np.intp]
 _Described: TypeAlias = tuple[WeightTier, Requirement | None]
+
+
+class _Chosen(NamedTuple):
+    """Rows of what is preferred, best first, and tiers over them, each with its label if any.
+
+    Where pods that share the decision take turns, rows that only they name are at the end.
+    """
+
+    rows: _Rows
+    tiers: list[_Described]
+    takes_turns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +50,13 @@ class PreferredTerms:
         terms: preferred terms as they stand in JSON, best nodes first; three at most.
         best_tier: rows of the most preferred nodes, best first.
         left_out: how many nodes belong into a term but cannot be listed.
+        turns: of pods that share the decision; None where their terms are the same.
     """
 
-    terms: list[dict[str, Any]]
+    terms: list[Term]
     best_tier: _Rows
     left_out: int
+    turns: Turns | None = None
 
     @property
     def warnings(self) -> list[str]:
@@ -51,6 +72,7 @@ def preferred_terms(
     hostnames: Hostnames,
     rejections: Rejections,
     total_weight: int,
+    names: int = MOST_NAMES,
 ) -> PreferredTerms:
     """Return the preferred terms for a decision.
 
@@ -63,26 +85,32 @@ def preferred_terms(
         hostnames: those of the view.
         rejections: those of the decision.
         total_weight: the sum of the weights on the best node.
+        names: how many of the best to name where no label describes them; some more are named
+            below them, `maxNodes` of the policy in all.
     """
-    terms: list[dict[str, Any]] = []
+    terms: list[Term] = []
     written: list[_Rows] = []
     left_out = 0
-    chosen = _chosen(decision, view, hostnames, rejections, total_weight)
+    chosen = _chosen(decision, view, hostnames, rejections, total_weight, names)
     # The names of all tiers at once: each access to the columns costs more than the names.
-    unlabelled = [tier for tier, label in chosen if label is None]
+    unlabelled = [tier for tier, label in chosen.tiers if label is None]
     first, end = (unlabelled[0].start, unlabelled[-1].end) if unlabelled else (0, 0)
-    names = hostnames.of(decision.candidates[first:end])
-    for tier, label in chosen:
-        rows = decision.candidates[tier.start : tier.end]
+    texts = hostnames.of(chosen.rows[first : None if chosen.takes_turns else end])
+    for tier, label in chosen.tiers:
+        rows = chosen.rows[tier.start : tier.end]
         if label is not None:
             term = {"matchExpressions": [label]}
         else:
-            rows, term = _name_list(rows, names[tier.start - first : tier.end - first], view)
+            rows, term = _name_list(rows, texts[tier.start - first : tier.end - first], view)
             left_out += tier.end - tier.start - rows.size
         if rows.size:
             written.append(rows)
             terms.append({"weight": tier.weight, "preference": term})
-    return PreferredTerms(terms, written[0] if written else decision.candidates[:0], left_out)
+    best_tier = written[0] if written else decision.candidates[:0]
+    turns = None
+    if chosen.takes_turns and takes_turns(terms):
+        turns = Turns(tuple(terms), texts, chosen.rows.tolist(), decision.names)
+    return PreferredTerms(terms, best_tier, left_out, turns)
 
 
 def _chosen(
@@ -91,28 +119,38 @@ def _chosen(
     hostnames: Hostnames,
     rejections: Rejections,
     total_weight: int,
-) -> list[_Described]:
-    """Return the tiers of the widest cut that takes few enough names, each with its label.
+    names: int,
+) -> _Chosen:
+    """Return the tiers of the widest cut that labels describe but for a few names, else of names.
 
     INVARIANT: nested tiers are chosen only if every node can be listed. A node left out of a wide
     tier but not of a narrow one, where a label describes it, would end up below worse nodes.
     """
     totals, candidates, placement = decision.totals, decision.candidates, decision.placement
+    most, cut = min(names, placement.max_nodes), 0
+
+    def weight_of(rows: _Rows) -> int:
+        if total_weight <= GREATEST_WEIGHT or hostnames.listable(rows).all():
+            return total_weight
+        return GREATEST_WEIGHT
+
     groups = Groups(view, placement.group_labels, candidates, rejections)
     for cut in candidate_cuts(totals, placement.max_nodes, lambda: bool(rejections.rejected.any())):
-        nestable = total_weight <= GREATEST_WEIGHT or bool(
-            hostnames.listable(candidates[:cut]).all()
-        )
-        tiers = weight_tiers(totals, cut, total_weight if nestable else GREATEST_WEIGHT)
-        described = _described(tiers, groups, placement.max_nodes)
+        tiers = score_tiers(totals, cut, weight_of(candidates[:cut]))
+        described = _described(tiers, groups, most)
         if described is not None:
-            return described
-    return []
+            return _Chosen(candidates, described)
+    if not cut:
+        return _Chosen(candidates, [])
+    positions, named = named_positions(min(cut, placement.max_nodes), most)
+    rows = candidates.take(positions)
+    weight = weight_of(rows[:named])
+    tiers = named_tiers(totals.take(positions[:named]), most, weight)
+    # Nested tiers have names in common, which cannot be dealt out.
+    return _Chosen(rows, [(tier, None) for tier in tiers], weight <= GREATEST_WEIGHT)
 
 
-def _described(
-    tiers: Iterable[WeightTier], groups: Groups, max_nodes: int
-) -> list[_Described] | None:
+def _described(tiers: Iterable[WeightTier], groups: Groups, most: int) -> list[_Described] | None:
     """Return each tier with its label, None once those without one take too many names.
 
     A name counts once in nested tiers, which are in order of their ends.
@@ -125,7 +163,7 @@ def _described(
         if label is None:
             names += tier.end - max(tier.start, covered)
             covered = tier.end
-            if names > max_nodes:
+            if names > most:
                 return None
     return described
 

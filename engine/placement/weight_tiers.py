@@ -1,15 +1,20 @@
-"""A ranking as weight tiers: how many of the best candidates to name, and the weight of each.
+"""A ranking as weight tiers: which of the best candidates to prefer, and the weight of each.
 
 Everything here is about positions in the ranking, never nodes. NodeAffinity gives a node the sum of
 the weights of the terms it matches and rescales so that the best feasible node has 200 points of
-the scheduler's total; only ratios between weights count. So the scores are scaled to the range of
-the named candidates, cut into thirds, and the thirds weigh 3:2:1.
+the scheduler's total; only ratios between weights count. Three tiers weigh 3:2:1.
+
+Where labels describe them, the tiers are thirds of the range of the scores. Nodes that are named
+one by one cost the scheduler, so few are: see `named_tiers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
+
+import numpy as np
 
 from engine.model.selectors import GREATEST_WEIGHT
 from engine.view import IntColumn
@@ -17,9 +22,13 @@ from engine.view import IntColumn
 MAX_TERMS = 3
 """The most preferred terms that we add: Karpenter tries them one by one."""
 
+_FIRST_TIER = 4  # a quarter
+_BELOW = 8
+_DEALT = 32
+
 
 class WeightTier(NamedTuple):
-    """Positions `start` to `end` of the ranking, each of which gets `weight`."""
+    """Positions `start` to `end` of what is preferred, each of which gets `weight`."""
 
     start: int
     end: int
@@ -40,12 +49,11 @@ def weight_budget(user_weights: int) -> int:
 def candidate_cuts(
     totals: IntColumn, max_nodes: int, some_rejected: Callable[[], bool]
 ) -> Iterator[int]:
-    """Yield how many of the best candidates could be named, the widest cut first.
+    """Yield how many of the best candidates could be preferred, the widest cut first.
 
-    First all above the worst score, then those down to the score at which `max_nodes` is reached,
-    then `max_nodes`. The first two may be too many to name one by one, but are whole score groups,
-    which a label may describe. Candidates with the worst score are never named, unless all are
-    equal and there are rejected nodes to prefer them to.
+    First all above the worst score, then those down to the score at which `max_nodes` is reached:
+    whole score groups, which a label may describe. Candidates with the worst score are never
+    preferred, unless all are equal and there are rejected nodes to prefer them to.
 
     Args:
         totals: scores, best first.
@@ -63,27 +71,78 @@ def candidate_cuts(
     if not above_worst:
         return
     yield above_worst
-    if above_worst <= max_nodes:
-        return
-    if whole_groups < above_worst:
+    if max_nodes <= whole_groups < above_worst:
         yield whole_groups
-    if whole_groups > max_nodes:
-        yield max_nodes
 
 
-def weight_tiers(totals: IntColumn, cut: int, total_weight: int) -> list[WeightTier]:
-    """Return at most three tiers over the first `cut` positions, best first.
-
-    At a total weight of 100 the tiers are disjoint, so that each name is written once: 64 names of
-    44 characters take 3.3 kB. A weight above the limit of one term is reached by nested tiers,
-    whose weights add up, at twice the bytes in three even tiers and three times in one.
+def score_tiers(totals: IntColumn, cut: int, total_weight: int) -> list[WeightTier]:
+    """Return at most three tiers over the first `cut` positions, best first: thirds of the scores.
 
     Args:
         totals: scores, best first.
         cut: one of `candidate_cuts`, at least 1.
         total_weight: the sum of the weights at the best position, 100 to 300.
     """
-    ends = _thirds(totals, cut)
+    return _tiers(_thirds(totals, cut), total_weight)
+
+
+class NamedPositions(NamedTuple):
+    """Positions of nodes that are named.
+
+    Attributes:
+        positions: those to name, best first, then those that only pods which share the decision
+            name, see `turns`.
+        named: how many are the former.
+    """
+
+    positions: IntColumn
+    named: int
+
+
+@lru_cache(maxsize=256)
+def named_positions(cut: int, names: int) -> NamedPositions:
+    """Return the positions to name, of the best `cut`: the first ones, and a few below them.
+
+    Those below are spread evenly. The samples that the scheduler takes in turn may be the same few
+    parts of the cluster again and again; then the best nodes are soon all in one of them, and the
+    others, too, need a node that is named.
+
+    Args:
+        cut: how far down the ranking nodes are named.
+        names: so many of the best that the scheduler's sample has some of them.
+    """
+    first = min(names, cut)
+    step = -(-(cut - first) // _BELOW) or 1
+    named = [*range(first), *range(first, cut, step)]
+    positions = np.array(list(dict.fromkeys([*named, *range(min(cut, _DEALT))])))
+    positions.flags.writeable = False
+    return NamedPositions(positions, len(named))
+
+
+def named_tiers(totals: IntColumn, names: int, total_weight: int) -> list[WeightTier]:
+    """Return at most three tiers over nodes that are named, best first.
+
+    The first is a quarter of those of which the sample has some, the second the others of them, the
+    third all below, but equal scores get the same weight.
+
+    Args:
+        totals: scores of the named nodes, best first; at least one.
+        names: so many of the best that the scheduler's sample has some of them.
+        total_weight: the sum of the weights at the best position, 100 to 300.
+    """
+    first = min(names, totals.size)
+    lasts = (-(-first // _FIRST_TIER) - 1, first - 1)
+    best, good = _counts_from(totals, *(int(totals[last]) for last in lasts))
+    return _tiers((best, good, totals.size), total_weight)
+
+
+def _tiers(ends: tuple[int, int, int], total_weight: int) -> list[WeightTier]:
+    """Return a tier up to each end, without those that are empty.
+
+    At a total weight of 100 the tiers are disjoint, so that each name is written once: 64 names of
+    44 characters take 3.3 kB. A weight above the limit of one term is reached by nested tiers,
+    whose weights add up, at twice the bytes in three even tiers and three times in one.
+    """
     levels = [total_weight * (MAX_TERMS - k) // MAX_TERMS for k in range(MAX_TERMS)]
     if total_weight <= GREATEST_WEIGHT:
         starts = (0, *ends)

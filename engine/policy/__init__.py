@@ -7,10 +7,17 @@ read belong here. Decisions never do: they are made in `engine.pipeline`.
 from __future__ import annotations
 
 from engine.policy.context import MOST_ITERATIONS, RuleContext, request_key
+from engine.policy.evaluation import (
+    NodeValues,
+    node_values,
+    pod_fields_read,
+    read_expression,
+)
 from engine.policy.expressions import NodeExpression
-from engine.policy.loader import CASES_FILE, load_policies
+from engine.policy.loader import CASES_FILE, content_of, load_policies
 from engine.policy.node_marks import NodeMarker, node_markers
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
+from engine.policy.resource import CompiledResource, compile_resource
 from engine.policy.rules import SCHEDULER_FILTERS, FilterRule, ScoreRule, scheduler_filters
 from engine.policy.scheduler_policy import SCHEDULER_POLICY
 from engine.policy.schema import Mode, PlacementPolicy
@@ -21,17 +28,24 @@ __all__ = [
     "SCHEDULER_FILTERS",
     "SCHEDULER_POLICY",
     "CompiledPolicy",
+    "CompiledResource",
     "FilterRule",
     "Match",
     "Mode",
     "NodeExpression",
     "NodeMarker",
+    "NodeValues",
     "PlacementPolicy",
     "PolicySet",
     "RuleContext",
     "ScoreRule",
+    "compile_resource",
+    "content_of",
     "load_policies",
     "node_markers",
+    "node_values",
+    "pod_fields_read",
+    "read_expression",
     "request_key",
     "scheduler_filters",
 ]

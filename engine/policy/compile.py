@@ -6,30 +6,31 @@ mistake in an expression.
 
 from __future__ import annotations
 
+import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from engine.cel import CelProblem, CelProblemsError, CelType, Program, compile_program
-from engine.cel.static_types import NUMERIC, can_be
-from engine.cel.values import BOOL, DYN
+from engine.cel import DYN, CelProblemsError, CelType, Program
 from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
-from engine.errors import Diagnostic, did_you_mean
+from engine.errors import Diagnostic, Place, did_you_mean
 from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions
 from engine.model.measure import NodeThreshold
+from engine.model.policy_resource import PolicyKind
 from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, NodeFilter, Plugin
-from engine.policy import schema
-from engine.policy.environment import ExpressionScope, environment, misspelt_resources, scope_of
+from engine.policy import rule_schema, schema
+from engine.policy.environment import ExpressionScope
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
 from engine.policy.node_marks import NodeFilterExpression, mark_filter, needs_no_pod
+from engine.policy.part_places import part_name, part_places
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.policy_set import CompiledPolicy
+from engine.policy.programs import ANY, CONDITION, FILTER, SCORE, ResultType, compile_expression
 from engine.policy.resource_names import misspelt_in_args
 from engine.policy.rules import (
     STATIC_PLUGINS,
@@ -46,13 +47,9 @@ _FILTERS: Final = ("spec", "filters")
 _SCORES: Final = ("spec", "scores")
 _API_GROUP: Final = "stowplan.dev/"
 _SCHEDULER_CONFIGURATION: Final = "KubeSchedulerConfiguration"
-_COPY_ENTRIES: Final = (
-    "copy entries of `profiles[].pluginConfig`, `name` and `args`, into `spec.filters` or"
-    f" `spec.scores` of a `{schema.KIND}`; weights are in `profiles[].plugins.score.enabled`"
-)
+_IMPORT: Final = "`stowplan import` makes policies of it"
 _OF_THE_REQUEST_ALONE: Final = frozenset({"request", "request.options", "request.userInfo"})
 _MICROS_PER_MILLI = 1000
-_IDENTIFIER = re.compile(r"\w+")
 
 
 def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diagnostic]]:
@@ -60,7 +57,7 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     other = _other_kind(document)
     if other is not None:
         return None, [other]
-    written, problems = validate_model(schema.PlacementPolicy, document.value, document)
+    written, problems = validate_model(_model_of(document), document.value, document)
     programs = _Programs(document)
     plugins = _Plugins(document)
     problems = list(dict.fromkeys(problems + programs.problems + plugins.problems))
@@ -69,7 +66,18 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     if written is None or problems:
         return None, problems
     policy = _assembled(written, programs, plugins)
-    return replace(policy, digest=_digest(document)), []
+    places = part_places(written, document)
+    if policy.namespace and policy.slow_parts:
+        return None, list(_too_slow(policy, places))
+    return replace(policy, digest=_digest(policy.name, document), places=places), []
+
+
+def _too_slow(policy: CompiledPolicy, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
+    """Yield a problem for each slow part: pods of other namespaces would wait for it."""
+    for text in policy.slow_parts:
+        rule, _, message = text.partition(": ")
+        hint = f"make it independent of the pod, or write a `{PolicyKind.CLUSTER}`, which may"
+        yield places[rule].problem(f"{message}: too long for a policy of one namespace", hint)
 
 
 def _unknown_at_release(programs: _Programs, document: Document) -> Iterator[Diagnostic]:
@@ -85,30 +93,33 @@ def _unknown_at_release(programs: _Programs, document: Document) -> Iterator[Dia
 def _other_kind(document: Document) -> Diagnostic | None:
     """Return the problem of a document that is something else altogether, None for a policy."""
     value = document.value if isinstance(document.value, dict) else {}
-    kind, version = str(value.get("kind", schema.KIND)), str(value.get("apiVersion"))
-    is_meant = kind == schema.KIND or did_you_mean(kind, [schema.KIND])
+    kind, version = _kind_of(document), str(value.get("apiVersion"))
+    is_meant = kind in schema.MODELS or did_you_mean(kind, schema.MODELS)
     if is_meant or version.startswith(_API_GROUP):
         return None
-    hint = _COPY_ENTRIES if kind == _SCHEDULER_CONFIGURATION else ""
-    return document.problem(("kind",), f"`{kind}` is not `{schema.KIND}`", hint=hint)
+    hint = _IMPORT if kind == _SCHEDULER_CONFIGURATION else ""
+    return document.problem(("kind",), f"`{kind}` is not `{PolicyKind.CLUSTER}`", hint=hint)
 
 
-def _digest(document: Document) -> bytes:
-    return blake2b(repr(document.value).encode(errors="surrogatepass"), digest_size=16).digest()
+def _kind_of(document: Document) -> str:
+    value = document.value if isinstance(document.value, dict) else {}
+    return str(value.get("kind", PolicyKind.CLUSTER.value))
 
 
-@dataclass(frozen=True, slots=True)
-class _ResultType:
-    """The required type of an expression: in words, and as types (none: any)."""
+def _model_of(
+    document: Document,
+) -> type[schema.PlacementPolicy | schema.NamespacedPlacementPolicy]:
+    """Return the model of the kind that a document is, or is likely to be meant to be."""
+    kind = _kind_of(document)
+    meant = [known for known in schema.MODELS if did_you_mean(kind, [known])]
+    return schema.MODELS.get(kind) or schema.MODELS[min(meant, default=PolicyKind.CLUSTER.value)]
 
-    text: str = ""
-    types: tuple[CelType, ...] = ()
 
-
-_ANY = _ResultType()
-_CONDITION = _ResultType("a condition must be a `bool`", (BOOL,))
-_FILTER = _ResultType("a filter must be a `bool`, true for nodes that pass", (BOOL,))
-_SCORE = _ResultType("a score must be a number", tuple(NUMERIC))
+def _digest(name: str, document: Document) -> bytes:
+    """Return a hash of name and spec; labels and what the API server adds do not count."""
+    assert isinstance(document.value, dict)  # noqa: S101 - INVARIANT: it was compiled
+    text = json.dumps([name, document.value["spec"]], sort_keys=True)
+    return blake2b(text.encode(), digest_size=16).digest()
 
 
 class _Programs:
@@ -126,16 +137,16 @@ class _Programs:
         self.warnings: list[str] = []
         self._document = document
         for path, item in _items(document, _CONDITIONS):
-            self._add(path, item, ExpressionScope.MATCH, {}, _CONDITION)
+            self._add(path, item, ExpressionScope.MATCH, {}, CONDITION)
         types: dict[str, CelType] = {}
         for path, item in _items(document, _VARIABLES):
-            self._add(path, item, ExpressionScope.VARIABLES, dict(types), _ANY)
+            self._add(path, item, ExpressionScope.VARIABLES, dict(types), ANY)
             program = self.found.get(path)
             types[str(item.get("name"))] = DYN if program is None else program.result_type
         for path, item in _items(document, _FILTERS):
-            self._add(path, item, ExpressionScope.RULES, types, _FILTER)
+            self._add(path, item, ExpressionScope.RULES, types, FILTER)
         for path, item in _items(document, _SCORES):
-            self._add(path, item, ExpressionScope.RULES, types, _SCORE)
+            self._add(path, item, ExpressionScope.RULES, types, SCORE)
 
     def _add(
         self,
@@ -143,44 +154,26 @@ class _Programs:
         item: Mapping[str, object],
         scope: ExpressionScope,
         variables: Mapping[str, CelType],
-        required: _ResultType,
+        required: ResultType,
     ) -> None:
         source = item.get("expression")
         if not isinstance(source, str) or not source:
             return  # the schema reports it
         at = (*path, "expression")
         try:
-            program = compile_program(source, environment(scope, variables))
-            problems = [*misspelt_resources(program), *_wrong_type(program, required)]
+            program = compile_expression(source, scope, variables, required)
         except CelProblemsError as error:
-            problems = [_with_hint(problem, source, scope) for problem in error.problems]
-        self.problems += (
-            self._document.problem(at, found.message, hint=found.hint, offset=found.offset)
-            for found in problems
-        )
-        if not problems:
-            self.found[path] = program
-            self.warnings += (
-                f"{item.get('name')}: {found.message}; Kubernetes refuses that where it knows types"
-                for found in program.warnings
+            self.problems += (
+                self._document.problem(at, found.message, hint=found.hint, offset=found.offset)
+                for found in error.problems
             )
-
-
-def _wrong_type(program: Program, required: _ResultType) -> Iterator[CelProblem]:
-    """Yield the problem of an expression that can never be of the required type."""
-    if required.types and not can_be(program.result_type, *required.types):
-        yield CelProblem(0, f"{required.text}, not `{program.result_type}`")
-
-
-def _with_hint(problem: CelProblem, source: str, scope: ExpressionScope) -> CelProblem:
-    """Return a problem; for a name unknown here, with the hint where it is known."""
-    name = _IDENTIFIER.match(source, problem.offset)
-    if name is None or problem.message != f"unknown name `{name[0]}`":
-        return problem
-    known_from = scope_of(name[0])
-    if known_from is None or known_from <= scope:
-        return problem
-    return replace(problem, hint=f"`{name[0]}` is known in {known_from.text} alone")
+            return
+        self.found[path] = program
+        part = part_name(scope, str(item.get("name")))
+        self.warnings += (
+            f"{part}: {found.message}; Kubernetes refuses that where it knows types"
+            for found in program.warnings
+        )
 
 
 class _Plugins:
@@ -209,7 +202,7 @@ class _Plugins:
         can: Callable[[Plugin], bool],
         verb: str,
     ) -> None:
-        name = schema.named_plugin(item)
+        name = rule_schema.named_plugin(item)
         if not name:
             return  # an expression, or the schema reports it
         key = "plugin" if "plugin" in item else "name"
@@ -253,10 +246,12 @@ def _items(document: Document, path: _Path) -> Iterator[tuple[_Path, dict[str, A
 
 
 def _assembled(
-    written: schema.PlacementPolicy, programs: _Programs, plugins: _Plugins
+    written: schema.PlacementPolicy | schema.NamespacedPlacementPolicy,
+    programs: _Programs,
+    plugins: _Plugins,
 ) -> CompiledPolicy:
     """Return the policy made of parts without mistakes."""
-    name, spec = written.metadata.name, written.spec
+    name, spec = written.name, written.spec
     conditions, variables = spec.match.match_conditions, spec.variables
     profiles = tuple(
         dict.fromkeys(
@@ -284,6 +279,7 @@ def _assembled(
     )
     return CompiledPolicy(
         name=name,
+        namespace=written.namespace,
         mode=spec.mode,
         priority=spec.priority,
         namespace_selector=spec.match.namespace_selector.parsed(),
@@ -315,7 +311,7 @@ def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[str]:
 
 def _filter_rule(
     policy: str,
-    rule: schema.Filter,
+    rule: rule_schema.Filter,
     path: _Path,
     programs: _Programs,
     plugins: _Plugins,
@@ -335,7 +331,7 @@ def _filter_rule(
     else:
         evaluator = FilterExpression(programs.found[path], rule.message)
         dynamic = not evaluator.reads_labels_alone
-        errors_pass = rule.on_error is schema.OnFilterError.IGNORE_RULE
+        errors_pass = rule.on_error is rule_schema.OnFilterError.IGNORE_RULE
         labels = filter_labels(evaluator.program, errors_pass=errors_pass)
         if dynamic and needs_no_pod(evaluator.program, variables):
             node_filter = NodeFilterExpression(evaluator, policy, variables)
@@ -352,7 +348,7 @@ def _filter_rule(
 
 
 def _score_rule(
-    policy: str, rule: schema.Score, path: _Path, programs: _Programs, plugins: _Plugins
+    policy: str, rule: rule_schema.Score, path: _Path, programs: _Programs, plugins: _Plugins
 ) -> ScoreRule:
     evaluator: ScoreEvaluator
     if path in plugins.found:

@@ -15,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel.values import MAP, TIMESTAMP
-from engine.cel.vector import MOMENTS, Column, DictColumn, Elements, Layout, Leaf, Path, Table
+from engine.cel.vector import (
+    MOMENTS,
+    Column,
+    DictColumn,
+    Elements,
+    Layout,
+    Leaf,
+    Path,
+    Table,
+    TextColumn,
+)
 from engine.model.node import NodeCondition
 from engine.policy.activation import condition_value
 from engine.view import MISSING, ClusterView, DictionaryColumn, Domain
@@ -100,17 +110,21 @@ class ConditionTable:
         conditions, field = self._conditions(), _TEXTS.index(path[1])
         return DictColumn(conditions.codes, [value and value[field] for value in conditions.values])
 
-    def texts(self, path: Path) -> Sequence[str | None] | None:
+    def texts(self, path: Path) -> TextColumn | None:
         """Return texts of the node; those of a condition are few, and read by code."""
         return None if path[0] == self._variable else self._nodes.texts(path)
 
-    def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
-        """Return the node of a row, and its condition."""
-        node = self._view.nodes[number]
-        condition = None if node is None else _in_slot(node.conditions, self._slot)
-        value = {} if condition is None else condition_value(condition)
-        of_node = [path for path in paths if path[0] != self._variable]
-        return {**self._nodes.row(number, of_node), self._variable: value}
+    def rows_at(
+        self, numbers: Iterable[int], paths: Sequence[Path]
+    ) -> Iterator[Mapping[str, object]]:
+        """Return the nodes of some rows, and their conditions."""
+        numbers = list(numbers)
+        of_nodes = [path for path in paths if path[0] != self._variable]
+        for number, row in zip(numbers, self._nodes.rows_at(numbers, of_nodes), strict=True):
+            node = self._view.nodes[number]
+            condition = None if node is None else _in_slot(node.conditions, self._slot)
+            value = {} if condition is None else condition_value(condition)
+            yield {**row, self._variable: value}
 
     def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:  # noqa: ARG002 (protocol)
         """Return None; see the layout."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -11,16 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel import Budget, CelError, Program, Reference
-from engine.cel.vector import memory_key
+from engine.cel.vector import Plan, memory_key
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.policy.activation import POD_FIELDS, now_value, pod_value, request_value
+from engine.policy.node_table import NodeTable
+from engine.policy.request_values import RequestValues, SharedValues
 from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness
 
 MOST_ITERATIONS: Final = 250_000
 """Loop iterations that all expressions of a policy may take for one pod: some 100 ms at worst."""
 
+MOST_ITERATIONS_OF_A_NAMESPACE: Final = 20_000
+"""The same of all policies for one namespace together: those of others wait meanwhile."""
+
 _NO_ROWS: Final = np.zeros(0, np.bool_)
+_NOTHING_SHARED: Final = SharedValues((), MappingProxyType({}))
 
 
 class PolicyContext:
@@ -40,6 +46,8 @@ class PolicyContext:
         *,
         policy: str = "",
         variables: Mapping[str, Program] = MappingProxyType({}),
+        shared: SharedValues = _NOTHING_SHARED,
+        iterations: int = MOST_ITERATIONS,
     ) -> None:
         """Create the context of a request.
 
@@ -48,42 +56,83 @@ class PolicyContext:
             now: the moment of the decision.
             policy: the name of the policy, for error lines.
             variables: the programs of its variables, in order.
+            shared: the values that its rules read of pods of one template.
+            iterations: the most that all its expressions may take.
         """
         self.request = request
         self.now = now
         self.errors: list[str] = []
-        self.budget = Budget(MOST_ITERATIONS, expired=request.expired)
+        self.budget = Budget(iterations, expired=request.expired)
+        self._iterations = iterations
         self._policy = policy
         self._programs = variables
-        self._activation: dict[str, object] = {}
-        self._pod: dict[str, object] = {}
-        self._variables: dict[str, object] = {}
-        self._prepared: set[str] = set()  # sources of programs
-        self._failed: set[str] = set()
+        self._shared = shared
+        self._own = RequestValues()
+        self._of_template: RequestValues | None = None
 
     def activation(self, program: Program) -> dict[str, object]:
         """Return the values that a program reads, all but `node`, and those of others before it.
 
         A variable that cannot be computed is absent, and noted in `errors`.
         """
-        activation = self._activation
-        if program.source in self._prepared:
-            return activation
-        self._prepared.add(program.source)
+        values = self._values(program)
+        if program.source not in values.prepared:
+            steps_left = self.budget.steps_left
+            self._prepare(program, values)
+            self._settle(values, steps_left)
+        return values.activation
+
+    def column_key(self, expression: Hashable, program: Program, plan: Plan) -> str | None:
+        """Return the key of an expression's column for this request; see `Plan.key`.
+
+        Args:
+            expression: stands for the plan.
+            program: the same expression.
+            plan: how it is evaluated for all nodes.
+
+        Raises:
+            BudgetExhaustedError: its part that reads no node costs too much.
+        """
+        values = self._values(program)
+        if expression not in values.keys:
+            activation = self.activation(program)
+            steps_left = self.budget.steps_left
+            values.keys[expression] = plan.key(activation, self.budget)
+            self._settle(values, steps_left)
+        return values.keys[expression]
+
+    def _values(self, program: Program) -> RequestValues:
+        """Return the values that a program may read."""
+        if program.source not in self._shared.sources:
+            return self._own
+        values = self._of_template
+        if values is None or values.owner not in (None, self._own):
+            values = self._of_template = self._shared.of(self.request.pod)
+        return values
+
+    def _settle(self, values: RequestValues, steps_left: int) -> None:
+        """Withdraw values that had cost steps since there were so many, or that failed."""
+        is_free = self.budget.steps_left == steps_left and not values.failed
+        if values is self._of_template and values.owner is None and not is_free:
+            self._shared.withdraw(self.request.pod, values, self._own)
+
+    def _prepare(self, program: Program, values: RequestValues) -> None:
+        """Add the values that a program reads."""
+        activation = values.activation
+        values.prepared.add(program.source)
         for root, fields in _fields_read(program.references):
             if root == "variables":
-                activation["variables"] = self._variables
+                activation["variables"] = values.variables
                 for name in fields or self._programs:
-                    self._compute(name)
+                    self._compute(name, values)
             elif root == "pod":
-                activation["pod"] = self._pod
-                missing = [name for name in fields or POD_FIELDS if name not in self._pod]
-                self._pod |= pod_value(missing, self.request.pod)
+                activation["pod"] = values.pod
+                missing = [name for name in fields or POD_FIELDS if name not in values.pod]
+                values.pod |= pod_value(missing, self.request.pod)
             elif root == "now":
                 activation["now"] = now_value(self.now)
             elif root not in activation:
                 activation[root] = request_value(root, self.request)
-        return activation
 
     def key_of(self, program: Program) -> str | None:
         """Return a text that differs whenever a program reads other values of the request.
@@ -96,15 +145,17 @@ class PolicyContext:
         activation = self.activation(program)
         return memory_key([_followed(path, activation) for path in paths])
 
-    def _compute(self, name: str) -> None:
-        """Add a variable to `_variables`, unless it fails or does not exist."""
-        if name in self._variables or name in self._failed or name not in self._programs:
+    def _compute(self, name: str, values: RequestValues) -> None:
+        """Add a variable, unless it fails or does not exist."""
+        if name in values.variables or name in values.failed or name not in self._programs:
             return
         program = self._programs[name]
+        if program.source not in values.prepared:
+            self._prepare(program, values)
         try:
-            self._variables[name] = program.evaluate(self.activation(program), self.budget)
+            values.variables[name] = program.evaluate(values.activation, self.budget)
         except CelError as error:
-            self._failed.add(name)
+            values.failed.add(name)
             self.errors.append(f"{self._policy}: variable `{name}`: {error}")
 
 
@@ -114,9 +165,10 @@ class RuleContext(PolicyContext):
     Attributes:
         view: the nodes.
         freshness: which domains of the view are too old to judge by.
+        is_stale: whether any is.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         request: PlacementRequest,
         view: ClusterView,
@@ -125,26 +177,46 @@ class RuleContext(PolicyContext):
         *,
         policy: str = "",
         variables: Mapping[str, Program] = MappingProxyType({}),
+        shared: SharedValues = _NOTHING_SHARED,
+        iterations: int = MOST_ITERATIONS,
     ) -> None:
         """Create the context of a request and a view; see `PolicyContext` for the rest."""
-        super().__init__(request, now, policy=policy, variables=variables)
+        super().__init__(
+            request,
+            now,
+            policy=policy,
+            variables=variables,
+            shared=shared,
+            iterations=iterations,
+        )
         self.view = view
         self.freshness = freshness
+        self.is_stale = bool(freshness.stale)
+        self._table: NodeTable | None = None
         self._rows: NDArray[np.intp] | None = None
         self._mask = _NO_ROWS
 
     def on(self, view: ClusterView) -> RuleContext:
         """Return the context of the same request on another view, with a budget of its own."""
+        if self._of_template is None:  # the values are computed once for all of them
+            self._of_template = self._shared.of(self.request.pod)
         context = object.__new__(RuleContext)
         context.__dict__.update(self.__dict__)  # a third of the time of `copy`
         context.view, context.errors = view, []
-        context.budget = Budget(MOST_ITERATIONS, expired=self.request.expired)
-        context._rows = None
+        context.budget = Budget(self._iterations, expired=self.request.expired)
+        context._rows = context._table = None
         return context
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as expressions read them."""
+        if self._table is None:
+            self._table = NodeTable(self.view, self.now)
+        return self._table
 
     def stale_among(self, domains: Iterable[Domain]) -> Mapping[str, str]:
         """Return those of `domains` that are too old, with texts such as `usage is 95 s old`."""
-        return self.freshness.stale_among(domains) if self.freshness.stale else {}
+        return self.freshness.stale_among(domains) if self.is_stale else {}
 
     def mask_of(self, rows: NDArray[np.intp]) -> BoolColumn:
         """Return rows as a mask, shape (n,); the scores of a policy share one."""

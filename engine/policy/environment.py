@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -147,6 +148,10 @@ TABLE: Final[tuple[Entry, ...]] = (
 """Every name that an expression can read."""
 
 _AMOUNTS_OF_NODE: Final = "amounts are at `node.allocatable`, `node.requested` and `node.usage`"
+_FREE: Final = "write `node.allocatable.cpu - node.requested.cpu`"
+_OF_PODS: Final = "amounts are at `pod.requests` and `pod.limits`"
+_CONTAINERS: Final = "write `object.spec.containers`: `object` is the pod as it was sent"
+_EITHER: Final = "write `node` or `pod`"
 _HINTS: Final[Mapping[str, str]] = {
     "namespace": "its name is `pod.namespace`, its labels are `namespaceObject.metadata.labels`",
     "namespaceObject.annotations": "only its name and labels are known",
@@ -154,18 +159,31 @@ _HINTS: Final[Mapping[str, str]] = {
     "namespaceObject.name": "write `pod.namespace`",
     "node.age": "write `now - node.creationTimestamp`",
     "node.capacity": "what pods may request of it is `node.allocatable`",
+    "node.available": _FREE,
     "node.cpu": _AMOUNTS_OF_NODE,
+    "node.free": _FREE,
+    "node.hostname": "write `node.name`, or `node.labels['kubernetes.io/hostname']`",
     "node.memory": _AMOUNTS_OF_NODE,
     "node.metadata": "write `node.name`, `node.labels`, `node.annotations`, without `metadata`",
     "node.pods": "their number is `node.podCount`",
     "node.spec": "write `node.taints` or `node.unschedulable`, without `spec`",
     "node.status": "write `node.allocatable` or `node.conditions`, without `status`",
     "node.zone": "write `node.labels['topology.kubernetes.io/zone']`",
-    "pod.containers": "write `object.spec.containers`: `object` is the pod as it was sent",
+    "params": "a policy has no parameters: what rules share are its `variables`",
+    "pod.containers": _CONTAINERS,
+    "pod.cpu": _OF_PODS,
+    "pod.image": _CONTAINERS,
+    "pod.memory": _OF_PODS,
     "pod.metadata": "write `pod.labels`, or `object.metadata`: the pod as it was sent",
     "pod.nodeName": "it is absent: a pod that is being placed has no node",
+    "pod.ownerReferences": "write `pod.ownerKinds`, or `object.metadata.ownerReferences`",
+    "pod.qos": "write `pod.qosClass`",
+    "pod.resources": _OF_PODS,
     "pod.spec": "write `object.spec`: `object` is the pod as it was sent",
     "pod.status": "a pod that is being created has no status yet",
+    "self": _EITHER,
+    "this": _EITHER,
+    "time": "the moment is `now`",
 }
 """Advice for names that people take for known ones, by path."""
 
@@ -181,12 +199,17 @@ def environment(
         scope: the place.
         variables: the types of the policy's variables that it may read.
     """
-    roots = {entry.path: _type_of(entry) for entry in TABLE if "." not in entry.path}
-    roots["variables"] = ObjectType("variables", fields=variables)
-    known = {entry.path for entry in TABLE if entry.scope <= scope}
-    return Environment(
-        variables={name: of for name, of in roots.items() if name in known}, hints=_hints_below("")
-    )
+    roots = _roots(scope)
+    if "variables" in roots:
+        roots = {**roots, "variables": ObjectType("variables", fields=variables)}
+    return Environment(variables=roots, hints=_hints_below(""))
+
+
+@cache
+def _roots(scope: ExpressionScope) -> Mapping[str, CelType]:
+    """Return the types of top-level names; that of `variables` is another in each policy."""
+    entries = (entry for entry in TABLE if "." not in entry.path and entry.scope <= scope)
+    return MappingProxyType({entry.path: _type_of(entry) for entry in entries})
 
 
 def scope_of(name: str) -> ExpressionScope | None:

@@ -18,8 +18,8 @@ from engine.plugins import FAULT, MAX_SCORE, result_of
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.field_input import field_input
-from engine.policy.node_table import NodeLayout, NodeTable, domains_of
-from engine.view import BoolColumn, Domain, IntColumn
+from engine.policy.node_table import NodeLayout, domains_of
+from engine.view import BoolColumn, Domain, IntColumn, extremes
 
 FALSE: Final = 1
 """The code of a node that a condition is false for; PASS and FAULT are the others."""
@@ -86,24 +86,26 @@ class NodeExpression(ABC):
             context: the request and the cluster.
             mask: the valid rows that matter, shape (n,); others get anything.
         """
-        table, budget = NodeTable(context.view, context.now), context.budget
-        activation = context.activation(self.program)
+        table, program, plan = context.table, self.program, self.plan
         try:
-            key = self.plan.key(activation, budget) if self._is_steady else None
+            key = context.column_key(self, program, plan) if self._is_steady else None
             if key is not None:
                 return table.remembered(
-                    (type(self), self.program.source, key),
-                    self.references,
-                    lambda rows: self._array(self.plan.column(rows, activation, budget)),
+                    (type(self), program.source, key),
+                    self.reads,
+                    lambda rows: self._array(
+                        plan.column(rows, context.activation(program), context.budget)
+                    ),
                     for_all_requests=not key,
                 )
         except BudgetExhaustedError:
-            return self._array(self.plan.failed(table))
-        return self._array(self.plan.evaluate(table, activation, budget, mask))
+            return self._array(plan.failed(table))
+        activation = context.activation(program)
+        return self._array(plan.evaluate(table, activation, context.budget, mask))
 
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why there is no value for a row."""
-        node = NodeTable(context.view, context.now).row(row, self.references)
+        node = context.table.row(row, self.references)
         activation = {**context.activation(self.program), **node}
         try:
             self.check(self.program.evaluate(activation, context.budget))
@@ -117,7 +119,7 @@ class NodeExpression(ABC):
         outer = {path[:end] for path in self.references for end in range(1, len(path))}
         read = [path for path in self.references if path not in outer]
         shown = read[:_MOST_INPUTS]
-        node = NodeTable(context.view, context.now).row(row, shown)
+        node = context.table.row(row, shown)
         inputs = [field_input(path, node, self.program.source) for path in shown]
         if len(read) > len(shown):
             inputs.append(RuleInput("...", text=f"{len(read) - len(shown)} more"))
@@ -181,7 +183,7 @@ class ScoreExpression(NodeExpression):
     def score(self, context: RuleContext, rows: NDArray[np.intp]) -> tuple[NDArray[Any], None]:
         """Return the numbers for `rows`, not finite where there is none."""
         mask = context.mask_of(rows) if self.plan.benefits_from_mask else context.view.valid
-        return self.column(context, mask).take(rows), None
+        return self.column(context, mask)[rows], None  # `take` takes twice as long
 
     def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn | None:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
@@ -189,7 +191,7 @@ class ScoreExpression(NodeExpression):
         All get 0 where all are equal. None if some are not finite: the ends of NaN and others are
         NaN.
         """
-        low, high = float(raw.min()), float(raw.max())
+        low, high = map(float, extremes(raw))
         if not (math.isfinite(low) and math.isfinite(high)):
             return None
         if low == high:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from engine.cel import Timestamp
-from engine.cel.times import format_timestamp
+from engine.cel import Timestamp, plain_value
 from engine.model.resource_names import CPU
 from engine.model.rule_input import RuleInput, unit_of
 
@@ -15,10 +14,6 @@ _LONGEST: Final = 60
 _MILLI: Final = 1000
 _AMOUNTS: Final = frozenset({"allocatable", "limits", "requested", "usage"})
 _DEPTH_OF_AMOUNT: Final = 3  # `node.usage.cpu`
-
-
-def _plain(value: object) -> str:
-    return format_timestamp(value) if isinstance(value, Timestamp) else str(value)
 
 
 def field_input(path: tuple[str, ...], values: Mapping[str, object], source: str) -> RuleInput:
@@ -49,6 +44,6 @@ def field_input(path: tuple[str, ...], values: Mapping[str, object], source: str
     if isinstance(value, int) and not isinstance(value, bool):
         return RuleInput(name, value)
     if isinstance(value, Timestamp):
-        return RuleInput(name, text=format_timestamp(value))
-    text = json.dumps(value, ensure_ascii=False, default=_plain)
+        return RuleInput(name, text=str(plain_value(value)))
+    text = json.dumps(plain_value(value), ensure_ascii=False)
     return RuleInput(name, text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")

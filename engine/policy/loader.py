@@ -10,6 +10,7 @@ from typing import Final
 
 from engine.documents import MOST_BYTES, Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError
+from engine.model.policy_resource import PolicyKind, policy_name
 from engine.policy.compile import compile_policy
 from engine.policy.policy_set import CompiledPolicy, PolicySet
 
@@ -17,6 +18,7 @@ CASES_FILE: Final = "cases.yaml"
 """The name of the file that holds the tests of the policies beside it."""
 
 _MAX_ATTEMPTS: Final = 10
+_LISTS = frozenset({"List", *(f"{kind}List" for kind in PolicyKind)})
 _ENDINGS = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -41,7 +43,7 @@ def load_policies(
     names: dict[str, str] = {}
     for file, content in contents.items():
         try:
-            documents = read_documents(content, file)
+            documents = _policies_in(read_documents(content, file))
             if not documents:
                 raise _unusable(file, "holds no policy")
         except InvalidFileError as error:
@@ -145,15 +147,35 @@ class _Files:
 
 def _name_taken(document: Document, names: dict[str, str]) -> list[Diagnostic]:
     """Return the problem of a policy whose name is taken; remember the name if it is new."""
-    metadata = document.value.get("metadata") if isinstance(document.value, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str):
+    name = _name_of(document)
+    if not name:
         return []
     if name not in names:
         names[name] = document.file
         return []
     message = f"there is a policy `{name}` in {names[name]} already"
     return [document.problem(("metadata", "name"), message)]
+
+
+def _name_of(document: Document) -> str:
+    """Return the name by which a policy is known, "" where it has none that can be read."""
+    value = document.value if isinstance(document.value, dict) else {}
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not isinstance(name, str):
+        return ""
+    is_namespaced = value.get("kind") == PolicyKind.NAMESPACED.value
+    return policy_name(namespace, name) if is_namespaced and isinstance(namespace, str) else name
+
+
+def _policies_in(documents: Iterable[Document]) -> list[Document]:
+    """Return documents, with those in lists as `kubectl get -o yaml` prints them."""
+    found: list[Document] = []
+    for document in documents:
+        kind = document.value.get("kind") if isinstance(document.value, dict) else None
+        found += document.items(("items",)) if kind in _LISTS else [document]
+    return found
 
 
 def _unusable(file: Path | str, message: str) -> InvalidFileError:

@@ -47,6 +47,19 @@ Here more is accepted than where Kubernetes checks types; what is probably not m
 lint` warns of: `==` of numbers of unlike types that are known, such as `pod.priority == 1.0`, and a
 literal of elements of unlike types, `[-1, 'a']`. Functions of newer versions of the language than
 that of Kubernetes exist without a warning: `s.reverse()`, `math.greatest()`.
+
+`stowplan test --cross-check` evaluates expressions with cel-python, too. `m[?k].orValue(d)`, which
+that cannot read, is given to it as `k in m ? m[k] : d`, and numbers of unlike types are compared as
+doubles. What it cannot read even so, functions beyond the core of the language above all, is named
+and not compared. These differences are known, and counted apart:
+
+| difference | here | cel-python |
+|---|---|---|
+| arithmetic of numbers of unlike types | `dyn(1) + 2.0` is an error | `3.0` |
+| equality of values of unlike types | `dyn(1) == null` is false, `[1] == [1.0]` is true | errors |
+| order of NaN | `0.0 / 0.0 < 1.0` is an error | false |
+| text of a bool | `string(true)` is `true` | `True` |
+| milliseconds of a duration | of the last second | all |
 """
 
 

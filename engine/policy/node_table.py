@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.values import BOOL, DOUBLE, INT, MAP, TIMESTAMP, CelType
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, STRING, TIMESTAMP, CelType
 from engine.cel.vector import (
     MOMENTS,
     Column,
@@ -24,6 +24,7 @@ from engine.cel.vector import (
     MissingPath,
     Path,
     Table,
+    TextColumn,
     either,
     packed,
     unpacked,
@@ -61,6 +62,7 @@ _AMOUNTS: Final = frozenset({"allocatable", "usage", *_SUMS})
 _TEXTS: Final = frozenset({"labels", "annotations"})
 _CONDITIONS: Final = ("node", "conditions")
 _CREATED: Final = "creationTimestamp"
+_NAME: Final = "name"
 _SCALARS: Final[Mapping[str, CelType]] = {
     "podCount": INT,
     "ready": BOOL,
@@ -104,7 +106,9 @@ class NodeLayout:
         if field in _AMOUNTS and key:
             return Leaf(path[:3], DOUBLE, _FEW if field == "allocatable" else _MANY)
         if field in _TEXTS and key:
-            return Leaf(path[:3], None, _MANY if key in _UNIQUE else _FEW)
+            return Leaf(path[:3], STRING, _MANY if key in _UNIQUE else _FEW)
+        if field == _NAME:
+            return Leaf(path[:2], STRING, _MANY)
         if field in _AMOUNTS or field in _TEXTS or not field:
             return Leaf(path[:2], MAP, _MANY)
         return Leaf(path[:2], None, _FEW if field == "taints" else _MANY)
@@ -138,25 +142,25 @@ class NodeTable:
         """Return the values of a path by code; None for a map, and if too many differ."""
         return self._cached(("dictionary", path), lambda: self._dictionary(path))
 
-    def texts(self, path: Path) -> Sequence[str | None] | None:
+    def texts(self, path: Path) -> TextColumn | None:
         """Return a label, an annotation or the name of each node; None for any other field."""
-        _, field, key = (*path, "", "")[:3]
-        if field == "name":
-            return self._view.names
-        if field not in _TEXTS or not key:
-            return None
-        texts = self._texts(field, key)
-        values = texts.values
-        return [values[code] for code in texts.codes.tolist()]
+        return self._cached(("texts", path), lambda: self._text_column(path))
 
     def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
         """Return the node of a row with the fields that `paths` name."""
-        if self._view.nodes[number] is None:
-            return {"node": {}}
+        return next(self.rows_at([number], paths))
+
+    def rows_at(
+        self, numbers: Iterable[int], paths: Sequence[Path]
+    ) -> Iterator[Mapping[str, object]]:
+        """Return the nodes of some rows with the fields that `paths` name."""
         fields = {path[1] for path in paths if len(path) > 1}
         whole = any(len(path) == 1 for path in paths)
         names = NODE_FIELDS if whole else sorted(fields & NODE_FIELDS.keys())
-        return {"node": node_value(names, self._view, number, self._now)}
+        view, now = self._view, self._now
+        for number in numbers:
+            known = view.nodes[number] is not None
+            yield {"node": node_value(names, view, number, now) if known else {}}
 
     def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:
         """Return the tables of conditions."""
@@ -176,7 +180,7 @@ class NodeTable:
             return unpacked(
                 self.remembered(
                     key,
-                    paths,
+                    domains_of(tuple(paths)),
                     lambda rows: packed(compute(rows)),
                     for_all_requests=for_all_requests,
                 )
@@ -187,13 +191,20 @@ class NodeTable:
     def remembered(
         self,
         key: Hashable,
-        paths: Sequence[Path],
+        domains: tuple[Domain, ...],
         compute: Callable[[NodeTable], NDArray[_Scalar]],
         *,
         for_all_requests: bool,
     ) -> NDArray[_Scalar]:
-        """Return the array that `compute` gives, remembered by the view; see `remember`."""
-        now, domains = self._now, domains_of(tuple(paths))
+        """Return the array that `compute` gives, remembered by the view; see `remember`.
+
+        Args:
+            key: as there.
+            domains: those of the paths that it is made from.
+            compute: row-wise.
+            for_all_requests: as there.
+        """
+        now = self._now
         expired = self._span.key if Domain.METRICS in domains else b""
         remembered = self._view.node_column if for_all_requests else self._view.pod_column
         return remembered(
@@ -205,7 +216,8 @@ class NodeTable:
         columns = self._span.columns
         if key not in columns:
             columns[key] = make()
-        return cast("_T", columns[key])
+        found: _T = columns[key]
+        return found
 
     # Columns.
 
@@ -319,6 +331,25 @@ class NodeTable:
             lambda part: _bools(node is not None and node.ready for node in part.nodes),
         )
 
+    def _text_column(self, path: Path) -> TextColumn | None:
+        _, field, key = (*path, "", "")[:3]
+        if field == _NAME:
+            rows = self._view.rows
+            codes = np.arange(1, len(self) + 1, dtype=np.int32)
+            return TextColumn(
+                codes,
+                (None, *self._view.names),
+                lambda name: rows[name] + 1 if name in rows else None,
+                None,
+            )
+        if field not in _TEXTS or not key:
+            return None
+        texts = self._texts(field, key)
+        absent = ~texts.present
+        return TextColumn(
+            texts.codes, texts.values, texts.book.find, absent if absent.any() else None
+        )
+
     def _texts(self, field: str, key: str) -> DictionaryColumn[str]:
         if field == "labels":
             return label_column(self._view, key)
@@ -360,7 +391,7 @@ class _Span:
 
     silent: NDArray[np.intp]
     key: bytes
-    columns: dict[Hashable, object] = field(default_factory=dict)
+    columns: dict[Hashable, Any] = field(default_factory=dict)
 
 
 def _span(view: ClusterView, now: Micros) -> _Span:

@@ -74,7 +74,7 @@ class PluginScore(_PluginEvaluator[Score]):
         """Return raw scores of `rows`, and which of them have none; None where all have."""
         scores = self.plugin.score(context.request.pod, context.view, context.now)
         faulty = None if scores.faults is None else scores.faults.take(rows)
-        return scores.values.take(rows), None if faulty is None or not faulty.any() else faulty
+        return scores.values[rows], None if faulty is None or not faulty.any() else faulty
 
     def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn:
         """Return the scores on 0..MAX_SCORE by the plugin's own rule."""

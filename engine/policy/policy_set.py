@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
+
 from engine.cel import CelError, Program
+from engine.errors import Place
 from engine.model.decision import PlacementAt, PlacementOptions
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -14,8 +18,14 @@ from engine.model.resources import Amounts
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.policy.activation import namespace_labels
-from engine.policy.context import PolicyContext, RuleContext
+from engine.policy.context import (
+    MOST_ITERATIONS,
+    MOST_ITERATIONS_OF_A_NAMESPACE,
+    PolicyContext,
+    RuleContext,
+)
 from engine.policy.expressions import NodeExpression, checked_bool
+from engine.policy.request_values import SharedValues
 from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode
 from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
@@ -29,6 +39,9 @@ class CompiledPolicy:
     """A policy whose expressions are compiled and whose plugins are built.
 
     Attributes:
+        name: unique in a set; `namespace/name` of one for a namespace.
+        namespace: the only one whose pods it applies to, "" for all.
+        sharers: policies of its namespace that share their iterations equally, itself included.
         conditions: the programs of its matchConditions, by name.
         variables: the programs of its variables, by name, in order.
         sum_profiles: the sums over pods that its plugins need.
@@ -37,9 +50,12 @@ class CompiledPolicy:
             pod, which takes long in a large cluster.
         warnings: a line for each part of it that is allowed and probably not meant.
         digest: a hash of the policy's text, comments and layout aside.
+        places: where its parts stand, by the names that `warnings` begin with; "" is the policy.
     """
 
     name: str
+    namespace: str = ""
+    sharers: int = 1
     mode: Mode = Mode.ENFORCE
     priority: int = 0
     namespace_selector: LabelSelector = _EVERYTHING
@@ -54,6 +70,13 @@ class CompiledPolicy:
     slow_parts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     digest: bytes = b""
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False)
+    _shared: SharedValues = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        evaluators = (rule.evaluator for rule in self.rules)
+        programs = [each.program for each in evaluators if isinstance(each, NodeExpression)]
+        object.__setattr__(self, "_shared", SharedValues(programs, self.variables))
 
     @property
     def rules(self) -> tuple[FilterRule | ScoreRule, ...]:
@@ -64,7 +87,15 @@ class CompiledPolicy:
     def selects_all(self) -> bool:
         """Whether it applies to every pod."""
         selectors = (self.namespace_selector, self.object_selector)
-        return not self.conditions and not any(each.requirements for each in selectors)
+        is_limited = self.namespace or self.conditions
+        return not is_limited and not any(each.requirements for each in selectors)
+
+    @property
+    def most_iterations(self) -> int:
+        """Loop iterations that all its expressions may take for one pod."""
+        if not self.namespace:
+            return MOST_ITERATIONS
+        return MOST_ITERATIONS_OF_A_NAMESPACE // self.sharers
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -77,6 +108,8 @@ class CompiledPolicy:
         """Return whether its selectors select the pod of a request and its namespace."""
         if not self.object_selector.matches(request.pod.labels):
             return False
+        if self.namespace:
+            return self.namespace == request.pod.namespace
         namespaces = self.namespace_selector
         return not namespaces.requirements or namespaces.matches(namespace_labels(request))
 
@@ -88,7 +121,13 @@ class CompiledPolicy:
         """
         if not self.conditions:
             return True
-        context = PolicyContext(request, now, policy=self.name, variables=self.variables)
+        context = PolicyContext(
+            request,
+            now,
+            policy=self.name,
+            variables=self.variables,
+            iterations=self.most_iterations,
+        )
         failed, are_met = list[str](), True
         for name, program in self.conditions.items():
             try:
@@ -110,12 +149,18 @@ class CompiledPolicy:
     ) -> RuleContext:
         """Return the context of its rules for one decision."""
         return RuleContext(
-            request, view, now, freshness, policy=self.name, variables=self.variables
+            request,
+            view,
+            now,
+            freshness,
+            policy=self.name,
+            variables=self.variables,
+            shared=self._shared,
+            iterations=self.most_iterations,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The policies that select a pod, highest priority first.
 
     Attributes:
@@ -130,12 +175,24 @@ class Match:
 
 
 class PolicySet:
-    """The policies loaded together, by falling priority, then by name; immutable."""
+    """The policies loaded together, in the order of their rank; immutable.
+
+    Those for all namespaces come first, so that none for one namespace decides how a decision is
+    written where they apply; then by falling priority, then by name.
+    """
 
     def __init__(self, policies: Iterable[CompiledPolicy] = ()) -> None:
         """Take policies in any order; their names must be unique."""
-        ordered = sorted(policies, key=lambda policy: (-policy.priority, policy.name))
+        ordered = sorted(
+            _sharing(tuple(policies)),
+            key=lambda policy: (bool(policy.namespace), -policy.priority, policy.name),
+        )
         self.policies: Final = tuple(ordered)
+        self._of_all: Final = tuple(policy for policy in ordered if not policy.namespace)
+        self._of_namespace: Final = {
+            namespace: (*self._of_all, *of_one)
+            for namespace, of_one in _by_namespace(ordered).items()
+        }
         profiles = (profile for policy in ordered for profile in policy.sum_profiles)
         self.sum_profiles: Final = tuple(dict.fromkeys(profiles))
         """The LoadAware sums that a view must keep for these policies."""
@@ -165,7 +222,25 @@ class PolicySet:
         errors: list[str] = []
         enforced: list[CompiledPolicy] = []
         audited: list[CompiledPolicy] = []
-        for policy in self.policies:
+        for policy in self._of_namespace.get(request.pod.namespace, self._of_all):
             if policy.selects(request) and policy.meets(request, now, errors):
                 (enforced if policy.mode is Mode.ENFORCE else audited).append(policy)
         return Match(enforced=tuple(enforced), audited=tuple(audited), errors=tuple(errors))
+
+
+def _sharing(policies: Collection[CompiledPolicy]) -> Iterator[CompiledPolicy]:
+    """Yield policies; those of one namespace share what its pods may cost."""
+    sharers = Counter(policy.namespace for policy in policies)
+    for policy in policies:
+        if policy.namespace and policy.sharers != sharers[policy.namespace]:
+            yield replace(policy, sharers=sharers[policy.namespace])
+        else:
+            yield policy
+
+
+def _by_namespace(policies: Iterable[CompiledPolicy]) -> dict[str, list[CompiledPolicy]]:
+    found: dict[str, list[CompiledPolicy]] = {}
+    for policy in policies:
+        if policy.namespace:
+            found.setdefault(policy.namespace, []).append(policy)
+    return found

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,8 +23,8 @@ from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
-from engine.policy.schema import OnFilterError, OnScoreError
-from engine.view import BoolColumn, IntColumn
+from engine.policy.rule_schema import OnFilterError, OnScoreError
+from engine.view import BoolColumn, IntColumn, extremes
 
 FilterEvaluator: TypeAlias = PluginFilter | FilterExpression
 """Gives each row a code: PASS, FAULT, or a reason > 0."""
@@ -42,30 +44,32 @@ _SCHEDULER_PLUGINS = (
     "PodTopologySpread",
     "InterPodAffinity",
 )
+_FRESH: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_POINTS = "it gives no candidate any points"
 
 
-@dataclass(slots=True)
-class _RuleExplainer:
+class _RuleExplainer(msgspec.Struct, eq=False):
     """Explains the outcome of a filter on demand: few decisions are ever explained.
 
     Attributes:
+        rule: the filter.
+        context: what it was evaluated in.
         fault: why the first node that could not be evaluated could not.
     """
 
-    _rule: FilterRule
-    _context: RuleContext
+    rule: FilterRule
+    context: RuleContext
     fault: str = ""
 
     @property
     def labels(self) -> LabelCondition:
-        return self._rule.labels.condition(self._context)
+        return self.rule.labels.condition(self.context)
 
     def reason(self, code: int) -> str:
-        return self.fault if code == FAULT else self._rule.evaluator.reason(self._context, code)
+        return self.fault if code == FAULT else self.rule.evaluator.reason(self.context, code)
 
     def inputs(self, row: int) -> RuleInputs:
-        return self._rule.evaluator.inputs(self._context, row)
+        return self.rule.evaluator.inputs(self.context, row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ class FilterRule:
     def outcome(self, context: RuleContext) -> FilterOutcome:
         """Return the outcome for every node; all pass if it abstains."""
         view, evaluator = context.view, self.evaluator
-        stale = context.stale_among(evaluator.reads)
+        stale = context.stale_among(evaluator.reads) if context.is_stale else _FRESH
         result = FilterResult.passing(len(view)) if stale else evaluator.filter(context)
         explainer = _RuleExplainer(self, context)
         rejects, faults = result.rejects, 0
@@ -143,7 +147,7 @@ class ScoreRule:
         Of a rule that does not abstain.
         """
         raw, faulty = self.evaluator.score(context, rows)
-        if faulty is not None or not np.isfinite(raw).all():
+        if faulty is not None or (raw.dtype.kind == "f" and not np.isfinite(raw).all()):
             return None
         return raw
 
@@ -152,9 +156,10 @@ class ScoreRule:
 
         All get nothing if it abstains.
         """
-        stale = context.stale_among(self.evaluator.reads)
-        if stale:
-            return self._abstention(candidates.size, stale)
+        if context.is_stale:
+            stale = context.stale_among(self.evaluator.reads)
+            if stale:
+                return self._abstention(candidates.size, stale)
         raw, faulty = self.evaluator.score(context, candidates)
         normalized = None if faulty is not None else self._normalized(raw)
         faults, reason = 0, _NO_POINTS if raw.size else ""
@@ -165,7 +170,7 @@ class ScoreRule:
             reason = self.evaluator.fault(context, int(candidates[faulty.argmax()]))
             context.errors.append(_fault_line(self.policy, self.name, reason, faults))
         # The first most often has points; else both ends: a fraction of the time of `any`.
-        if normalized.size and (normalized[0] or normalized.max() or normalized.min()):
+        if normalized.size and (normalized.item(0) or any(extremes(normalized))):
             reason = ""
         return ScoreOutcome(
             policy=self.policy,

@@ -1,23 +1,14 @@
-"""The `PlacementPolicy` kind as authors write it, shaped like a custom resource.
-
-The models define the keys and the type of each value. Values that cannot be checked by themselves
-(expressions, the args of a plugin) are checked in `engine.policy.compile`.
-"""
+"""The kinds of policies as authors write them, shaped like custom resources."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self
 
-import msgspec
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, model_validator
 
-from engine.documents import mistake, several_mistakes
-from engine.errors import did_you_mean
-from engine.model import api, selectors
+from engine.documents import several_mistakes
 from engine.model.decision import (
     DEFAULT_GROUP_LABELS,
     DynamicFilters,
@@ -25,65 +16,40 @@ from engine.model.decision import (
     WhenNoneFits,
 )
 from engine.model.elastic_quota import ReclaimMode
-from engine.plugins import PLUGINS, UPSTREAM_NAMES
+from engine.model.policy_resource import PolicyKind, policy_name
+from engine.policy.rule_schema import (
+    MOST_RULES,
+    Filter,
+    Match,
+    Model,
+    ObjectName,
+    Score,
+    Variable,
+    unique,
+)
 
-KIND: Final = "PlacementPolicy"
-
-_MOST_RULES = 64  # of one sort in one policy; Kubernetes allows as many matchConditions
-
-
-class Model(BaseModel):
-    """The common settings: camelCase keys, unknown keys forbidden, immutable."""
-
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
-
-
-class _Named(Model):
-    """Anything with a name."""
-
-    name: str
-
-
-_N = TypeVar("_N", bound="_Named | Rule")
-
-
-def _unique(items: tuple[_N, ...]) -> tuple[_N, ...]:
-    """Reject two items of one name."""
-    counts = Counter(item.name for item in items)
-    twice = [name for name, count in counts.items() if count > 1]
-    last = {item.name: index for index, item in enumerate(items)}
-    if twice:
-        raise several_mistakes(
-            ((last[name], "name"), f"name `{name}` is used twice") for name in twice
-        )
-    return items
+_SERVER_KEYS: Final = frozenset({"status"})
+_SERVER_METADATA: Final = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+"""What stands in a policy that the API server has printed, and is none of its author's."""
 
 
-ObjectName = Annotated[
-    str,
-    Field(
-        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-        max_length=253,
-        description="Lower-case letters, digits, `-` and `.`.",
-    ),
-]
-RuleName = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        max_length=63,
-        description="Letters, digits, `-`, `_` and `.`; shown wherever the rule is spoken of.",
-    ),
-]
-VariableName = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        max_length=63,
-        description="An identifier: the value is `variables.NAME` in expressions.",
-    ),
-]
-Expression = Annotated[str, Field(min_length=1, description="A CEL expression.")]
+def _without(written: object, keys: frozenset[str]) -> object:
+    if not isinstance(written, dict) or keys.isdisjoint(written):
+        return written
+    return {key: value for key, value in written.items() if key not in keys}
 
 
 class Mode(StrEnum):
@@ -91,209 +57,6 @@ class Mode(StrEnum):
 
     ENFORCE = "Enforce"  # decides
     AUDIT = "Audit"  # its decision is recorded, without effect
-
-
-class OnFilterError(StrEnum):
-    """The fate of a node that a filter cannot be evaluated for."""
-
-    REJECT_NODE = "RejectNode"  # it is rejected
-    IGNORE_RULE = "IgnoreRule"  # it passes
-
-
-class OnScoreError(StrEnum):
-    """The consequence when a score cannot be evaluated for a candidate."""
-
-    ZERO_SCORE = "ZeroScore"  # that node gets 0 from it, the others their scores
-    IGNORE_RULE = "IgnoreRule"  # no node gets points from it
-
-
-class LabelRequirement(Model):
-    """One requirement of a label selector."""
-
-    key: Annotated[str, Field(description="The label's key.")]
-    operator: Annotated[
-        Literal["In", "NotIn", "Exists", "DoesNotExist"],
-        Field(description="How the label is compared with `values`."),
-    ]
-    values: Annotated[
-        tuple[str, ...], Field(description="For `In` and `NotIn`; empty for the others.")
-    ] = ()
-
-
-class LabelSelector(Model):
-    """A Kubernetes label selector: all parts must hold, an empty one matches everything."""
-
-    match_labels: Annotated[
-        dict[str, str], Field(description="Labels that must have exactly these values.")
-    ] = {}
-    match_expressions: Annotated[
-        tuple[LabelRequirement, ...], Field(description="Further requirements.")
-    ] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_labels_in_their_place(cls, written: object) -> object:
-        if isinstance(written, dict):
-            keys = {field.alias or name for name, field in cls.model_fields.items()}
-            stray = {
-                key: value
-                for key, value in written.items()
-                if isinstance(value, str) and key not in keys and not did_you_mean(key, keys)
-            }
-            if stray:
-                labels = ", ".join(f"{key}: {value}" for key, value in stray.items())
-                mistakes = [((key,), f"`{key}` is not a part of a label selector") for key in stray]
-                raise several_mistakes(mistakes, f"matchLabels: {{ {labels} }}")
-        return written
-
-    @model_validator(mode="after")
-    def _is_a_selector(self) -> Self:
-        _, mistakes = self._parsed()
-        if mistakes:
-            raise several_mistakes((mistake.path, mistake.message) for mistake in mistakes)
-        return self
-
-    def parsed(self) -> selectors.LabelSelector:
-        """Return the selector as the engine applies it."""
-        return self._parsed()[0]
-
-    def _parsed(self) -> tuple[selectors.LabelSelector, selectors.Mistakes]:
-        wire = msgspec.convert(self.model_dump(by_alias=True), api.LabelSelector)
-        return selectors.parse_label_selector(wire)
-
-
-class MatchCondition(_Named):
-    """A match condition, such as that of an admission webhook."""
-
-    name: Annotated[RuleName, Field(description="Named in the error when it fails.")]
-    expression: Annotated[
-        Expression,
-        Field(description="CEL over `object`, `request`, `namespaceObject` and `pod`; a bool."),
-    ]
-
-
-class Match(Model):
-    """The pods that a policy applies to; all parts must hold."""
-
-    namespace_selector: Annotated[
-        LabelSelector, Field(description="On the labels of the pod's namespace.")
-    ] = LabelSelector()
-    object_selector: Annotated[LabelSelector, Field(description="On the labels of the pod.")] = (
-        LabelSelector()
-    )
-    match_conditions: Annotated[
-        tuple[MatchCondition, ...],
-        AfterValidator(_unique),
-        Field(max_length=_MOST_RULES, description="CEL conditions that must all be true."),
-    ] = ()
-
-
-class Variable(_Named):
-    """A value computed at most once per pod, and only when something reads it."""
-
-    name: VariableName
-    expression: Annotated[
-        Expression,
-        Field(description="CEL over the pod; may read the variables before it, but no node."),
-    ]
-
-
-class Rule(Model):
-    """The common part of filters and scores: a plugin with its args, or an expression."""
-
-    rule_name: Annotated[
-        RuleName | None,
-        Field(alias="name", description="Left out, a rule has the name of its plugin."),
-    ] = None
-    plugin: Annotated[
-        str | None, Field(description="The name of a plugin; give it or `expression`.")
-    ] = None
-    args: Annotated[
-        dict[str, Any] | None, Field(description="The arguments of the plugin, as it names them.")
-    ] = None
-    expression: Annotated[
-        Expression | None, Field(description="CEL, where no plugin is named.")
-    ] = None
-
-    @property
-    def name(self) -> str:
-        """The given name, or that of the plugin."""
-        return self.rule_name or self.plugin or ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_scheduler_configuration(cls, written: object) -> object:
-        """Accept an entry of a scheduler's `pluginConfig`, which names its plugin by `name`."""
-        if isinstance(written, dict) and (plugin := named_plugin(written)):
-            return {**written, "plugin": plugin}
-        return written
-
-    @model_validator(mode="after")
-    def _is_one_of_two(self) -> Self:
-        if (self.plugin is None) == (self.expression is None):
-            is_entry = self.plugin is None and self.args is not None
-            hint = f"there is no plugin `{self.rule_name}`" if is_entry else ""
-            raise mistake("give either `plugin` or `expression`", hint)
-        if self.expression is not None and self.rule_name is None:
-            raise mistake("a rule with an `expression` needs a `name`")
-        if self.expression is not None and self.args is not None:
-            raise mistake("`args` belong to a `plugin`")
-        return self
-
-
-def named_plugin(rule: Mapping[str, object]) -> str:
-    """Return the plugin that a rule is to run, by our name for it; "" for an expression.
-
-    Args:
-        rule: a filter or score as it was written, or an entry of a scheduler's `pluginConfig`.
-    """
-    name = rule.get("plugin" if "plugin" in rule or "expression" in rule else "name")
-    if not isinstance(name, str):
-        return ""
-    ours = UPSTREAM_NAMES.get(name, name)
-    return ours if "plugin" in rule or ours in PLUGINS else ""
-
-
-class Filter(Rule):
-    """Rejects nodes that cannot take the pod; an expression is true for those that can."""
-
-    message: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=256,
-            description="Why a node is turned away, for a rule with an expression.",
-        ),
-    ] = None
-    on_error: Annotated[
-        OnFilterError,
-        Field(
-            description="`RejectNode` turns a node away that cannot be judged; "
-            "`IgnoreRule` lets it pass."
-        ),
-    ] = OnFilterError.REJECT_NODE
-
-    @model_validator(mode="after")
-    def _message_explains_an_expression(self) -> Self:
-        if self.message is not None and self.plugin is not None:
-            raise mistake("a plugin gives its own reasons, drop `message`")
-        return self
-
-
-class Score(Rule):
-    """Ranks the nodes that are left; an expression is a number, higher is better."""
-
-    weight: Annotated[
-        int,
-        Field(strict=True, ge=1, le=100, description="What its 0..100 points are multiplied by."),
-    ] = 1
-    on_error: Annotated[
-        OnScoreError,
-        Field(
-            description="`ZeroScore` gives a node that cannot be judged 0 points; "
-            "`IgnoreRule` gives no node any."
-        ),
-    ] = OnScoreError.ZERO_SCORE
 
 
 class Placement(Model):
@@ -333,7 +96,13 @@ class Placement(Model):
         ),
     ] = ReclaimMode.OFF
     max_nodes: Annotated[
-        int, Field(strict=True, ge=1, le=256, description="The most node names written.")
+        int,
+        Field(
+            strict=True,
+            ge=1,
+            le=256,
+            description="The most node names written; no node further down the ranking is named.",
+        ),
     ] = 64
     group_labels: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
@@ -367,8 +136,19 @@ class Metadata(Model):
     """The metadata of a policy."""
 
     name: Annotated[ObjectName, Field(description="Unique among all policies loaded together.")]
-    labels: Annotated[dict[str, str], Field(description="Free to use.")] = {}
-    annotations: Annotated[dict[str, str], Field(description="Free to use.")] = {}
+    labels: Annotated[dict[str, str], Field(description="Free to use.")] = {}  # noqa: RUF012 - pydantic copies it
+    annotations: Annotated[dict[str, str], Field(description="Free to use.")] = {}  # noqa: RUF012 - pydantic copies it
+
+    @model_validator(mode="before")
+    @classmethod
+    def _skip_what_the_api_server_adds(cls, written: object) -> object:
+        return _without(written, _SERVER_METADATA)
+
+
+class NamespacedMetadata(Metadata):
+    """The metadata of a policy for one namespace."""
+
+    namespace: Annotated[ObjectName, Field(description="It applies to pods of this one alone.")]
 
 
 class Spec(Model):
@@ -389,28 +169,106 @@ class Spec(Model):
     match: Annotated[Match, Field(description="The pods it applies to; left out, all.")] = Match()
     variables: Annotated[
         tuple[Variable, ...],
-        AfterValidator(_unique),
-        Field(max_length=_MOST_RULES, description="Values that several rules share."),
+        Field(max_length=MOST_RULES, description="Values that several rules share."),
+        AfterValidator(unique),
     ] = ()
     filters: Annotated[
         tuple[Filter, ...],
-        AfterValidator(_unique),
-        Field(max_length=_MOST_RULES, description="A node must pass all of them."),
+        Field(max_length=MOST_RULES, description="A node must pass all of them."),
+        AfterValidator(unique),
     ] = ()
     scores: Annotated[
         tuple[Score, ...],
-        AfterValidator(_unique),
-        Field(max_length=_MOST_RULES, description="Their points add up by weight."),
+        Field(max_length=MOST_RULES, description="Their points add up by weight."),
+        AfterValidator(unique),
     ] = ()
     placement: Annotated[
         Placement, Field(description="How the decision is written on the pod.")
     ] = Placement()
 
 
-class PlacementPolicy(Model):
-    """A policy in a file."""
+class NamespacedSpec(Spec):
+    """The spec of a policy for one namespace, which cannot reach beyond it."""
+
+    @model_validator(mode="after")
+    def _reaches_no_other_namespace(self) -> Self:
+        mistakes = [
+            (path, message)
+            for is_given, path, message in (
+                (
+                    "namespace_selector" in self.match.model_fields_set,
+                    ("match", "namespaceSelector"),
+                    "it applies to pods of its own namespace alone",
+                ),
+                (
+                    self.placement.preemption is not ReclaimMode.OFF,
+                    ("placement", "preemption"),
+                    "it may not evict pods",
+                ),
+                (
+                    self.placement.dynamic_filters is DynamicFilters.MARKED,
+                    ("placement", "dynamicFilters"),
+                    "it may not mark nodes",
+                ),
+            )
+            if is_given
+        ]
+        if mistakes:
+            raise several_mistakes(mistakes, f"drop it, or write a `{PolicyKind.CLUSTER}`")
+        return self
+
+
+class _Policy(Model):
+    """The common part of both kinds."""
 
     api_version: Annotated[Literal["stowplan.dev/v1alpha1"], Field(description="Always this.")]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _skip_what_the_api_server_adds(cls, written: object) -> object:
+        return _without(written, _SERVER_KEYS)
+
+
+class PlacementPolicy(_Policy):
+    """A policy for pods of all namespaces."""
+
     kind: Annotated[Literal["PlacementPolicy"], Field(description="Always this.")]
     metadata: Annotated[Metadata, Field(description="Its name, and whatever helps to find it.")]
     spec: Annotated[Spec, Field(description="The pods it applies to, and its rules.")]
+
+    @property
+    def namespace(self) -> str:
+        """That of the pods it applies to, "" for all."""
+        return ""
+
+    @property
+    def name(self) -> str:
+        """The name by which it is known."""
+        return self.metadata.name
+
+
+class NamespacedPlacementPolicy(_Policy):
+    """A policy for pods of its own namespace; ranks after every PlacementPolicy."""
+
+    kind: Annotated[Literal["NamespacedPlacementPolicy"], Field(description="Always this.")]
+    metadata: Annotated[
+        NamespacedMetadata, Field(description="Its name and namespace, and whatever helps.")
+    ]
+    spec: Annotated[NamespacedSpec, Field(description="The pods it applies to, and its rules.")]
+
+    @property
+    def namespace(self) -> str:
+        """That of the pods it applies to."""
+        return self.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        """The name by which it is known."""
+        return policy_name(self.metadata.namespace, self.metadata.name)
+
+
+MODELS: Final[Mapping[str, type[PlacementPolicy | NamespacedPlacementPolicy]]] = {
+    PolicyKind.CLUSTER.value: PlacementPolicy,
+    PolicyKind.NAMESPACED.value: NamespacedPlacementPolicy,
+}
+"""By `kind`."""

@@ -6,5 +6,6 @@ or pods are reviewed, and no mistake is found here: those are refused when polic
 """
 
 from engine.policy_lint.lint import lint_policy
+from engine.policy_lint.warnings import CHECKS, Check, PolicyWarning, policy_warnings
 
-__all__ = ["lint_policy"]
+__all__ = ["CHECKS", "Check", "PolicyWarning", "lint_policy", "policy_warnings"]

@@ -18,7 +18,8 @@ from engine.model.request import PlacementRequest
 from engine.plugins import FAULT, PASS
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, RuleContext, ScoreRule
 from engine.policy.expressions import FilterExpression, ScoreExpression
-from engine.policy.schema import OnFilterError, OnScoreError
+from engine.policy.part_places import condition_part, variable_part
+from engine.policy.rule_schema import OnFilterError, OnScoreError
 from engine.policy_lint.samples import Samples
 
 _VARIED: Final = frozenset(
@@ -57,7 +58,11 @@ class _Trial:
 
 
 def effect_warnings(policy: CompiledPolicy, samples: Samples) -> Iterator[str]:
-    """Yield a line for each part of a policy that has no effect or cannot be evaluated."""
+    """Yield a line for each part of a policy that has no effect or cannot be evaluated.
+
+    Raises:
+        OutOfTimeError: the time is up before all of them were tried.
+    """
     if not policy.filters and not policy.scores:
         yield "it has neither filters nor scores: it has no effect"
     for name, program in policy.conditions.items():
@@ -68,7 +73,7 @@ def effect_warnings(policy: CompiledPolicy, samples: Samples) -> Iterator[str]:
     for name, program in policy.variables.items():
         if error := _failure_of_variable(policy, samples, program):
             broken.add(name)
-            yield f"variable `{name}`: always fails: {error}"
+            yield f"{variable_part(name)}: always fails: {error}"
     for rule in policy.rules:
         evaluator = rule.evaluator
         if not isinstance(evaluator, NodeExpression):
@@ -83,7 +88,7 @@ def _condition_warnings(
     policy: CompiledPolicy, samples: Samples, name: str, program: Program
 ) -> Iterator[str]:
     values, error = _values_of_pods(policy, samples, program, samples.selected)
-    what = f"match condition `{name}`"
+    what = condition_part(name)
     if not _is_varied(_references(policy, program)) or not samples.selected:
         return
     if not values:
@@ -109,7 +114,7 @@ def _values_of_pods(
     """Return the values of an expression over pods, and why it has none for the last without."""
     values: list[object] = []
     error = ""
-    for request in requests:
+    for request in samples.in_time(requests):
         context = policy.context(request, samples.view, samples.now)
         try:
             values.append(program.evaluate(context.activation(program), context.budget))
@@ -124,7 +129,8 @@ def _rule_warnings(
     evaluator: NodeExpression,
     samples: Samples,
 ) -> Iterator[str]:
-    trials = [_tried(policy, evaluator, request, samples) for request in samples.requests]
+    requests = samples.in_time(samples.requests)
+    trials = [_tried(policy, evaluator, request, samples) for request in requests]
     references = _references(policy, evaluator.program)
     if not _is_varied(references) and any(path[0] == "node" for path in references):
         yield from _missing_keys(rule, trials, references)

@@ -7,7 +7,7 @@ text as its value on some of them. All of it is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, lru_cache
@@ -19,6 +19,7 @@ import msgspec
 
 from engine.cel import ast
 from engine.documents import read_documents
+from engine.errors import StowplanError
 from engine.model.kinds import KINDS
 from engine.model.node import Node
 from engine.model.pod import Pod
@@ -40,6 +41,10 @@ _ONE_IN_THREE: Final = 3  # of the nodes and pods lacks a label
 _NAMESPACE: Final = "default"
 
 
+class OutOfTimeError(StowplanError):
+    """The time to try a policy is up; what was found of the part that was tried is void."""
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """What a policy is tried on.
@@ -49,23 +54,49 @@ class Samples:
         now: the moment.
         selected: pods to be created that the policy's selectors select.
         requests: those of them that meet its match conditions.
+        is_over: whether the time is up.
     """
 
     view: ClusterView
     now: Micros
     selected: tuple[PlacementRequest, ...]
     requests: tuple[PlacementRequest, ...]
+    is_over: Callable[[], bool]
+
+    def in_time(self, requests: Iterable[PlacementRequest]) -> Iterator[PlacementRequest]:
+        """Yield requests to evaluate a part of the policy for.
+
+        Raises:
+            OutOfTimeError: the time is up, perhaps while the last of them was evaluated.
+        """
+        for request in requests:
+            self._check_time()
+            yield request
+        self._check_time()
+
+    def _check_time(self) -> None:
+        if self.is_over():
+            raise OutOfTimeError
 
 
-def samples_for(policy: CompiledPolicy) -> Samples:
-    """Return the cluster and the pods to try a policy on."""
+def samples_for(policy: CompiledPolicy, is_over: Callable[[], bool] = lambda: False) -> Samples:
+    """Return the cluster and the pods to try a policy on.
+
+    Args:
+        policy: the policy.
+        is_over: whether the time to try it is up.
+    """
     texts = tuple(sorted(_texts(policy)))[:_MOST_TEXTS]
     view, now = _cluster(texts)
-    requests = [request for pod in _recorded()["pods"] for request in _requests(pod, texts, policy)]
+    requests = [
+        replace(request, expired=is_over)
+        for pod in _recorded()["pods"]
+        for request in _requests(pod, texts, policy)
+    ]
     selected = tuple(request for request in requests if policy.selects(request))
     errors: list[str] = []
     met = tuple(request for request in selected if policy.meets(request, now, errors))
-    return Samples(view, now, selected, met)
+    return Samples(view, now, selected, met, is_over)
 
 
 def _texts(policy: CompiledPolicy) -> set[str]:

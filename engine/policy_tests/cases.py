@@ -19,7 +19,7 @@ from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
 from engine.policy.loader import content_of
-from engine.policy.schema import Model
+from engine.policy.rule_schema import Model
 from engine.policy_tests.objects import ObjectReader
 from engine.view import ClusterState
 
@@ -76,7 +76,13 @@ class WrittenCase(Model):
             "or the name of a file beside this one with either."
         ),
     ]
-    pod: Annotated[dict[str, Any], Field(description="The pod that is created.")]
+    pod: Annotated[
+        dict[str, Any],
+        Field(
+            description="The pod that is created; of a Deployment, StatefulSet, DaemonSet, "
+            "ReplicaSet, Job or CronJob, one of its template."
+        ),
+    ]
     request: Annotated[
         dict[str, Any],
         Field(default_factory=dict, description="More of the admission request, as `userInfo`."),
@@ -159,12 +165,13 @@ def _prepared(
         reader.read_file(folder / written.cluster)
     else:
         reader.read_cluster(written.cluster, document, (index, "cluster"))
-    pod = reader.read_pod(written.pod, document, (index, "pod"))
-    if pod is None or reader.problems:
+    read = reader.read_pod(written.pod, document, (index, "pod"))
+    if read is None or reader.problems:
         return None, reader.problems
+    pod, manifest = read
     request = PlacementRequest(
         pod=pod,
-        raw=msgspec.json.encode(written.pod),
+        raw=msgspec.json.encode(manifest),
         namespace_labels=reader.state.view().namespaces.labels.get(pod.namespace, {}),
         request={"operation": "CREATE", "namespace": pod.namespace, **written.request},
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,14 +21,22 @@ from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
+from engine.model.workload import (
+    POD,
+    WORKLOADS,
+    default_requests,
+    pod_of_workload,
+    value_at,
+    workload_of,
+)
 from engine.policy.loader import content_of
 from engine.view import ClusterState
 
 _KINDS: Final = {kind.kind: kind for kind in KINDS if kind.case_list}
 _BY_LIST: Final = {kind.case_list: kind for kind in _KINDS.values()}
 
-_POD: Final = "Pod"
-_TEMPLATE_HINT: Final = "write the pod it makes: `metadata` and `spec` of its `template`"
+_KIND_HINT: Final = "say of which kind, as `kind: Deployment`"
+_POD_KINDS_HINT: Final = f"write a Pod, or a {', '.join(each.kind for each in WORKLOADS)}"
 _STEP = re.compile(r"\.([^.\[\]`]+)|\[([0-9]+)\]")
 _MISMATCH = re.compile(r"Expected `([^`]*)`, got `[^`]*`")
 _WORDS: Final = {
@@ -79,15 +89,30 @@ class ObjectReader:
                 problem = document.problem_at_key(place, f"unknown key `{key}`", hint=hint)
                 self.problems.append(problem)
 
-    def read_pod(self, value: object, document: Document, at: documents.Path) -> Pod | None:
-        """Return a pod, which does not become part of the cluster."""
-        template = _template_in(value)
-        if template:
-            problem = document.problem((*at, *template), "this is not a Pod", hint=_TEMPLATE_HINT)
+    def read_pod(
+        self, value: object, document: Document, at: documents.Path
+    ) -> tuple[Pod, Mapping[str, Any]] | None:
+        """Return a pod with its manifest; it does not become part of the cluster.
+
+        Of a workload that is a pod of its template. Requests that are not given are those that the
+        API server sets.
+        """
+        template_path = _template_in(value)
+        if template_path:
+            problem = document.problem((*at, *template_path), "this is not a Pod", hint=_KIND_HINT)
             self.problems.append(problem)
             return None
-        pod: Pod | None = self._made(value, _KINDS[_POD], document, at)
-        return pod
+        fields: dict[str, Any] = value if isinstance(value, dict) else {}
+        workload = workload_of(fields.get("apiVersion"), fields.get("kind"))
+        template = () if workload is None else workload.template
+        if workload is not None and not isinstance(value_at(fields, template), dict):
+            message = f"a {workload.kind} needs `{'.'.join(template)}`"
+            self.problems.append(document.problem((*at, *template), message))
+            return None
+        manifest = deepcopy(fields if workload is None else pod_of_workload(fields, workload))
+        default_requests(manifest)
+        pod: Pod | None = self._made(manifest, _KINDS[POD], document, (*at, *template))
+        return None if pod is None else (pod, manifest)
 
     def _read_list(
         self, items: object, kind: Kind | None, document: Document, at: documents.Path
@@ -120,7 +145,7 @@ class ObjectReader:
     def _made(self, value: object, kind: Kind, document: Document, at: documents.Path) -> Any:  # noqa: ANN401 - what `kind` makes
         own = value.get("kind", kind.kind) if isinstance(value, dict) else kind.kind
         if own != kind.kind:
-            hint = _TEMPLATE_HINT if kind.kind == _POD else ""
+            hint = _POD_KINDS_HINT if kind.kind == POD else ""
             problem = document.problem((*at, "kind"), f"`{own}` is not `{kind.kind}`", hint=hint)
             self.problems.append(problem)
             return None

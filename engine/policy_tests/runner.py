@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -51,11 +51,15 @@ class CaseRun:
     untested: tuple[str, ...] = ()
 
 
-def run_cases(path: Path) -> CaseRun:
+def run_cases(path: Path, *, examine: Callable[[Case, PolicySet], None] | None = None) -> CaseRun:
     """Run the cases of a file, or of every `cases.yaml` in a folder and below it.
 
     Cases are run against the policies in their folder and below; a policy in Audit mode is tested
     as if it were in Enforce mode. What is wrong in one file does not stop the others.
+
+    Args:
+        path: the file or folder.
+        examine: called with each case that can be run and the policies it is run against.
 
     Raises:
         InvalidFileError: there are no cases.
@@ -65,7 +69,7 @@ def run_cases(path: Path) -> CaseRun:
         raise InvalidFileError([Diagnostic(file=str(path), message=f"holds no `{CASES_FILE}`")])
     run, names = CaseRun(), set[str]()
     for file in files:
-        names |= _run_file(file, run)
+        names |= _run_file(file, run, examine)
     if path.is_dir():  # policies of different folders need not go together
         names |= {policy.name for policy in _loaded([path], CaseRun())}
     run.problems = list(dict.fromkeys(run.problems))
@@ -75,7 +79,9 @@ def run_cases(path: Path) -> CaseRun:
     return run
 
 
-def _run_file(file: Path, run: CaseRun) -> set[str]:
+def _run_file(
+    file: Path, run: CaseRun, examine: Callable[[Case, PolicySet], None] | None
+) -> set[str]:
     """Add the results of a file of cases to a run; return the names of the policies beside it."""
     policies = _loaded([file.parent], run)
     now_is_read = any(
@@ -92,6 +98,9 @@ def _run_file(file: Path, run: CaseRun) -> set[str]:
     if policies:
         enforced = PolicySet(replace(policy, mode=Mode.ENFORCE) for policy in policies)
         run.results += (_result(case, enforced) for case in cases)
+        if examine is not None:
+            for case in cases:
+                examine(case, policies)
     return {policy.name for policy in policies}
 
 

@@ -27,7 +27,9 @@ from engine.reclaim import (
     group,
     members_of,
     sizes_of_gangs,
+    victims_of,
 )
+from engine.view import BoolColumn
 
 _MOST_NODES: Final = 16
 """The best nodes that are tried: only rules that read other nodes make more than one fail."""
@@ -37,9 +39,23 @@ _BUDGETS: Final = "PodDisruptionBudgets allow no eviction of the pods of lower p
 _TOLERATIONS: Final = "the PriorityClasses of the pods of lower priority tolerate preemption"
 _GUARDS: Final = "the owners of the pods of lower priority were hit before"
 
+OBSTACLES: Final = (
+    (NoPlanReason.BLOCKED_BY_PDB, _BUDGETS, True, True),
+    (NoPlanReason.TOLERATED, _TOLERATIONS, False, True),
+    (NoPlanReason.GUARDED, _GUARDS, False, False),
+)
+"""What may be in the way, the first first: whether classes and guards hold without it."""
+
 
 class PreemptionSearch:
     """The search for victims for one pod.
+
+    Args:
+        request: the pod and its context.
+        quotas: the quota that it counts for, then those above that.
+        situation: all else.
+        leaving: the candidates that are on their way out.
+        nodes: those that it may take, (n,); None for all.
 
     Attributes:
         victims: the pods that may be evicted.
@@ -53,11 +69,12 @@ class PreemptionSearch:
         quotas: tuple[QuotaKey, ...],
         situation: Situation,
         leaving: Sequence[Candidate],
+        nodes: BoolColumn | None = None,
     ) -> None:
         self._pod = request.pod
         self._situation = situation
         self._leaving = leaving
-        self._preemptor = Preemptor(request, situation, leaving)
+        self._preemptor = Preemptor(request, situation, leaving, nodes)
         self._accounts = self._preemptor.accounts
         self.victims = PossibleVictims(request, quotas, situation, leaving, self._accounts)
         self.fit, self.fits = self._preemptor.fit, self._preemptor.fits
@@ -95,11 +112,7 @@ class PreemptionSearch:
     def reason(self) -> Steps[NoPlan]:
         """Return why no victims were found."""
         tried = len((yield from self.victims.of_lower_priority()))
-        for reason, text, tolerations, guards in (
-            (NoPlanReason.BLOCKED_BY_PDB, _BUDGETS, True, True),
-            (NoPlanReason.TOLERATED, _TOLERATIONS, False, True),
-            (NoPlanReason.GUARDED, _GUARDS, False, False),
-        ):
+        for reason, text, tolerations, guards in OBSTACLES:
             victims = yield from self.victims.of_lower_priority(
                 budgets=False, tolerations=tolerations, guards=guards
             )
@@ -137,8 +150,8 @@ class PreemptionSearch:
         name, pod = self._situation.view.names[row], self._pod
         most = max(each.pod.priority for each in victims)
         return Plan(
-            node_name=name,
-            victims=self._preemptor.victims(in_order(victims)),
+            node_names=(name,),
+            victims=victims_of(in_order(victims), self._situation.view),
             message=(
                 f"{pod.key} has priority {pod.priority} and needs room on node {name}; "
                 f"priority of the victims: {most}" + (" at most" if len(victims) > 1 else "")

@@ -16,6 +16,7 @@ from engine.quota.batch import (
 from engine.quota.bounds import CohortUsage, cohort_usage, limited
 from engine.quota.figures import QuotaFigures, quota_figures
 from engine.quota.local_allowance import AllowanceConfig
+from engine.quota.reach import Reach, reach_of
 from engine.quota.reservations import (
     DEFAULT_RESERVATION_SECONDS,
     Allowance,
@@ -65,6 +66,7 @@ __all__ = [
     "QuotaState",
     "QuotaUsage",
     "QuotaVerdict",
+    "Reach",
     "ReplacedPods",
     "Reservation",
     "ReservationTimeouts",
@@ -90,6 +92,7 @@ __all__ = [
     "quota_figures",
     "quota_usages",
     "quotas_of",
+    "reach_of",
     "record_demand",
     "reserved_amounts",
     "sharing",

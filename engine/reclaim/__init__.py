@@ -5,10 +5,18 @@ from going in circles, all as pure functions of data and a moment. Never: evicti
 and who plans when.
 """
 
-from engine.reclaim.borrowers import Accounts, Borrower, Takings, importance, within_budgets
+from engine.reclaim.borrowers import (
+    Accounts,
+    Borrower,
+    Takings,
+    importance,
+    less,
+    within_budgets,
+)
 from engine.reclaim.budgets import Budgets, PodBudget
 from engine.reclaim.candidates import Candidate, RunningPod, running_pod_of
 from engine.reclaim.cross_node import CrossNodeSearch
+from engine.reclaim.fewest import BoundedTest, TooManySetsError, fewest_enough
 from engine.reclaim.groups import MOST_VICTIMS, Groups, group, members_of, sizes_of_gangs
 from engine.reclaim.guards import (
     GuardState,
@@ -31,9 +39,12 @@ from engine.reclaim.plan import (
     Situation,
     Victim,
     requests_by_quota,
+    victims_of,
 )
 from engine.reclaim.planner import plan_reclaim, plan_reclaim_in_steps, refusal_of
 from engine.reclaim.preemptor import Preemptor
+from engine.reclaim.search import Search
+from engine.reclaim.standing import QuotaStanding, quota_standing
 from engine.reclaim.steps import Steps, completed, emptied, parts_of
 from engine.reclaim.toleration import is_tolerating
 
@@ -41,6 +52,7 @@ __all__ = [
     "MOST_VICTIMS",
     "Accounts",
     "Borrower",
+    "BoundedTest",
     "Budgets",
     "Candidate",
     "CrossNodeSearch",
@@ -55,21 +67,26 @@ __all__ = [
     "PodBudget",
     "Preemptor",
     "QuotaAccount",
+    "QuotaStanding",
     "Revocation",
     "RunningPod",
+    "Search",
     "Situation",
     "Steps",
     "Takings",
+    "TooManySetsError",
     "Victim",
     "best_rows",
     "completed",
     "emptied",
     "evictions_allowed",
+    "fewest_enough",
     "group",
     "importance",
     "is_backed_off",
     "is_paused",
     "is_tolerating",
+    "less",
     "may_be_hit",
     "members_of",
     "overusing",
@@ -77,10 +94,12 @@ __all__ = [
     "plan_reclaim",
     "plan_reclaim_in_steps",
     "plan_revocations",
+    "quota_standing",
     "refusal_of",
     "requests_by_quota",
     "running_pod_of",
     "sizes_of_gangs",
+    "victims_of",
     "with_end",
     "with_eviction",
     "with_outcome",

@@ -31,6 +31,7 @@ class NodeFit:
         now: the moment.
         scope: the pods that policies place.
         freshness: the domains of the view that are too old.
+        nodes: those that it may take, (n,); None for all.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class NodeFit:
         now: Micros,
         scope: Scope,
         freshness: Freshness,
+        nodes: BoolColumn | None = None,
     ) -> None:
         enforced = policies_for(request, policies, now, scope=scope)
         own = RuleContext(request, view, now, freshness)
@@ -54,7 +56,8 @@ class NodeFit:
         self._of_each_node = [bound for bound in moving if not self._reads_others(*bound)]
         self._of_the_cluster = [bound for bound in moving if self._reads_others(*bound)]
         still = [bound for bound in rules if Domain.PODS not in bound[0].evaluator.reads]
-        self.may_pass = self._passing(still, view, view.valid)
+        among = view.valid if nodes is None else view.valid & nodes
+        self.may_pass = self._passing(still, view, among)
         """(n,), where only filters that read pods may reject the pod."""
 
     @property

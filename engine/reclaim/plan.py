@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
@@ -14,10 +15,10 @@ from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
-from engine.reclaim.candidates import Candidate
+from engine.reclaim.candidates import Candidate, RunningPod
 from engine.reclaim.guards import GuardState
 from engine.reclaim.steps import Steps, parts_of
-from engine.view import FRESH, ClusterView, Freshness, counted_requests
+from engine.view import FRESH, ClusterView, Freshness, PodEntry, counted_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +129,53 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Pods to be evicted for another.
+    """Pods to be evicted for another, or for those of a gang.
 
     Attributes:
-        node_name: the node that takes the preemptor once they are gone.
+        node_names: the nodes that take those who get room, in their order, once they are gone.
         victims: the first to be evicted first; none of them can be spared.
         message: one line for a person.
     """
 
-    node_name: str
+    node_names: tuple[str, ...]
     victims: tuple[Victim, ...]
     message: str
+
+    @property
+    def node_name(self) -> str:
+        """The node of the first of them, who mostly is alone."""
+        return self.node_names[0]
+
+
+class Evictable(Protocol):
+    """A running pod that may be evicted."""
+
+    @property
+    def pod(self) -> RunningPod:
+        """The pod."""
+
+    @property
+    def entry(self) -> PodEntry:
+        """How it counts on its node."""
+
+    @property
+    def quotas(self) -> tuple[QuotaKey, ...]:
+        """The quota that it counts for, then those above that; none where it counts for none."""
+
+
+def victims_of(pods: Iterable[Evictable], view: ClusterView) -> tuple[Victim, ...]:
+    """Return pods, each on a node of a view, as plans name them, in the same order."""
+    return tuple(
+        Victim(
+            key=each.pod.key,
+            uid=each.pod.uid,
+            quota=each.quotas[0] if each.quotas else None,
+            owner=each.pod.owner,
+            node_name=view.names[each.entry.row],
+            requests=counted_requests(each.entry.shape),
+        )
+        for each in pods
+    )
 
 
 def requests_by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[str, int]]:

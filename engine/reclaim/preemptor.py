@@ -9,8 +9,8 @@ from engine.pipeline import decide
 from engine.reclaim.borrowers import Accounts, Borrower
 from engine.reclaim.candidates import Candidate
 from engine.reclaim.node_fit import NodeFit
-from engine.reclaim.plan import Situation, Victim, requests_by_quota
-from engine.view import NO_ROW, WhatIf, counted_requests
+from engine.reclaim.plan import Situation, requests_by_quota
+from engine.view import NO_ROW, BoolColumn, WhatIf, counted_requests
 
 
 class Preemptor:
@@ -20,6 +20,7 @@ class Preemptor:
         request: the pod and its context.
         situation: all that a plan is made from.
         leaving: the candidates that are on their way out.
+        nodes: those that it may take, (n,); None for all.
 
     Attributes:
         requests: of the pod, `pods` among them.
@@ -30,7 +31,11 @@ class Preemptor:
     """
 
     def __init__(
-        self, request: PlacementRequest, situation: Situation, leaving: Sequence[Candidate]
+        self,
+        request: PlacementRequest,
+        situation: Situation,
+        leaving: Sequence[Candidate],
+        nodes: BoolColumn | None = None,
     ) -> None:
         self._request = request
         self._situation = situation
@@ -44,6 +49,7 @@ class Preemptor:
             situation.now,
             situation.scope,
             situation.freshness,
+            nodes,
         )
         self.fits = self.fit.passing(self.what_if(()))
 
@@ -74,18 +80,3 @@ class Preemptor:
         names = situation.view.names
         rows: list[int] = self.fit.passing(what_if).nonzero()[0].tolist()
         return min(rows, key=lambda row: names[row])
-
-    def victims(self, borrowers: Sequence[Borrower]) -> tuple[Victim, ...]:
-        """Return pods as plans name them, in the same order."""
-        names = self._situation.view.names
-        return tuple(
-            Victim(
-                key=each.pod.key,
-                uid=each.pod.uid,
-                quota=each.quotas[0] if each.quotas else None,
-                owner=each.pod.owner,
-                node_name=names[each.entry.row],
-                requests=each.requests,
-            )
-            for each in borrowers
-        )

@@ -25,11 +25,11 @@ from engine.reclaim.cross_node import CrossNodeSearch
 from engine.reclaim.groups import Groups, group, members_of, sizes_of_gangs
 from engine.reclaim.guards import may_be_evicted
 from engine.reclaim.node_search import NodeSearch, best_rows
-from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation
+from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, victims_of
 from engine.reclaim.preemptor import Preemptor
 from engine.reclaim.steps import Steps, emptied, parts_of
 from engine.reclaim.toleration import is_tolerating
-from engine.view import NO_ROW, counted_requests
+from engine.view import NO_ROW, BoolColumn, counted_requests
 
 _Quotas: TypeAlias = tuple[QuotaKey, ...]
 
@@ -39,6 +39,13 @@ _MOST_NODES: Final = 16
 
 class Search:
     """The search for victims for one pod.
+
+    Args:
+        request: the pod and its context.
+        quotas: the quota that it counts for, then those above that.
+        situation: all else.
+        leaving: the candidates that are on their way out.
+        nodes: those that it may take, (n,); None for all.
 
     Attributes:
         is_within_min: whether the pod is within the `min` of its quota.
@@ -53,12 +60,13 @@ class Search:
         quotas: tuple[QuotaKey, ...],
         situation: Situation,
         leaving: Sequence[Candidate],
+        nodes: BoolColumn | None = None,
     ) -> None:
         self._pod = request.pod
         self._quotas = quotas
         self._situation = situation
         self._leaving = leaving
-        self._preemptor = Preemptor(request, situation, leaving)
+        self._preemptor = Preemptor(request, situation, leaving, nodes)
         self._requests, self._accounts = self._preemptor.requests, self._preemptor.accounts
         self.fit, self.fits = self._preemptor.fit, self._preemptor.fits
         guaranteed = self._accounts.guaranteed(quotas[0])
@@ -92,15 +100,21 @@ class Search:
 
         Gangs go where single pods do not make room.
         """
-        if self._gangs is None:
-            self._gangs = yield from sizes_of_gangs(
-                self._situation.candidates, self._leaving, self._situation.view
-            )
-        groups = yield from group(borrowers, self._gangs)
+        groups = yield from group(borrowers, (yield from self._sizes()))
         plan = yield from self._plan_of_single_pods(groups.single)
         if plan is not None or not groups.gangs:
             return plan
         return (yield from self._plan_with_gangs(groups))
+
+    def covering(self, borrowers: Sequence[Borrower], needs: Amounts) -> Steps[list[Borrower]]:
+        """Return pods by themselves that free what the cohort needs; none where all are too few.
+
+        Args:
+            borrowers: that may be evicted.
+            needs: of each resource, above 0.
+        """
+        groups = yield from group(borrowers, (yield from self._sizes()))
+        return (yield from self._covering(groups.single, (), needs)) or []
 
     def end(self) -> Steps[None]:
         """Forget all pods; nothing may be asked any more."""
@@ -121,6 +135,14 @@ class Search:
             return NoPlan(reason=NoPlanReason.GUARDED, message=text)
         text = "nothing that other quotas borrow makes room for it"
         return NoPlan(reason=NoPlanReason.NO_VICTIMS, message=text)
+
+    def _sizes(self) -> Steps[Mapping[GangKey, int]]:
+        """Return how many members of each gang run."""
+        if self._gangs is None:
+            self._gangs = yield from sizes_of_gangs(
+                self._situation.candidates, self._leaving, self._situation.view
+            )
+        return self._gangs
 
     def _plan_of_single_pods(self, borrowers: Sequence[Borrower]) -> Steps[Plan | None]:
         if self.fits.any():
@@ -254,8 +276,8 @@ class Search:
 
     def _plan(self, row: int, victims: Sequence[Borrower]) -> Plan:
         return Plan(
-            node_name=self._situation.view.names[row],
-            victims=self._preemptor.victims(victims),
+            node_names=(self._situation.view.names[row],),
+            victims=victims_of(victims, self._situation.view),
             message=self._message(victims),
         )
 

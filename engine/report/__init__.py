@@ -35,6 +35,7 @@ from engine.report.pod import PodReport
 from engine.report.policies import (
     PoliciesReport,
     PolicyRow,
+    RefusedPolicy,
     RuleKind,
     RuleRow,
     policies_report,
@@ -111,6 +112,7 @@ __all__ = [
     "QuotaReport",
     "QuotaRow",
     "QuotasReport",
+    "RefusedPolicy",
     "ReleaseRates",
     "ReleaserReport",
     "ResourceColumns",

@@ -57,6 +57,20 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     warnings: tuple[str, ...] = ()
 
 
+class RefusedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A policy of the API that is not in force as it was last written.
+
+    Attributes:
+        name: `namespace/name` of one for a namespace.
+        reason: in one word.
+        message: its mistakes.
+    """
+
+    name: str
+    reason: str
+    message: str = ""
+
+
 class PoliciesReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The policies in force.
 
@@ -64,7 +78,8 @@ class PoliciesReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         digest: the same on every replica with the same policies; "" if unknown.
         loaded_at: ISO 8601; "" if unknown.
         last_reload_error: why newer files were not loaded; "" if they were.
-        policies: by falling priority, then by name.
+        policies: in the order of their rank.
+        refused: policies of the API that are not in force as they were last written.
         counted: whether decisions are counted: nobody does in a recording.
     """
 
@@ -72,6 +87,7 @@ class PoliciesReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     loaded_at: str = ""
     last_reload_error: str = ""
     policies: tuple[PolicyRow, ...]
+    refused: tuple[RefusedPolicy, ...] = ()
     counted: bool = False
 
 

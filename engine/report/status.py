@@ -18,6 +18,7 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded; empty if they were.
         at_release: names of those that decide when a pod is released.
+        refused: names of policies of the API that are not in force as they were last written.
     """
 
     loaded: int
@@ -25,6 +26,7 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     loaded_at: str = ""
     last_reload_error: str = ""
     at_release: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 class ViewStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -14,6 +14,7 @@ from engine.simulation.arrivals import (
     recorded_arrivals,
 )
 from engine.simulation.changes import AddNodes, Change, ChangeError, DrainNode, ScaleDeployment
+from engine.simulation.daemon_set import daemon_nodes
 from engine.simulation.recorded_cluster import RecordedCluster
 from engine.simulation.scenario import Scenario, what_if
 from engine.simulation.scheduler import (
@@ -37,6 +38,7 @@ __all__ = [
     "Scenario",
     "SchedulerModel",
     "Simulation",
+    "daemon_nodes",
     "generated_arrivals",
     "manifest_arrivals",
     "node_scores",

@@ -52,6 +52,7 @@ class ArmCluster:
         self._now = recorded.now
         self._fresh: dict[str, dict[str, Pod]] = {}  # bound since the last report, by node
         self._pods: dict[str, dict[str, Pod]] = {node.name: {} for node in recorded.nodes}
+        self._usages: dict[str, dict[str, PodUsage]] = {node.name: {} for node in recorded.nodes}
         self.running: dict[str, set[str]] = {node.name: set() for node in recorded.nodes}
         self.load: dict[str, Load] = {}
         self._fill(moves)
@@ -91,6 +92,7 @@ class ArmCluster:
         self._state.set_pod(bound, seen_at=self._now)
         self.load[node_name] = self.load[node_name] + self._loads[key]
         self._pods[node_name][key] = bound
+        self._usages[node_name][key] = self._usage(bound)
         self.running[node_name].add(key)
         self._fresh.setdefault(node_name, {})[key] = bound
 
@@ -98,6 +100,7 @@ class ArmCluster:
         """Let a pod end that is bound to a node."""
         self._state.delete_pod(key)
         del self._pods[node_name][key]
+        del self._usages[node_name][key]
         self.running[node_name].discard(key)
         self.load[node_name] = np.maximum(self.load[node_name] - self._loads[key], 0)
         self._fresh.setdefault(node_name, {}).pop(key, None)
@@ -125,6 +128,7 @@ class ArmCluster:
                 gone.setdefault(pod.node_name, []).append(self._loads[pod.key])
                 continue
             on_node[pod.key] = _settled(pod, self._now)
+            self._usages[pod.node_name][pod.key] = self._usage(pod)
             self._state.set_pod(on_node[pod.key], seen_at=self._now)
         for name, pods in self._pods.items():
             self.load[name] = base_load(self._recorded.reports.get(name), gone.get(name, ()))
@@ -142,14 +146,6 @@ class ArmCluster:
         name = recorded.node_name
         used = dict(zip(RESOURCES, self.load[name].tolist(), strict=True))
         usage = {**(recorded.usage or {}), **used}
-        pods = {}
-        if recorded.pods_measured:
-            pods = {
-                key: PodUsage(
-                    dict(zip(RESOURCES, self._loads[key].tolist(), strict=True)), pod.shape.is_prod
-                )
-                for key, pod in self._pods[name].items()
-            }
         return replace(
             recorded,
             update_time=self._now,
@@ -159,8 +155,13 @@ class ArmCluster:
                 for window in recorded.aggregated
             ),
             average={**recorded.average, **used} if recorded.average else {},
-            pods=pods,
+            pods=self._usages[name].copy() if recorded.pods_measured else {},
         )
+
+    def _usage(self, pod: Pod) -> PodUsage:
+        """Return what is measured of a pod once its node is."""
+        amounts = dict(zip(RESOURCES, self._loads[pod.key].tolist(), strict=True))
+        return PodUsage(amounts, pod.shape.is_prod)
 
 
 def _settled(pod: Pod, now: Micros) -> Pod:

@@ -10,7 +10,6 @@ from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.priority_class import PriorityClass
 from engine.model.request import PlacementRequest
-from engine.model.resource_names import PODS
 from engine.model.time import Micros
 from engine.pipeline import SYSTEM_NAMESPACES
 from engine.policy import PolicySet
@@ -21,9 +20,9 @@ from engine.reclaim import (
     Candidate,
     NoPlan,
     Plan,
-    QuotaAccount,
     Situation,
     plan_reclaim,
+    quota_standing,
     running_pod_of,
 )
 from engine.reclaim import Victim as PlannedVictim
@@ -125,22 +124,15 @@ def _situation(
     """Return what plans are made from; pods of the system's namespaces are never evicted."""
     view, state = cluster.view(), cluster.state
     quotas = queues.situation(view, under_way=(), assumed=())
-    capacity, used = quotas.cohort.capacity, quotas.cohort.used
-    named = {*capacity, *preemptor.shape.requests, PODS}
+    standing = quota_standing(quotas, [preemptor.shape])
     movable = (pod for pod in cluster.pods() if pod.namespace not in SYSTEM_NAMESPACES)
     return Situation(
         view=view,
         policies=policies,
         candidates=[each for pod in movable if (each := _candidate(pod, state, queues))],
-        accounts={
-            key: QuotaAccount(
-                guaranteed=quota.guaranteed, used=quotas.usage.get(key, {}), weight=quota.weight
-            )
-            for key, quota in quotas.quotas.items()
-            if quota.is_in_cohort
-        },
-        cohort_room={name: capacity.get(name, 0) - used.get(name, 0) for name in named},
-        lendable=capacity,
+        accounts=standing.accounts,
+        cohort_room=standing.cohort_room,
+        lendable=standing.lendable,
         budgets=view.all_of(DisruptionBudget),
         classes={each.name: each for each in view.all_of(PriorityClass)},
         now=cluster.now,

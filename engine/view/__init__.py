@@ -29,6 +29,8 @@ from engine.view.existing_pods import (
     pods_using,
     repelling_pods,
 )
+from engine.view.extremes import extremes
+from engine.view.memo import RowWise, is_long
 from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
 from engine.view.pod_sums import PodSumProfile
 from engine.view.pod_table import NO_ROW, PodEntry
@@ -65,6 +67,7 @@ __all__ = [
     "PodSumProfile",
     "PodTransitions",
     "ResourceAxis",
+    "RowWise",
     "StalenessWindow",
     "Sum",
     "TaintColumn",
@@ -73,9 +76,11 @@ __all__ = [
     "attraction",
     "capped",
     "counted_requests",
+    "extremes",
     "hash_of",
     "image_column",
     "integer_label_column",
+    "is_long",
     "label_column",
     "name_hashes",
     "namespaces_matching",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TypeVar, cast
 from weakref import proxy
 
@@ -206,8 +207,8 @@ class ClusterView:
         Args:
             key: names it; must differ wherever `make` closes over something else.
             domains: all that it is made from.
-            make: gets a view. INVARIANT: its result holds neither the view nor columns of it,
-                which are overwritten once nobody holds the view.
+            make: gets a view; what it gives may be `RowWise`. INVARIANT: its result holds neither
+                the view nor columns of it, which are overwritten once nobody holds the view.
         """
         if self.parent is not None:
             return make(self)
@@ -216,21 +217,23 @@ class ClusterView:
     def take(self, rows: NDArray[np.intp]) -> ClusterView:
         """Return the view of some rows alone, in the order given."""
         at = rows.tolist()
-        names = tuple(map(self.names.__getitem__, at))
+        picked = itemgetter(*at) if len(at) > 1 else lambda values: tuple([values[i] for i in at])
+        names = picked(self.names)
+        # Of several columns together, which are parts of larger ones, `take` would copy all.
         return replace(
             self,
             names=names,
-            nodes=[*map(self.nodes.__getitem__, at)],
-            usages=[*map(self.usages.__getitem__, at)],
-            traits=[*map(self.traits.__getitem__, at)],
+            nodes=picked(self.nodes),
+            usages=picked(self.usages),
+            traits=picked(self.traits),
             valid=self.valid.take(rows),
             unschedulable=self.unschedulable.take(rows),
-            allocatable=self.allocatable.take(rows, axis=1),
+            allocatable=self.allocatable[:, rows],
             sums=self.sums[:, :, rows],
             assumed=self.assumed.take(rows),
             metric_time=self.metric_time.take(rows),
-            changed=self.changed.take(rows, axis=1),
-            pod_sums={profile: sums.take(rows, axis=1) for profile, sums in self.pod_sums.items()},
+            changed=self.changed[:, rows],
+            pod_sums={profile: sums[:, rows] for profile, sums in self.pod_sums.items()},
             rows=dict(zip(names, range(len(names)), strict=True)),
             parent=(self, rows),
             scratch={},

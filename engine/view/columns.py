@@ -31,7 +31,7 @@ def label_column(view: ClusterView, key: str) -> LabelColumn:
     return view.dictionary_column(
         ("label", key),
         _NODES,
-        lambda rows: (None if node is None else node.labels.get(key) for node in rows.nodes),
+        lambda rows: [None if node is None else node.labels.get(key) for node in rows.nodes],
     )
 
 

@@ -7,10 +7,11 @@ entry it asks for, is answered by computing again, and nothing is remembered.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -135,6 +136,16 @@ class ColumnCache(LruCache[NDArray[Any]]):
         return entry.value
 
 
+class RowWise(ABC):
+    """A result for all nodes together that is made of columns alone, and so has some rows of it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Return what the result is for some rows."""
+
+
 class AggregateCache(LruCache[Any]):
     """Results for all nodes together, made again when any row changed in their domains."""
 
@@ -157,7 +168,8 @@ class AggregateCache(LruCache[Any]):
             else:
                 entry.version = view.version
                 self._entries.move_to_end(key)
-                return cast("_Value", entry.value)
+                known: _Value = entry.value
+                return known
         made = make(view)
         self._put(key, view.version, made, size=0)
         return made

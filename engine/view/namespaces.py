@@ -32,6 +32,7 @@ class NamespaceFacts(NamedTuple):
         queued: requests (and `pods`) of the pods that wait for quota.
         labelled: the part of `requested` by pods whose label names a quota of Koordinator, by
             `namespace/label`.
+        labelled_scheduled: the same part of `scheduled`.
         labelled_queued: the same part of `queued`.
         quota_modes: the annotation `stowplan.dev/quota-mode`, where there is one.
         quotas: ElasticQuotas, in name order.
@@ -46,6 +47,7 @@ class NamespaceFacts(NamedTuple):
     running: Mapping[str, Amounts]
     queued: Mapping[str, Amounts]
     labelled: Mapping[str, Amounts]
+    labelled_scheduled: Mapping[str, Amounts]
     labelled_queued: Mapping[str, Amounts]
     quota_modes: Mapping[str, str]
     quotas: Mapping[str, tuple[ElasticQuota, ...]]
@@ -78,6 +80,7 @@ class Namespaces:
             running=totals.running,
             queued=queued.requested,
             labelled=labelled.requested,
+            labelled_scheduled=labelled.scheduled,
             labelled_queued=labelled_queued.requested,
             quota_modes=self.quota_modes,
             quotas=self.quotas,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from engine.model.domain import Domain
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import DictionaryColumn
-from engine.view.memo import AggregateCache, ColumnCache, DictionaryCache, Memo
+from engine.view.memo import AggregateCache, ColumnCache, DictionaryCache, Memo, RowWise
 
 _Item = TypeVar("_Item", bound=np.generic)
 _Made = TypeVar("_Made")
@@ -30,7 +30,7 @@ class PartMemo(Memo):
     def __init__(self, whole: ClusterView, rows: NDArray[np.intp]) -> None:
         self.node_columns = _Columns(whole.node_column, rows)
         self.pod_columns = _Columns(whole.pod_column, rows)
-        self.node_aggregates = _Aggregates()
+        self.node_aggregates = _Aggregates(whole, rows)
         self.dictionaries = _Dictionaries(whole, rows)
         self.images = whole.memo.images
         self.namespace_sets = whole.memo.namespace_sets
@@ -55,27 +55,42 @@ class _Columns(ColumnCache):
             if Domain.PODS in domains:
                 values = compute(view)
             else:
-                values = self._column(key, domains, compute).take(self._rows, axis=-1)
+                values = self._column(key, domains, compute)[..., self._rows]
             self._known[key] = values
         return values
 
 
 class _Aggregates(AggregateCache):
-    def __init__(self) -> None:
+    def __init__(self, whole: ClusterView, rows: NDArray[np.intp]) -> None:
+        self._whole = whole
+        self._rows = rows
         self._known: dict[Hashable, Any] = {}
 
     def get(
         self,
         key: Hashable,
         view: Any,  # noqa: ANN401 (a ClusterView)
-        domains: Sequence[Domain],  # noqa: ARG002 (nothing changes)
+        domains: Sequence[Domain],
         make: Callable[[Any], _Made],
     ) -> _Made:
         """Return the result `key` for the part; see `ClusterView.node_aggregate`."""
         if key not in self._known:
-            self._known[key] = make(view)
+            self._known[key] = self._made(key, view, domains, make)
         made: _Made = self._known[key]
         return made
+
+    def _made(
+        self,
+        key: Hashable,
+        view: ClusterView,
+        domains: Sequence[Domain],
+        make: Callable[[Any], _Made],
+    ) -> _Made:
+        if Domain.PODS not in domains:
+            made = self._whole.node_aggregate(key, domains, make)
+            if isinstance(made, RowWise):
+                return made.take(self._rows)
+        return make(view)
 
 
 class _Dictionaries(DictionaryCache):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +159,10 @@ class NodeRows:
 
     def renumber_traits(self, numbers: NDArray[np.int32]) -> None:
         """Give the traits of all pods other numbers, by their old ones."""
-        self.traits = [numbers[np.frombuffer(old, np.int32)].tobytes() for old in self.traits]
+        # All at once: a call for each of 50,000 rows would take 60 ms.
+        renumbered = numbers[np.frombuffer(b"".join(self.traits), np.int32)].tobytes()
+        ends = list(accumulate(map(len, self.traits)))
+        self.traits = [renumbered[start:end] for start, end in pairwise([0, *ends])]
 
     def touch(self, row: int, domain: int) -> None:
         """Note that a row changes in a domain."""

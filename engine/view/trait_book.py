@@ -21,12 +21,13 @@ from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.view.axis import BoolColumn
 from engine.view.memo import LruCache
 
-_MATCHES: Final = 256  # selectors in use; each takes a byte for each number
-_MATCH_BYTES: Final = 4 * 2**20
+_MATCHES: Final = 2_048  # selectors in use: one for each template that is spread
+_MATCH_BYTES: Final = 4 * 2**20  # each takes a byte for each number
 _MOST_ALIKE: Final = 1_000  # terms that are looked at one by one for a pod
 _MOST_WAYS: Final = 64  # to find a term by a namespace and a label
 _FIRST_ROOM: Final = 64
 _UNKNOWN: Final = -1
+_ABSENT: Final = -2  # of no row, not even of those that are unknown
 
 _Numbers: TypeAlias = NDArray[np.int32]
 _Value = TypeVar("_Value", bound=Hashable)
@@ -128,10 +129,7 @@ class TraitBook:
         if query.namespaces is None:
             found = namespaces != _UNKNOWN
         else:
-            known = [
-                self._namespaces[name] for name in query.namespaces if name in self._namespaces
-            ]
-            found = np.isin(namespaces, known)
+            found = _any_of(namespaces, [*map(self._namespace_number, query.namespaces)])
         for requirement in query.selector.requirements:
             holds = np.zeros(namespaces.size, np.bool_)
             holds[labels[0, self._with_label(requirement, labels)] - first] = True
@@ -147,8 +145,11 @@ class TraitBook:
             found = labels[1] == self._keys.get(key, _UNKNOWN)
         else:
             pairs = [self._pairs.get((key, value), _UNKNOWN) for value in requirement.values]
-            found = labels[2] == pairs[0] if len(pairs) == 1 else np.isin(labels[2], pairs)
+            found = _any_of(labels[2], pairs)
         return found
+
+    def _namespace_number(self, name: str) -> int:
+        return self._namespaces.get(name, _ABSENT)
 
     def _add(self, text: bytes) -> int:
         number = self._number[text] = len(self.texts)
@@ -281,6 +282,12 @@ class _Table:
             self._table = table
         self._table[:, self._size : size] = np.array(rows, np.int32).T
         self._size = size
+
+
+def _any_of(numbers: NDArray[np.int32], wanted: Sequence[int]) -> BoolColumn:
+    """Return which numbers are wanted; quick for a single one, the most common case."""
+    found: BoolColumn = numbers == wanted[0] if len(wanted) == 1 else np.isin(numbers, wanted)
+    return found
 
 
 def _index(indices: dict[_Value, int], value: _Value) -> int:

@@ -15,7 +15,7 @@ from engine.model.network import Workload
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.pod_traits import traits_of
-from engine.view.axis import IntColumn
+from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView
 from engine.view.dictionary import DictionaryColumn
 from engine.view.memo import (
@@ -204,7 +204,9 @@ class WhatIf:
 
     def take(self, rows: NDArray[np.intp]) -> WhatIf:
         """Return some rows as a cluster of its own, which goes its own way from now on."""
-        return WhatIf(self.view.take(rows))
+        taken = WhatIf(self.view.take(rows))
+        taken._sums, taken._unknown = self._sums, self._unknown  # of shapes, on whatever rows
+        return taken
 
     def part(self, rows: NDArray[np.intp]) -> ClusterView:
         """Return some rows alone, quick to make; right until the next pod is placed.
@@ -256,8 +258,7 @@ class WhatIf:
 
     def _unknown_by_row(self, shape: PodShape, rows: NDArray[np.intp]) -> list[IntColumn]:
         """Return what a pod adds that the reports of rows do not know, (width, n or 1) each."""
-        usages = self._view.usages
-        is_missing = np.array([usages[row] is None for row in rows.tolist()])
+        is_missing = self.view.node_column("no report", (Domain.METRICS,), _unreported).take(rows)
         present, missing = (
             [amounts[:, np.newaxis] for amounts in self._unknown_contributions(shape, row)]
             for row in rows[[is_missing.argmin(), is_missing.argmax()]].tolist()
@@ -278,6 +279,10 @@ class WhatIf:
             np.array(profile.contribution(key, entry, report), np.int64)
             for profile in self._view.pod_sums
         ]
+
+
+def _unreported(view: ClusterView) -> BoolColumn:
+    return np.array([usage is None for usage in view.usages], np.bool_)
 
 
 def _with_more(
@@ -348,6 +353,7 @@ class _Aggregates(AggregateCache):
     def __init__(self, original: ClusterView) -> None:
         super().__init__(NODE_COLUMNS)
         self._original = original
+        self._of_part: dict[Hashable, Any] = {}
 
     def get(
         self,
@@ -357,9 +363,14 @@ class _Aggregates(AggregateCache):
         make: Callable[[Any], _Made],
     ) -> _Made:
         """Return the result `key` for a view; see `ClusterView.node_aggregate`."""
-        if Domain.PODS in domains or self._original.parent is not None:
+        if Domain.PODS in domains:
             return super().get(key, view, domains, make)
-        return self._original.node_aggregate(key, domains, make)
+        if self._original.parent is None:
+            return self._original.node_aggregate(key, domains, make)
+        if key not in self._of_part:  # nothing but pods ever changes there
+            self._of_part[key] = make(view)
+        made: _Made = self._of_part[key]
+        return made
 
 
 class _Dictionaries(DictionaryCache):

@@ -1,9 +1,10 @@
 """How fast expressions are evaluated for all nodes of a cluster, and how fast by other engines.
 
 Run as `python -m tests.bench.bench_cel [--nodes N]`. CPU time in microseconds for all nodes: with
-nothing remembered, after one pod and one usage report have changed, and warm; and how many times
-longer the closure takes that is asked of one ready-made node after the other in the same run. The
-engines of `tests.bench.cel_engines` are asked of a sample of the nodes, where they are installed.
+nothing remembered, after 40 nodes have changed with a pod and the usage report of each, and warm;
+and how many times longer the closure takes that is asked of one ready-made node after the other in
+the same run. The engines of `tests.bench.cel_engines` are asked where they are installed: cel-go
+of all nodes, the others of a sample.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from statistics import quantiles
 from typing import TypeAlias
 
@@ -26,11 +28,11 @@ from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.model import api
 from engine.model.node import node_of
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import pod_of
 from engine.model.time import micros
-from engine.model.usage import NodeUsage, usage_of_node_metric
+from engine.model.usage import usage_of_node_metric
 from engine.pipeline import decide
-from engine.policy import CompiledPolicy, PolicySet, RuleContext, schema
+from engine.policy import CompiledPolicy, PolicySet, RuleContext
 from engine.policy.activation import (
     NODE_FIELDS,
     POD_FIELDS,
@@ -44,6 +46,7 @@ from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExp
 from engine.view import ClusterState, ClusterView
 from engine.view.memo import Memo
 from tests.bench.cel_engines import (
+    CEL_GO,
     NAMES,
     Activation,
     Answer,
@@ -60,6 +63,7 @@ _NOW = micros(NOW)
 _ROUNDS = 15
 _PODS_PER_NODE = 4
 _SAMPLE = 50  # nodes that other engines are asked of
+_CHANGED = 40  # nodes
 _DECISIONS = 200
 _ENVIRONMENT = environment(ExpressionScope.RULES)
 
@@ -72,6 +76,7 @@ class _Ours:
     """What an expression takes for all nodes, in microseconds: by plan, and node by node."""
 
     cold: float
+    changed: float
     warm: float
     scalar: float
 
@@ -85,21 +90,23 @@ def main() -> None:
         f"machine: {os.cpu_count()} cpus, {platform.machine()}, python {platform.python_version()},"
         f" numpy {np.__version__}"
     )
-    state, pods, usages = _cluster(nodes)
+    cluster = _Cluster(nodes)
     print(f"{nodes:,} nodes, best of {_ROUNDS}       cold us  changed us    warm us  scalar/warm")
     ours: dict[str, _Ours] = {}
     for name, text in {**FILTERS, **SCORES, **SLOW}.items():
         rule = expression(name, text)
-        times = _times([rule], state, pods, usages)
-        scalar = _scalar_time(rule.program, state.view())
-        ours[name] = _Ours(times[0], times[-1], scalar)
+        times = _times([rule], cluster)
+        scalar = _scalar_time(rule.program, cluster.state.view())
+        ours[name] = _Ours(*times, scalar)
         print(f"  {name:24} {_told(times)} {scalar / times[-1]:12.0f}")
     rules = [expression(name, text) for name, text in {**FILTERS, **SCORES}.items()]
-    print(f"  {f'all {len(rules)} rules':24} {_told(_times(rules, state, pods, usages))}")
+    print(f"  {f'all {len(rules)} rules':24} {_told(_times(rules, cluster))}")
     for engine in NAMES:
         if not is_installed(engine):
             print(f"{engine} is not installed, and left out")
-    view = state.view()
+    view = cluster.state.view()
+    if is_installed(CEL_GO):
+        _compare_with_go(ours, _activations(view))
     answers = _answers({**FILTERS, **SCORES}, _sample(view))
     _compare_on_nodes(ours, answers, nodes)
     _compare_on_the_pod()
@@ -107,18 +114,40 @@ def main() -> None:
     _time_decisions(view, answers, nodes)
 
 
-def _answers(expressions: Mapping[str, str], activations: list[Activation]) -> _Answers:
+def _answers(
+    expressions: Mapping[str, str], activations: list[Activation], engines: Iterable[str] = NAMES
+) -> _Answers:
     """Return what other engines answer, and say where their values are not ours."""
     programs = {name: compile_program(text, _ENVIRONMENT) for name, text in expressions.items()}
     expected = {name: [_value(one, a) for a in activations] for name, one in programs.items()}
-    theirs = {name: ELSEWHERE.get(name, text) for name, text in expressions.items()}
-    question = Question(theirs, activations)
-    answers = {engine: ask(engine, question) for engine in NAMES if is_installed(engine)}
+    answers = {
+        engine: ask(engine, Question(_for_engine(engine, expressions), activations))
+        for engine in engines
+        if is_installed(engine)
+    }
     for engine, found in answers.items():
         for name, answer in found.items():
             if answer.values != expected[name]:
                 print(f"{engine} comes to other values than ours for: {name}")
     return answers
+
+
+def _for_engine(engine: str, expressions: Mapping[str, str]) -> dict[str, str]:
+    """Return expressions with functions that an engine has."""
+    if engine == CEL_GO:
+        return dict(expressions)
+    return {name: ELSEWHERE.get(name, text) for name, text in expressions.items()}
+
+
+def _compare_with_go(ours: Mapping[str, _Ours], activations: list[Activation]) -> None:
+    """Print what the engine of Kubernetes takes for all nodes, and how many times what we do."""
+    answers = _answers({**FILTERS, **SCORES, **SLOW}, activations, [CEL_GO])[CEL_GO]
+    print(f"\n{CEL_GO}, asked of all nodes, converted before; us, and how many times what we take")
+    _print_row("", [CEL_GO, "/ cold", "/ changed", "/ warm"])
+    for name, own in ours.items():
+        took = answers[name].ready * len(activations)
+        ratios = [took / own.cold, took / own.changed, took / own.warm]
+        _print_row(name, [f"{took:.0f}", *(f"{ratio:,.1f}" for ratio in ratios)])
 
 
 def _compare_on_nodes(ours: Mapping[str, _Ours], answers: _Answers, nodes: int) -> None:
@@ -218,7 +247,7 @@ def _policy() -> CompiledPolicy:
     scores = [{"name": f"s{i}", "expression": text} for i, text in enumerate(SCORES.values())]
     document = {
         "apiVersion": "stowplan.dev/v1alpha1",
-        "kind": schema.KIND,
+        "kind": "PlacementPolicy",
         "metadata": {"name": "bench"},
         "spec": {"filters": filters, "scores": scores},
     }
@@ -252,21 +281,39 @@ def expression(name: str, text: str) -> NodeExpression:
     return ScoreExpression(program) if name in SCORES else FilterExpression(program)
 
 
-def _cluster(nodes: int) -> tuple[ClusterState, list[Pod], list[NodeUsage]]:
-    made = GeneratedCluster(nodes=nodes, pods=nodes * _PODS_PER_NODE)
-    state = ClusterState()
-    for text in made.nodes():
-        state.set_node(node_of(msgspec.json.decode(text, type=api.Node)))
-    usages = [
-        usage_of_node_metric(msgspec.json.decode(text, type=api.NodeMetric))
-        for text in made.node_metrics()
-    ]
-    for usage in usages:
-        state.set_usage(usage)
-    pods = [pod_of(msgspec.json.decode(text, type=api.Pod)) for text in made.pods()]
-    for pod in pods:
-        state.set_pod(pod, seen_at=_NOW)
-    return state, [pod for pod in pods if pod.node_name], usages
+class _Cluster:
+    """A generated cluster whose nodes change."""
+
+    def __init__(self, nodes: int) -> None:
+        """Make one of so many nodes."""
+        made = GeneratedCluster(nodes=nodes, pods=nodes * _PODS_PER_NODE)
+        self.state = ClusterState()
+        self._nodes = [node_of(msgspec.json.decode(text, type=api.Node)) for text in made.nodes()]
+        for node in self._nodes:
+            self.state.set_node(node)
+        self._usages = {}
+        for text in made.node_metrics():
+            usage = usage_of_node_metric(msgspec.json.decode(text, type=api.NodeMetric))
+            self.state.set_usage(usage)
+            self._usages[usage.node_name] = usage
+        self._pods = {}
+        for text in made.pods():
+            pod = pod_of(msgspec.json.decode(text, type=api.Pod))
+            self.state.set_pod(pod, seen_at=_NOW)
+            self._pods[pod.node_name] = pod
+        self._rounds = count()
+
+    def change(self) -> None:
+        """Let some nodes change, each with a pod and its usage report."""
+        change = str(next(self._rounds))
+        for node in self._nodes[:_CHANGED]:
+            self.state.set_node(replace(node, labels={**node.labels, "change": change}))
+            pod = self._pods.get(node.name)
+            if pod is not None:
+                self.state.delete_pod(pod.key)
+                self.state.set_pod(pod, seen_at=_NOW)
+            if node.name in self._usages:
+                self.state.set_usage(self._usages[node.name])
 
 
 def _fresh(view: ClusterView) -> ClusterView:
@@ -274,24 +321,17 @@ def _fresh(view: ClusterView) -> ClusterView:
     return replace(view, memo=Memo(), scratch={})
 
 
-def _with_changes(state: ClusterState, pods: list[Pod], usages: list[NodeUsage]) -> ClusterView:
-    state.delete_pod(pods[0].key)
-    state.set_pod(pods[0], seen_at=_NOW)
-    state.set_usage(usages[0])
-    return state.view()
+def _after_changes(cluster: _Cluster) -> ClusterView:
+    cluster.change()
+    return cluster.state.view()
 
 
-def _times(
-    expressions: Sequence[NodeExpression],
-    state: ClusterState,
-    pods: list[Pod],
-    usages: list[NodeUsage],
-) -> tuple[float, float, float]:
-    """Return the times with nothing remembered, after a change, and warm."""
+def _times(expressions: Sequence[NodeExpression], cluster: _Cluster) -> tuple[float, float, float]:
+    """Return the times with nothing remembered, after changes, and warm."""
     return (
-        _best(expressions, lambda: _fresh(state.view())),
-        _best(expressions, lambda: _with_changes(state, pods, usages)),
-        _best(expressions, state.view),
+        _best(expressions, lambda: _fresh(cluster.state.view())),
+        _best(expressions, lambda: _after_changes(cluster)),
+        _best(expressions, cluster.state.view),
     )
 
 

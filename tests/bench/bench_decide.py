@@ -12,6 +12,7 @@ import argparse
 import os
 import platform
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle, islice
 from pathlib import Path
@@ -36,6 +37,7 @@ from tests.bench.texts import NOW
 _POLICIES = Path(__file__).parents[2] / "policies" / "balanced"
 _NOW = micros(NOW)
 _WARM_UP = 50
+_RARE = 100  # decisions with a rest before each
 _NODES_EXPLAINED = 10  # as many as the webhook keeps
 
 
@@ -61,6 +63,8 @@ def main() -> None:
     arrivals = Arrivals(cluster.workloads)
     bench.decisions("decide, cold shape", arrivals.each_of_another_workload(), asked.decisions)
     bench.decisions("decide, warm shape", arrivals.all_of_one_workload(), asked.decisions)
+    rare = islice(arrivals.as_rollouts(), _WARM_UP + _RARE)
+    bench.decisions("decide, five a second", rare, _RARE, rest=0.2)
     bench.what_follows(islice(arrivals.as_rollouts(), asked.decisions // 10))
     bench.mix(list(islice(arrivals.as_rollouts(), asked.decisions)), running_in(cluster))
     print(f"after all that: {resident_mib():.0f} MiB resident")
@@ -74,12 +78,22 @@ class _Bench:
         self._policies = policies
         self._timings = timings
 
-    def decisions(self, name: str, requests: Iterator[PlacementRequest], most: int) -> None:
-        """Time decisions on a cluster that does not change."""
+    def decisions(
+        self, name: str, requests: Iterator[PlacementRequest], most: int, *, rest: float = 0
+    ) -> None:
+        """Time decisions on a cluster that does not change.
+
+        Args:
+            name: of the figures.
+            requests: to decide, after a few to warm up.
+            most: how many.
+            rest: seconds before each, in which others use the caches of the processor.
+        """
         view = self._state.view()
         for request in islice(requests, _WARM_UP):
             decide(request, self._policies, view, _NOW)
         for request in islice(requests, most):
+            time.sleep(rest)
             start = clock()
             decide(request, self._policies, view, _NOW)
             self._timings.take(name, start)

@@ -52,6 +52,7 @@ from tests.bench.bench_view import machine
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import Timings, baseline_of, clock, loaded
 from tests.bench.texts import NOW
+from webhook.admission.concurrency_limiter import ConcurrencyLimiter
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.placement import PlacementReviews
 from webhook.cluster import Cluster
@@ -87,7 +88,7 @@ _Stage: TypeAlias = tuple[str, object, str]
 
 _STAGES: Final[tuple[_Stage, ...]] = (
     ("decode", webhook.admission.wire, "decode"),
-    ("decode", webhook.admission.placement, "pod_in"),
+    ("decode", webhook.admission.wire.AdmissionRequest, "pod"),
     ("view", Cluster, "withdraw"),
     ("view", Cluster, "view"),
     ("match", PolicySet, "match"),
@@ -187,9 +188,8 @@ class _Bench:
             "mutate",
             placement.review,
             fails_open=True,
-            limits=ReviewLimits(
-                max_in_flight=128, default_timeout_seconds=10, deadline_fraction=0.6
-            ),
+            limits=ReviewLimits(default_timeout_seconds=10, deadline_fraction=0.6),
+            limiter=ConcurrencyLimiter(128, time.monotonic),
             metrics=Metrics(),
             clock=time.monotonic,
         )

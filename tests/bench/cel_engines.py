@@ -1,17 +1,21 @@
 """Other CEL engines, asked the same of the same nodes.
 
 Each is asked in a process of its own, `python -m tests.bench.cel_engines NAME`, that reads a
-`Question` and writes an `Answer`: cel-python changes the recursion limit of its process.
+`Question` and writes an `Answer`: cel-python changes the recursion limit of its process. The engine
+of Kubernetes is asked by `cel_go.go`, built with the modules of the end-to-end tests where Go is.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -22,8 +26,13 @@ Activation: TypeAlias = dict[str, Any]
 
 _ROUNDS = 5
 _MODULES: Final = {"cel-expr-python": "cel_expr_python", "cel-python": "celpy"}
+_GO_PROGRAM: Final = Path(__file__).parent / "cel_go.go"
+_GO_MODULES: Final = Path(__file__).parents[1] / "e2e" / "controlplane"
 
-NAMES: Final = tuple(_MODULES)
+CEL_GO: Final = "cel-go"
+"""The engine of Kubernetes, in Go."""
+
+NAMES: Final = (CEL_GO, *_MODULES)
 """The engines, as the packages are called."""
 
 
@@ -118,14 +127,23 @@ _ENGINES: Final[Mapping[str, Callable[[], _Engine]]] = {
 
 def is_installed(name: str) -> bool:
     """Return whether an engine can be asked."""
+    if name == CEL_GO:
+        return shutil.which("go") is not None
     return find_spec(_MODULES[name]) is not None
 
 
 def ask(name: str, question: Question) -> dict[str, Answer]:
     """Return the answers of an engine by expression."""
-    command = [sys.executable, "-m", __spec__.name, name]
-    done = subprocess.run(  # noqa: S603 (our own module)
-        command, input=msgspec.json.encode(question), stdout=subprocess.PIPE, check=True
+    command, folder = [sys.executable, "-m", __spec__.name, name], None
+    if name == CEL_GO:
+        command, folder = ["go", "run", str(_GO_PROGRAM)], _GO_MODULES
+    done = subprocess.run(  # noqa: S603 (our own programs)
+        command,
+        cwd=folder,
+        env={**os.environ, "CGO_ENABLED": "0"},
+        input=msgspec.json.encode(question),
+        stdout=subprocess.PIPE,
+        check=True,
     )
     return msgspec.json.decode(done.stdout, type=dict[str, Answer])
 

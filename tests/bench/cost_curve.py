@@ -1,6 +1,6 @@
 """How decisions, memory and start-up grow with nodes, pods and rules.
 
-Run as `python -m tests.bench.cost_curve`, which takes some ten minutes and writes `docs/cost.md`
+Run as `python -m tests.bench.cost_curve`, which takes half an hour and writes `docs/cost.md`
 and its plots; `--quick` takes about a minute and writes nothing unless `--output` says where. Each
 point is measured in processes of its own, several times with all others in between, and the least
 of each figure counts: whatever else a machine does can only add to it.
@@ -41,7 +41,7 @@ class _Size:
 
 
 _FULL: Final = _Size(
-    nodes=(100, 300, 1_000, 2_000, 5_000, 10_000),
+    nodes=(100, 300, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000),
     pods=(1_000, 10_000, 50_000, 150_000, 300_000),
     rules=(1, 2, 5, 10, 20, 50),
     clusters=(1_000, 5_000),

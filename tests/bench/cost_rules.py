@@ -12,7 +12,7 @@ import msgspec
 
 from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
-from engine.policy import CompiledPolicy, PolicySet, schema
+from engine.policy import CompiledPolicy, PolicySet
 from engine.policy.compile import compile_policy
 
 _Rule: TypeAlias = tuple[str, dict[str, Any]]
@@ -40,7 +40,7 @@ def _policy(number: int, rules: int) -> CompiledPolicy:
         spec.setdefault(key, []).append(rule)
     document = {
         "apiVersion": "stowplan.dev/v1alpha1",
-        "kind": schema.KIND,
+        "kind": "PlacementPolicy",
         "metadata": {"name": f"bench-{number}"},
         "spec": spec,
     }

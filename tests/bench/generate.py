@@ -126,11 +126,15 @@ class GeneratedCluster:
 
     def objects(self) -> Iterator[bytes]:
         """Yield everything there is."""
+        yield from self.others()
+        yield from self.pods()
+
+    def others(self) -> Iterator[bytes]:
+        """Yield everything but the pods."""
         yield from self.namespaces()
         yield from self.quotas()
         yield from self.nodes()
         yield from self.node_metrics()
-        yield from self.pods()
 
     def node_name(self, row: int) -> str:
         """Return the name of a node."""
@@ -181,13 +185,14 @@ class GeneratedCluster:
         weight = cores * ratio
         weight = np.minimum(weight, _MOST_PODS_TO_MEAN * weight.mean())
         gpu_weight = np.where(self._machine == _GPU_MACHINE, weight, 0.0)
+        upto_with_gpus, upto_of_all = np.cumsum(gpu_weight), np.cumsum(weight)
         chosen = np.empty(self.pod_count, np.int64)
         for workload in self.workloads:
             span = slice(workload.first, workload.first + workload.pods)
             if workload.kind == "DaemonSet":
                 chosen[span] = np.arange(self.node_count)
                 continue
-            upto = np.cumsum(gpu_weight if workload.gpus else weight)
+            upto = upto_with_gpus if workload.gpus else upto_of_all
             chosen[span] = np.searchsorted(upto, random.random(workload.pods) * upto[-1])
             chosen[span][random.random(workload.pods) < _PENDING_SHARE] = -1
         return chosen

@@ -4,7 +4,8 @@ All times are CPU time. What a ratio is to, its floor, is one of:
 
 - a plain score: the limits of all nodes weighed one by one in plain Python,
 - the same on another cluster,
-- decoding the pods that an event or a cycle is about.
+- decoding the pods that an event or a cycle is about,
+- a Python process that imports numpy.
 """
 
 from __future__ import annotations
@@ -34,16 +35,20 @@ from engine.policy import PolicySet, RuleContext, load_policies
 from engine.report import decision_report
 from engine.simulation import SchedulerModel
 from engine.view import WhatIf
+from tests.bench import bench_start
 from tests.bench.arrivals import Arrivals, running_in
 from tests.bench.bench_cel import expression
+from tests.bench.bench_policy_resources import policies_compiled
 from tests.bench.bench_quota_queue import WaitingPods
 from tests.bench.bench_reclaim import plan_for_a_full_node, situation_of, timed
 from tests.bench.bench_simulate import SimulatedPods
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
 from tests.bench.generate import GeneratedCluster
+from tests.bench.landings import Landings
 from tests.bench.load.reviews import Reviews
 from tests.bench.measuring import baseline_of, clock, loaded, spare_the_collector
 from tests.bench.replica import Replica
+from tests.bench.shown_nodes import ShownNodes
 from tests.bench.texts import NOW
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
@@ -379,6 +384,8 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
+    landings = Landings(world.state, world.policies, world.arriving, _NOW)
+    shown = ShownNodes(world.state, _NOW)
     queues = _Queues(pods // 15)
     simulated = SimulatedPods(nodes // 5, pods // 20, _SIMULATED)
     return {
@@ -395,12 +402,19 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a patch": (world.patches, world.plain_score),
         "an explanation": (world.explanations, world.plain_score),
         "a whole review": (reviews.answered, world.plain_score),
+        "a judgement of a bound pod": (landings.judged, world.plain_score),
+        "a report of all nodes": (shown.reported, world.plain_score),
+        "a page of all nodes": (shown.whole, world.plain_score),
+        "an update of that": (shown.update, world.plain_score),
         "14 CEL rules, remembered": (rules.remembered, world.plain_score),
         "14 CEL rules, after two events": (rules.after_events, world.plain_score),
         "a regex on names that differ": (regex.at_once, regex.one_by_one),
         "a pod event": (events.applied, events.decoded),
         "a cycle of pods that wait for quota": (queues.cycles, queues.decoded),
+        "200 policies of the API, compiled": (policies_compiled, world.plain_score),
         "a simulated pod, in two arms": (simulated.of_one_pod, simulated.plain_score),
+        "the version on the command line": (bench_start.version, bench_start.numpy),
+        "lint of one policy": (bench_start.lint, bench_start.numpy),
         "a decision, twice the nodes": (more_nodes.still, few_pods.still),
         "amid events, twice the nodes": (more_nodes.amid_events, few_pods.amid_events),
         "a decision, ten times the pods": (world.still, few_pods.still),

@@ -3,6 +3,7 @@
 - `values.schema.json` and the tables of the chart's README come from `values.yaml`: a `# --`
   comment describes the key below it, a `# @schema` line adds to its JSON schema what its default
   does not say. What `settings` may hold comes from the settings of the webhook themselves.
+- `files/crds/` holds the definitions of policies, from the models that check them.
 - `files/policies/` holds the shipped policies: a chart reads no file outside of itself.
 """
 
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from tests.charts.policy_definitions import definitions
 from webhook.settings import Settings
 
 Json: TypeAlias = dict[str, Any]
@@ -51,9 +53,11 @@ CHARTS_OWN = frozenset(
         "preemption",
         "placement_mode",
         "policies",
+        "policy_resources",
         "port",
         "probe_port",
         "quota_mode",
+        "quota_rollout",
         "recreate_gangs",
         "shutdown_delay_seconds",  # the sleep of its preStop hook
         "tls_cert",
@@ -237,6 +241,8 @@ def files() -> dict[Path, str]:
         CHART / "values.schema.json": json.dumps(schema(), indent=2) + "\n",
         CHART / "README.md": readme((CHART / "README.md").read_text(encoding="utf-8")),
     }
+    for name, text in definitions().items():
+        made[CHART / "files" / "crds" / f"{name}.yaml"] = text
     for policy in sorted(ROOT.glob("policies/*/policy.yaml")):
         copy = CHART / "files" / "policies" / f"{policy.parent.name}.yaml"
         made[copy] = policy.read_text(encoding="utf-8")

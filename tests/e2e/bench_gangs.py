@@ -28,8 +28,9 @@ from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.definitions import install
 from tests.e2e.gangs import POD_GROUPS, Gangs, gang_in, is_bound, nominated
 from tests.e2e.installed import installed
+from tests.e2e.namespaces import create_namespaces
 from tests.e2e.nodes import nodes_of
-from tests.e2e.workloads import create_namespace, pod
+from tests.e2e.workloads import pod
 
 _NAMESPACE: Final = "gangs"
 _AT_A_TIME: Final = 2
@@ -113,7 +114,7 @@ async def _run(
     course = Course(arguments.members)
     async with connected(control_plane) as cluster, nodes_of(cluster) as nodes:
         await install(cluster, yaml.safe_load(POD_GROUPS.read_text(encoding="utf-8")))
-        await create_namespace(cluster, _NAMESPACE)
+        await create_namespaces(cluster, _NAMESPACE)
         for number in range(_AT_A_TIME * arguments.members):
             await nodes.add(f"node-{number}", {"cpu": "4"})
         gangs = Gangs(cluster, _NAMESPACE)

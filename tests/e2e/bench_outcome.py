@@ -1,7 +1,8 @@
 """Where pods end up, and how soon: the stock scheduler, advice, held pods, and the ideal.
 
 Run as `python -m tests.e2e.bench_outcome [--nodes N --pods N --seeds N]`. A tenth of the nodes is
-hot. Each arm gets the same pods of a ReplicaSet: in a burst, at a steady pace, and some one by one.
+hot. Each arm gets the same pods of a ReplicaSet: in a burst, at a steady pace, some one by one, and
+as a backlog, created while the scheduler hangs, so that its time for a pod depends on nothing else.
 The ideal is the same engine deciding the same pods one by one on a recording, each counted before
 the next; the gap is what lies between the spread of the stock scheduler and that. All processes
 share this machine: compare arms of one run.
@@ -44,14 +45,15 @@ from tests.e2e.hot_nodes import (
 )
 from tests.e2e.installed import installed
 from tests.e2e.metrics_server import MetricsServer, metrics_server
+from tests.e2e.namespaces import create_namespaces
 from tests.e2e.part import Part
 from tests.e2e.pod_stream import Course, PodStream, streaming
-from tests.e2e.workloads import create_namespace, pod
+from tests.e2e.workloads import pod
 
 _NAMESPACE = "outcome"
 _STOCK, _ADVICE, _HELD, _IDEAL = "stock", "advice", "held", "ideal"
 _ARMS = (_STOCK, _ADVICE, _HELD)
-_LOADS = ("burst", "steady", "idle")
+_LOADS = ("burst", "steady", "idle", "backlog")
 _COSTS = ("scheduler_ms", "api_server_ms", "webhook_ms")
 _CLIENTS = 40
 _IDLE_PODS = 40
@@ -187,6 +189,11 @@ class Bench:
     ) -> None:
         if load == "burst":
             await stream.burst(pods, _CLIENTS)
+        elif load == "backlog":
+            self.control_plane.scheduler.pause()
+            await stream.create(pods, _CLIENTS)
+            self.control_plane.scheduler.resume()
+            await stream.all_bound(pods)
         elif load == "steady":
             await stream.steady(pods, self.size.per_second)
         else:
@@ -248,7 +255,7 @@ async def _run(
     started = time.monotonic()
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(connected(control_plane))
-        await create_namespace(cluster, _NAMESPACE)
+        await create_namespaces(cluster, _NAMESPACE)
         await eventually(
             lambda: cluster.get("serviceaccounts", "default", "default"), "pods can be created"
         )

@@ -36,13 +36,13 @@ from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.definitions import install
 from tests.e2e.front import fronting
 from tests.e2e.installed import NAME
+from tests.e2e.namespaces import create_namespaces, new_names
 from tests.e2e.part import Part
 from tests.e2e.ports import free_ports
 from tests.e2e.quotas import (
     ELASTIC_QUOTAS,
     GROUP,
     enforced,
-    new_namespaces,
     nobodys_pod,
     quotas_known,
 )
@@ -156,7 +156,7 @@ def main() -> None:
 async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Path) -> None:
     async with connected(control_plane) as cluster:
         await install(cluster, yaml.safe_load(ELASTIC_QUOTAS.read_text(encoding="utf-8")))
-        namespaces = await new_namespaces(cluster, _NAMESPACES)
+        namespaces = await create_namespaces(cluster, *new_names(_NAMESPACES))
         for namespace in namespaces:
             await cluster.create(_limit(namespace))
         for part in (control_plane.scheduler, control_plane.controllers):

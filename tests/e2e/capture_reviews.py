@@ -19,10 +19,10 @@ from pathlib import Path
 from tests.e2e.build import executables
 from tests.e2e.cluster import Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
+from tests.e2e.namespaces import create_namespaces
 from tests.e2e.nodes import nodes_of
 from tests.e2e.reviewer import PHASES, Reviewer, reviewing, rule
 from tests.e2e.workloads import (
-    create_namespace,
     daemon_set,
     deployment,
     is_running,
@@ -137,7 +137,7 @@ async def record(control_plane: ControlPlane) -> None:
         nodes_of(cluster) as nodes,
     ):
         await nodes.add("node-a")
-        await create_namespace(cluster, _NAMESPACE)
+        await create_namespaces(cluster, _NAMESPACE)
         async with (
             reviewer.asked(cluster, "Mutating", _NAMESPACE, _RULES),
             reviewer.asked(cluster, "Validating", _NAMESPACE, _RULES),

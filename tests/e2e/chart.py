@@ -13,8 +13,9 @@ from pathlib import Path
 import yaml
 
 from tests.e2e.build import executables
-from tests.e2e.cluster import Cluster, Json, eventually
+from tests.e2e.cluster import Cluster, Json
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.definitions import DEFINITIONS, undefine
 
 CHART = Path(__file__).parents[2] / "charts" / "stowplan"
 VALUE_SETS = sorted((CHART / "ci").glob("*-values.yaml"))
@@ -153,16 +154,17 @@ async def released(
                 await cluster.delete(kind, release.name)
         with suppress(HelmError):  # the test may have removed it
             await release.uninstall("--no-hooks")
+        await _take_definitions(cluster, release)
 
 
-async def undefined(cluster: Cluster, name: str) -> None:
-    """Wait until a definition of a kind is gone: it goes after the last of its objects."""
-
-    async def gone() -> bool:
-        definitions = await cluster.list_all("customresourcedefinitions")
-        return name not in {one["metadata"]["name"] for one in definitions}
-
-    await eventually(gone, f"{name} is gone")
+async def _take_definitions(cluster: Cluster, release: Release) -> None:
+    """Take away the definitions of kinds that a release has brought: Helm leaves them."""
+    found = [definition["metadata"] for definition in await cluster.list_all(DEFINITIONS)]
+    owner = "meta.helm.sh/release-name"
+    await undefine(
+        cluster,
+        {each["name"] for each in found if each.get("annotations", {}).get(owner) == release.name},
+    )
 
 
 def value_flags(*files: Path, values: Mapping[str, object] | None = None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from tests.e2e.front import fronting
 from tests.e2e.ports import free_ports
 from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
-from tests.e2e.workloads import create_namespace, pod
+from tests.e2e.workloads import pod
 
 _OF_THE_MACHINE = {"client-ca", "namespace", "policies"} | {
     "metrics-host",
@@ -176,17 +176,3 @@ async def one_beside(
             front.targets = [replica.port]
             await becomes(cluster, namespace, prefers)
             yield replica
-
-
-@asynccontextmanager
-async def passing_namespace(cluster: Cluster, name: str) -> AsyncIterator[str]:
-    """Yield a new namespace; it goes with its pods when the block is left."""
-    await create_namespace(cluster, name)
-    yield name
-
-    async def empty() -> bool:
-        await cluster.delete_all("pods", name, grace_seconds=0)
-        return not await cluster.list_all("pods", name)
-
-    await eventually(empty, f"namespace {name} is empty")
-    await cluster.delete("namespaces", name)

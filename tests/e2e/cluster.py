@@ -71,12 +71,16 @@ class Cluster:
     `resource` is a plural name (`pods`), with its group where two share it
     (`elasticquotas.scheduling.x-k8s.io`). Objects are the JSON of the API. Every call raises
     `CallError` where the API server refuses it.
+
+    Attributes:
+        warnings: what the API server warned of in its last answer to a `call`.
     """
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
         self._resources: list[_Resource] = []
+        self.warnings: list[str] = []
 
     async def create(self, obj: Json, *, dry_run: bool = False) -> Json:
         """Create an object, wherever its `apiVersion` and `kind` say it lives."""
@@ -173,6 +177,7 @@ class Cluster:
         async with self._session.request(
             method, f"{self._url}{path}", data=data, headers=headers, params=params
         ) as response:
+            self.warnings = [_warning(text) for text in response.headers.getall("Warning", [])]
             await _check(response)
             answer = await response.read()
         try:
@@ -238,6 +243,12 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
         yield json.loads(line)
 
 
+def _warning(header: str) -> str:
+    """Return the text of a header such as `299 - "it has no effect"`."""
+    text: str = json.loads(header.split(" ", maxsplit=2)[2])
+    return text
+
+
 def _deletion(grace_seconds: int | None) -> Json:
     options: Json = {
         "apiVersion": "v1",
@@ -260,9 +271,15 @@ async def _check(response: aiohttp.ClientResponse) -> None:
 
 @asynccontextmanager
 async def connected(
-    control_plane: ControlPlane, client: KeyPair | None = None
+    control_plane: ControlPlane, client: KeyPair | None = None, *, url: str = ""
 ) -> AsyncIterator[Cluster]:
-    """Yield the cluster, as its admin or the user of a client certificate sees it."""
+    """Yield the cluster, as its admin or the user of a client certificate sees it.
+
+    Args:
+        control_plane: of the cluster.
+        client: the certificate; the admin's if there is none.
+        url: of another of its API servers.
+    """
     sockets: list[socket.socket] = []
 
     def remembered(address: aiohttp.AddrInfoType) -> socket.socket:
@@ -275,7 +292,7 @@ async def connected(
     )
     try:
         async with aiohttp.ClientSession(connector=connector) as session:
-            yield Cluster(session, control_plane.url)
+            yield Cluster(session, url or control_plane.url)
     finally:
         # TLS says goodbye after the session is closed; the loop of a test must live that long.
         while any(one.fileno() >= 0 for one in sockets):  # noqa: ASYNC110 (a socket sets no event)

@@ -25,21 +25,24 @@ import pytest
 
 from tests.e2e.build import BuildError, executables
 from tests.e2e.chart import Release, released
-from tests.e2e.chart_replicas import passing_namespace
-from tests.e2e.cluster import Cluster, connected, eventually
+from tests.e2e.cluster import Cluster, connected
 from tests.e2e.control_plane import ControlPlane, running
-from tests.e2e.definitions import defined
+from tests.e2e.definitions import defined, definitions_of_others
 from tests.e2e.installed import Installed
 from tests.e2e.metrics_server import MetricsServer, metrics_server
+from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes, nodes_of
 from tests.e2e.part import tail_of
 from tests.e2e.reviewer import Reviewer, reviewing
-from tests.e2e.workloads import create_namespace
 
-_OWNERS = ("deployments", "replicasets", "statefulsets", "daemonsets", "cronjobs", "jobs")
 _RUNNING = pytest.StashKey[ControlPlane]()
 _LOGGED_BEFORE = pytest.StashKey[dict[Path, int]]()
 _LINES, _WIDTH = 12, 200  # of each log that is shown: what failed must not drown in them
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass over what Python 3.11 leaves open where a server that is killed cuts a handshake."""
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 
 
 @pytest.fixture(scope="session")
@@ -80,18 +83,8 @@ async def nodes(cluster: Cluster) -> AsyncIterator[Nodes]:
 @pytest.fixture
 async def namespace(cluster: Cluster, nodes: Nodes) -> AsyncIterator[str]:  # noqa: ARG001 (pods end on them)
     """The name of a new namespace; nothing of it runs after the test."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    await create_namespace(cluster, name)
-    yield name
-    for owners in _OWNERS:
-        await cluster.delete_all(owners, name)
-
-    async def empty() -> bool:
-        await cluster.delete_all("pods", name, grace_seconds=0)
-        return not await cluster.list_all("pods", name)
-
-    await eventually(empty, f"namespace {name} is empty")
-    await cluster.delete("namespaces", name)
+    async with passing_namespaces(cluster, f"e2e-{uuid.uuid4().hex[:8]}") as (name,):
+        yield name
 
 
 @pytest.fixture
@@ -106,7 +99,7 @@ async def metrics_api(
 @pytest.fixture
 async def crds(cluster: Cluster) -> AsyncIterator[None]:
     """The definitions of NodeMetric and of ElasticQuota in both groups."""
-    async with defined(cluster):
+    async with defined(cluster, *definitions_of_others()):
         yield
 
 
@@ -129,7 +122,7 @@ async def release(
 @pytest.fixture
 async def shop(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
     """A namespace beside that of the installation; it goes with its pods."""
-    async with passing_namespace(cluster, f"{namespace}-shop") as name:
+    async with passing_namespaces(cluster, f"{namespace}-shop") as (name,):
         yield name
 
 

@@ -48,7 +48,9 @@ class ControlPlane:
         self._programs = programs
         self._folder = folder
         self.authority = Authority(folder)
-        self._serving = self.authority.issue("kube-apiserver", hosts=[_LOCAL, "localhost"])
+        self._serving = self.authority.issue(
+            "kube-apiserver", hosts=[_LOCAL, "localhost", "kubernetes.default.svc"]
+        )
         self.admin = self.authority.issue("admin", groups=["system:masters"])
         self._tokens = signing_key(folder)
         self._webhook_clients = folder / "webhook-clients.kubeconfig"
@@ -136,6 +138,18 @@ class ControlPlane:
         finally:
             self._write_webhook_clients({})
             self.api_server.restart()
+
+    @asynccontextmanager
+    async def another_api_server(self) -> AsyncIterator[tuple[Part, str]]:
+        """Run a second API server on the same store until the block is left; yield its URL, too."""
+        (port,) = free_ports(1)
+        url = f"https://{_LOCAL}:{port}"
+        part = self._part("kube-apiserver", self._api_server_flags(port), f"{url}/readyz")
+        try:
+            await asyncio.to_thread(part.start)
+            yield part, url
+        finally:
+            await asyncio.to_thread(part.kill)
 
     @asynccontextmanager
     async def scheduling_with(self, flags: Mapping[str, str]) -> AsyncIterator[None]:

@@ -1,34 +1,47 @@
-"""Definitions of the kinds of others that stowplan reads."""
+"""Definitions of kinds on the API server: those of others that stowplan reads, and its own."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import yaml
 
 from tests.e2e.cluster import Cluster, Json, eventually
 
-_CRDS = Path(__file__).parent / "crds"
+DEFINITIONS: Final = "customresourcedefinitions"
+
+_OF_OTHERS: Final = Path(__file__).parent / "crds"
+_OF_THE_CHART: Final = Path(__file__).parents[2] / "charts" / "stowplan" / "files" / "crds"
+
+
+def definitions_of_others() -> list[Json]:
+    """Return NodeMetric, PodGroup, and ElasticQuota in both groups, as others define them."""
+    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in _OF_OTHERS.iterdir()]
+
+
+def definition_of_the_chart(name: str) -> Json:
+    """Return a definition as the chart brings it.
+
+    Args:
+        name: such as `elasticquotas.scheduling.x-k8s.io`.
+    """
+    definition: Json = yaml.safe_load((_OF_THE_CHART / f"{name}.yaml").read_text(encoding="utf-8"))
+    return definition
 
 
 @asynccontextmanager
-async def defined(cluster: Cluster) -> AsyncIterator[None]:
-    """Define NodeMetric, and ElasticQuota in both groups, until the block is left."""
-    definitions = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in _CRDS.iterdir()]
-    for definition in definitions:
-        await install(cluster, definition)
-    yield
+async def defined(cluster: Cluster, *definitions: Json) -> AsyncIterator[None]:
+    """Define kinds until the block is left."""
     names = {definition["metadata"]["name"] for definition in definitions}
-    for name in names:
-        await cluster.delete("customresourcedefinitions", name)
-
-    async def gone() -> bool:
-        left = await cluster.list_all("customresourcedefinitions")
-        return names.isdisjoint(one["metadata"]["name"] for one in left)
-
-    await eventually(gone, "the definitions are gone")  # their objects go first
+    try:
+        for definition in definitions:
+            await install(cluster, definition)
+        yield
+    finally:
+        await undefine(cluster, names)
 
 
 async def install(cluster: Cluster, definition: Json) -> None:
@@ -37,3 +50,20 @@ async def install(cluster: Cluster, definition: Json) -> None:
     await cluster.create(definition)
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     await eventually(lambda: cluster.call("GET", path), f"{path} is served")
+
+
+async def undefine(cluster: Cluster, names: Collection[str]) -> None:
+    """Delete definitions, those there are, and wait until they are gone: their objects go first."""
+
+    async def gone() -> bool:
+        left = [
+            each["metadata"]
+            for each in await cluster.list_all(DEFINITIONS)
+            if each["metadata"]["name"] in names
+        ]
+        for metadata in left:
+            if "deletionTimestamp" not in metadata:
+                await cluster.delete(DEFINITIONS, metadata["name"])
+        return not left
+
+    await eventually(gone, f"{', '.join(sorted(names))} are gone")

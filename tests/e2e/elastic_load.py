@@ -16,7 +16,8 @@ import aiohttp
 from engine.model.elastic_quota import RECLAIM_ANNOTATION
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.installed import NAME, NAMESPACE, Installed
-from tests.e2e.quotas import GROUP, new_namespaces, quotas_known
+from tests.e2e.namespaces import create_namespaces, new_names
+from tests.e2e.quotas import GROUP, quotas_known
 from tests.e2e.recorded_cluster import Event, pod_of
 from tests.e2e.replica import Replica
 from tests.e2e.workloads import pod
@@ -280,7 +281,7 @@ async def tenants_of(
     cluster: Cluster, stowplan: Installed, bounds: Sequence[tuple[int, int]]
 ) -> list[Tenant]:
     """Create a namespace with a quota for each min and max; all replicas know them."""
-    names = await new_namespaces(cluster, len(bounds))
+    names = await create_namespaces(cluster, *new_names(len(bounds)))
     tenants = [Tenant(name, *bound) for name, bound in zip(names, bounds, strict=True)]
     for tenant in tenants:
         await cluster.create(tenant.quota())

@@ -80,10 +80,10 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def fronting(targets: Sequence[int]) -> AsyncIterator[Front]:
+async def fronting(targets: Sequence[int], *, address: str = LOCAL) -> AsyncIterator[Front]:
     """Yield one address for some ports of this machine."""
     front = Front(targets)
-    server = await asyncio.start_server(front.accept, LOCAL, 0)
+    server = await asyncio.start_server(front.accept, address, 0)
     front.port = server.sockets[0].getsockname()[1]
     try:
         yield front

@@ -24,12 +24,12 @@ from tests.e2e.cluster import connected
 from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.definitions import install
 from tests.e2e.installed import Installed
+from tests.e2e.namespaces import create_namespaces, new_names
 from tests.e2e.quotas import (
     ELASTIC_QUOTAS,
     LARGE_ROOM,
     Shop,
     enforced,
-    new_namespaces,
     one_on_a_link,
 )
 
@@ -62,9 +62,11 @@ async def _tried(runs: int, control_plane: ControlPlane, folder: Path) -> bool:
             link.watch_delay_seconds = _WATCH_DELAY_SECONDS
             shops, overshoot = [], 0
             for run in range(runs):
-                one = Shop(cluster, await new_namespaces(cluster, 1))
-                ten = Shop(cluster, await new_namespaces(cluster, _NAMESPACES))
-                large = Shop(cluster, await new_namespaces(cluster, 1), room=LARGE_ROOM)
+                one = Shop(cluster, await create_namespaces(cluster, *new_names(1)))
+                ten = Shop(cluster, await create_namespaces(cluster, *new_names(_NAMESPACES)))
+                large = Shop(
+                    cluster, await create_namespaces(cluster, *new_names(1)), room=LARGE_ROOM
+                )
                 shops += [one, ten, large]
                 for shop in (one, ten, large):
                     await shop.limit(stowplan)

@@ -81,13 +81,16 @@ class Part:
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=log
             )
 
-    def wait(self) -> None:
+    def wait(self, within_seconds: float = READY_WITHIN_SECONDS) -> None:
         """Return as soon as the process is ready.
+
+        Args:
+            within_seconds: how long it may take.
 
         Raises:
             PartError: it ended, or did not become ready in time.
         """
-        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        deadline = time.monotonic() + within_seconds
         while not self._is_ready():
             if not self.running:
                 raise PartError(f"{self.name} ended:\n{self.tail()}")
@@ -95,13 +98,13 @@ class Part:
                 raise PartError(f"{self.name} did not become ready:\n{self.tail()}")
             time.sleep(_POLL_SECONDS)
 
-    def start(self) -> None:
-        """Start the process, if it is not running, and wait until it is ready."""
+    def start(self, within_seconds: float = READY_WITHIN_SECONDS) -> None:
+        """Start the process, if it is not running, and wait until it is ready; see `wait`."""
         if self.running:
             self.resume()
         else:
             self.launch()
-        self.wait()
+        self.wait(within_seconds)
 
     def stop(self) -> None:
         """Ask the process to end, and wait: an API server with open watches takes its time."""

@@ -53,6 +53,11 @@ class PodStream:
 
     async def burst(self, pods: Sequence[Json], clients: int) -> None:
         """Create pods as fast as some clients can, and wait until all are bound."""
+        await self.create(pods, clients)
+        await self.all_bound(pods)
+
+    async def create(self, pods: Sequence[Json], clients: int) -> None:
+        """Create pods as fast as some clients can."""
         left = iter(pods)
 
         async def client() -> None:
@@ -60,7 +65,6 @@ class PodStream:
                 await self._create(pod)
 
         await asyncio.gather(*(client() for _ in range(clients)))
-        await self._all_bound(pods)
 
     async def steady(self, pods: Sequence[Json], per_second: float) -> None:
         """Create pods at a pace, whatever becomes of earlier ones, and wait until all are bound."""
@@ -70,13 +74,22 @@ class PodStream:
             await asyncio.sleep(begin + number / per_second - loop.time())
             creations.append(asyncio.create_task(self._create(pod)))
         await asyncio.gather(*creations)
-        await self._all_bound(pods)
+        await self.all_bound(pods)
 
     async def idle(self, pods: Sequence[Json]) -> None:
         """Create each pod when the one before is bound."""
         for pod in pods:
             await self._create(pod)
-            await self._all_bound([pod])
+            await self.all_bound([pod])
+
+    async def all_bound(self, pods: Sequence[Json]) -> None:
+        """Wait until pods are bound, or some time has passed."""
+        names = [pod["metadata"]["name"] for pod in pods]
+        with suppress(TimeoutError):  # they count as unbound
+            async with asyncio.timeout(_BOUND_WITHIN_SECONDS):
+                while not all(self.courses[name].node for name in names):
+                    self._changed.clear()
+                    await self._changed.wait()
 
     def observe(self, pod: Json) -> None:
         """Note what a watch says of a pod."""
@@ -92,14 +105,6 @@ class PodStream:
         course = Course(asyncio.get_running_loop().time())
         self.courses[pod["metadata"]["name"]] = course
         course.raw = await self._cluster.create(pod)
-
-    async def _all_bound(self, pods: Sequence[Json]) -> None:
-        names = [pod["metadata"]["name"] for pod in pods]
-        with suppress(TimeoutError):  # they count as unbound
-            async with asyncio.timeout(_BOUND_WITHIN_SECONDS):
-                while not all(self.courses[name].node for name in names):
-                    self._changed.clear()
-                    await self._changed.wait()
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +17,7 @@ from tests.e2e.installed import FailurePolicy, Installed, account, installed, re
 from tests.e2e.link import Link, linked
 from tests.e2e.ports import free_ports
 from tests.e2e.replica import Replica
-from tests.e2e.workloads import create_namespace, pod
+from tests.e2e.workloads import pod
 
 GROUP = "scheduling.x-k8s.io"
 ELASTIC_QUOTAS = Path(__file__).parent / "crds" / f"elasticquotas.{GROUP}.yaml"
@@ -163,13 +162,6 @@ class Shop:
 
     async def _limit(self, namespace: str) -> None:
         await self._cluster.create(elastic_quota(namespace, {"cpu": f"{100 * self.room}m"}))
-
-
-async def new_namespaces(cluster: Cluster, count: int) -> list[str]:
-    """Return the names of new namespaces."""
-    names = [f"shop-{uuid.uuid4().hex[:8]}" for _ in range(count)]
-    await asyncio.gather(*(create_namespace(cluster, name) for name in names))
-    return names
 
 
 async def quotas_known(replicas: Sequence[Replica], count: int, group: str = GROUP) -> None:

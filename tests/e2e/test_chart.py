@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -26,10 +25,10 @@ from tests.e2e.chart import (
     helm,
     of_kind,
     rendered,
-    undefined,
     value_flags,
 )
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.definitions import defined, undefine
 from tests.e2e.nodes import Nodes
 from tests.e2e.reviewer import Reviewer
 from tests.e2e.workloads import daemon_set, pod
@@ -43,6 +42,8 @@ _OF_OTHERS = {
     },
 }
 _NO_SLEEP = {"preStop": {"exec": {"command": ["sleep", "0"]}}}
+_PROBE = "rollout-probe.stowplan.dev"
+_OF_POLICIES = "policies.stowplan.dev"
 _ASKED = {
     ("", "pods", "CREATE"),
     ("", "pods", "UPDATE"),
@@ -53,6 +54,10 @@ _ASKED = {
     ("scheduling.sigs.k8s.io", "elasticquotas", "CREATE"),
     ("scheduling.sigs.k8s.io", "elasticquotas", "UPDATE"),
     ("scheduling.sigs.k8s.io", "elasticquotas", "DELETE"),
+    ("stowplan.dev", "placementpolicies", "CREATE"),
+    ("stowplan.dev", "placementpolicies", "UPDATE"),
+    ("stowplan.dev", "namespacedplacementpolicies", "CREATE"),
+    ("stowplan.dev", "namespacedplacementpolicies", "UPDATE"),
 }
 
 
@@ -85,15 +90,8 @@ async def operators(cluster: Cluster) -> AsyncIterator[None]:
         for group, kinds in _OF_OTHERS.items()
         for kind, plural in kinds.items()
     ]
-    for definition in definitions:
-        await cluster.create(definition)
-    for definition in definitions:
-        spec = definition["spec"]
-        path = f"/apis/{spec['group']}/v1/{spec['names']['plural']}"
-        await eventually(partial(cluster.call, "GET", path), f"{path} is served")
-    yield
-    for definition in definitions:
-        await cluster.delete("customresourcedefinitions", definition["metadata"]["name"])
+    async with defined(cluster, *definitions):
+        yield
 
 
 # What Helm makes of values.
@@ -110,8 +108,7 @@ def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
 
 @pytest.mark.usefixtures("operators")
 async def test_every_manifest_is_accepted(cluster: Cluster, namespace: str) -> None:
-    await undefined(cluster, ELASTIC_QUOTAS)
-    await undefined(cluster, POD_GROUPS)
+    await undefine(cluster, {ELASTIC_QUOTAS, POD_GROUPS})
     for values in VALUE_SETS:
         manifests = rendered(values, namespace=namespace)
         await _create_accounts(cluster, manifests)
@@ -172,7 +169,10 @@ async def _create_accounts(cluster: Cluster, manifests: list[Json]) -> None:
         ({"policies.inline": {"Bad Name": {}}}, "Bad Name"),
         ({"certificates.mode": "Manual"}, "mode"),
         ({"policies.shipped": ["balancd"]}, "there is no policy `balancd`; there are: arm-when"),
-        ({"policies.shipped": []}, "there is no policy"),
+        (
+            {"policies.shipped": [], "policies.resources.enabled": False},
+            "there is no policy: name one",
+        ),
         ({"certificates.mode": "ExistingSecret"}, "certificates.secretName"),
         ({"webhook.caBundle": "QUJD"}, "fought over"),
         ({"webhook.port": 9444}, "are the same"),
@@ -215,12 +215,18 @@ def test_the_webhook_takes_the_settings_it_is_given(
         assert taken.tls_cert or taken.webhook_configurations == (
             configuration["metadata"]["name"],
         )
-        (excluded,) = (
-            one["values"]
-            for one in configuration["webhooks"][0]["namespaceSelector"]["matchExpressions"]
-            if one["key"] == "kubernetes.io/metadata.name"
-        )
-        assert set(excluded) == set(taken.excluded_namespaces)
+        for webhook in configuration["webhooks"]:
+            if webhook["name"] == _OF_POLICIES:  # they are checked wherever they are
+                assert "namespaceSelector" not in webhook
+                continue
+            if webhook["name"] == _PROBE:
+                continue
+            (excluded,) = (
+                one["values"]
+                for one in webhook["namespaceSelector"]["matchExpressions"]
+                if one["key"] == "kubernetes.io/metadata.name"
+            )
+            assert set(excluded) == set(taken.excluded_namespaces)
 
 
 def test_an_image_is_taken_by_its_digest_where_there_is_one() -> None:
@@ -291,8 +297,18 @@ def test_nothing_is_asked_about_that_a_cluster_needs_to_start(values: Path) -> N
         if "WebhookConfiguration" not in configuration["kind"]:
             continue
         for webhook in configuration["webhooks"]:
+            if webhook["name"] == _PROBE:  # only what we create as a dry run
+                assert webhook["objectSelector"] == {
+                    "matchLabels": {"stowplan.dev/rollout-stamp": "none"}
+                }
+                assert webhook["namespaceSelector"] == {
+                    "matchLabels": {"kubernetes.io/metadata.name": "stowplan-system"}
+                }
+                continue
             for rule in webhook["rules"]:
-                assert rule["scope"] == "Namespaced"
+                assert rule["scope"] == (
+                    "Cluster" if "placementpolicies" in rule["resources"] else "Namespaced"
+                )
                 for group in rule["apiGroups"]:
                     asked = product([group], rule["resources"], rule["operations"])
                     assert set(asked) <= _ASKED
@@ -412,8 +428,9 @@ def _asked(reviewer: Reviewer, path: str, namespace: str) -> set[str]:
     }
 
 
+@pytest.mark.parametrize("policy", ["Ignore", "Fail"])
 async def test_pods_are_asked_about_but_for_those_that_are_to_be_left_alone(
-    cluster: Cluster, nodes: Nodes, namespace: str, reviewer: Reviewer
+    cluster: Cluster, nodes: Nodes, namespace: str, reviewer: Reviewer, policy: str
 ) -> None:
     await nodes.add("node-a")
     critical = pod(namespace, "critical")
@@ -428,7 +445,8 @@ async def test_pods_are_asked_about_but_for_those_that_are_to_be_left_alone(
     mirror = pod(namespace, "mirror")
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     mirror["spec"]["nodeName"] = "node-a"
-    async with _asking(cluster, reviewer, namespace):
+    values = {"placement.failurePolicy": policy}
+    async with _asking(cluster, reviewer, namespace, values):
         for one in (pod(namespace, "plain"), critical, opted_out, bound):
             await cluster.create(one)
         await cluster.create(claims_a_daemonset, dry_run=True)
@@ -441,9 +459,11 @@ async def test_pods_are_asked_about_but_for_those_that_are_to_be_left_alone(
 
         (agent,) = await eventually(agents, "the pod of the DaemonSet")
 
-    assert _asked(reviewer, "/mutate", namespace) == {"plain"}
-    # Nobody gets around quota by what they write into a pod, or by who creates it for them.
     everybody = {"plain", "critical", "opted-out", "bound", "claims-a-daemonset", "mirror"}
+    # Where no creation fails by us, most that are left alone are left alone by the webhook itself.
+    may_be_placed = {"plain"} if policy == "Fail" else everybody - {"opted-out"}
+    assert _asked(reviewer, "/mutate", namespace) == may_be_placed
+    # Nobody gets around quota by what they write into a pod, or by who creates it for them.
     assert _asked(reviewer, "/validate", namespace) == everybody | {agent["metadata"]["name"]}
     assert not _asked(reviewer, "/mutate", "kube-system")
     assert not _asked(reviewer, "/validate", "kube-system")

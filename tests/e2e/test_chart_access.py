@@ -39,6 +39,10 @@ def _rights(release: Release) -> Iterator[_Right]:
     for group in groups:
         yield "patch", f"elasticquotas.{group}", "", ""
         yield "patch", f"elasticquotas/status.{group}", "", ""
+    for plural in ("placementpolicies", "namespacedplacementpolicies"):
+        for verb in _READ:
+            yield verb, f"{plural}.stowplan.dev", "", ""
+        yield "patch", f"{plural}/status.stowplan.dev", "", ""
     yield "create", "events", "", ""
     yield "create", "tokenreviews.authentication.k8s.io", "", ""
     yield "create", "subjectaccessreviews.authorization.k8s.io", "", ""

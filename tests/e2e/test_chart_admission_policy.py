@@ -48,13 +48,14 @@ async def test_of_its_webhook_configurations_it_changes_the_bundle_alone(
 ) -> None:
     bundle = base64.b64encode(control_plane.authority.pem).decode()
     webhook, tried = "/webhooks/0", {"how": "json", "dryRun": "All"}
+    never = {"name": "never", "expression": "false"}
     forbidden: list[Json] = [
         {"op": "replace", "path": f"{webhook}/failurePolicy", "value": "Fail"},
         {"op": "replace", "path": f"{webhook}/timeoutSeconds", "value": 30},
         {"op": "replace", "path": f"{webhook}/namespaceSelector", "value": {}},
         {"op": "replace", "path": f"{webhook}/rules/0/resources", "value": ["*"]},
         {"op": "add", "path": f"{webhook}/objectSelector", "value": {"matchLabels": {"a": "b"}}},
-        {"op": "remove", "path": f"{webhook}/matchConditions"},
+        {"op": "add", "path": f"{webhook}/matchConditions", "value": [never]},
         {"op": "replace", "path": f"{webhook}/clientConfig/service/name", "value": "evil"},
         {"op": "remove", "path": webhook},
         {"op": "add", "path": "/metadata/labels/evil", "value": "yes"},
@@ -80,6 +81,59 @@ async def test_of_its_webhook_configurations_it_changes_the_bundle_alone(
     assert {one["clientConfig"]["caBundle"] for one in changed} == {bundle}
     # Others are not concerned.
     await cluster.patch(kind, release.name, forbidden[1:2], how="json")
+
+
+async def test_of_selectors_it_changes_its_own_list_and_the_stamp_where_it_keeps_them(
+    cluster: Cluster, release: Release, replica: Cluster
+) -> None:
+    await release.change(quota={"mode": "Enforce", "rollout": "Automatic"})
+    kind, tried = CONFIGURATIONS[1], {"how": "json", "dryRun": "All"}
+    webhooks = (await cluster.get(kind, release.name))["webhooks"]
+    places = {one["name"]: f"/webhooks/{index}" for index, one in enumerate(webhooks)}
+    selector = f"{places['quota.stowplan.dev']}/namespaceSelector"
+    last = f"{selector}/matchExpressions/-"
+    stamp = f"{places['rollout-probe.stowplan.dev']}/objectSelector"
+    listed = {"key": "kubernetes.io/metadata.name", "operator": "In"}
+    announcement = "/metadata/annotations/stowplan.dev~1quota-rollout"
+    forbidden: list[Json] = [
+        {"op": "replace", "path": f"{selector}/matchExpressions", "value": []},
+        {"op": "add", "path": last, "value": {**listed, "values": ["shop"]}},
+        {"op": "add", "path": last, "value": {"key": "a", "operator": "Exists"}},
+        {"op": "add", "path": f"{selector}/matchLabels", "value": {"a": "b"}},
+        {"op": "remove", "path": f"{places['quota.stowplan.dev']}/matchConditions"},
+        {
+            "op": "replace",
+            "path": f"{places['rollout.stowplan.dev']}/namespaceSelector",
+            "value": {},
+        },
+        {"op": "replace", "path": stamp, "value": {}},
+        {"op": "replace", "path": stamp, "value": {"matchLabels": {"a": "b"}}},
+        {"op": "add", "path": "/metadata/annotations/evil", "value": "yes"},
+        {"op": "add", "path": "/metadata/labels/evil", "value": "yes"},
+    ]
+    allowed = [
+        {"op": "add", "path": last, "value": {**listed, "values": ["stowplan.dev", "shop"]}},
+        {
+            "op": "replace",
+            "path": stamp,
+            "value": {"matchLabels": {"stowplan.dev/rollout-stamp": "2"}},
+        },
+        {"op": "add", "path": announcement, "value": "{}"},
+    ]
+
+    async def is_in_force() -> bool:
+        refusals = [
+            await _refusal(replica, kind, release.name, patch, **tried)
+            for patch in (forbidden[:1], allowed)
+        ]
+        return "stowplan changes no" in refusals[0] and not refusals[1]
+
+    await eventually(is_in_force, "the policy is in force")
+    for change in forbidden:
+        refusal = await _refusal(replica, kind, release.name, [change], **tried)
+        assert "stowplan changes no" in refusal, change
+    others = await _refusal(replica, kind, "of-others", allowed, **tried)
+    assert "cannot patch" in others
 
 
 @pytest.mark.usefixtures("crds")

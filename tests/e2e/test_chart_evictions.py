@@ -11,7 +11,6 @@ import pytest
 from tests.e2e.chart import Release
 from tests.e2e.chart_replicas import (
     chart_replicas,
-    passing_namespace,
     running,
     values_beside,
 )
@@ -19,6 +18,7 @@ from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
 from tests.e2e.installed import Installed
+from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.serving import LOCAL
 from tests.e2e.test_reclaim import BORROWERS, Stage
@@ -63,11 +63,11 @@ async def test_a_leader_with_the_account_of_the_chart_takes_back_what_is_borrowe
     shop: str,
     tmp_path: Path,
 ) -> None:
-    for name in ("node-a", "node-b"):
-        await nodes.add(name, {"cpu": "4"})
+    for name in ("node-a", "node-b"):  # two borrowers each, and a pod of our own CronJob
+        await nodes.add(name, {"cpu": "4500m"})
     async with AsyncExitStack() as stack:
         front = await stack.enter_async_context(fronting([]))
-        batch = await stack.enter_async_context(passing_namespace(cluster, f"{shop}-batch"))
+        (batch,) = await stack.enter_async_context(passing_namespaces(cluster, f"{shop}-batch"))
         values = values_beside(f"https://{LOCAL}:{front.port}", "node-b", **QUEUE)
         await release.change(**values)
         (leader,) = chart_replicas(

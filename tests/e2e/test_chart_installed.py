@@ -18,11 +18,11 @@ from tests.e2e.chart import (
     POD_GROUPS,
     Release,
     rendered,
-    undefined,
 )
 from tests.e2e.chart_pods import run_container, started_pod
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.definitions import DEFINITIONS, undefine
 from tests.e2e.nodes import Nodes, finish
 from tests.e2e.serving import LOCAL, serving
 from tests.e2e.workloads import daemon_set, is_running, pod
@@ -116,28 +116,26 @@ async def test_a_cold_start_waits_for_nobody_and_the_off_switch_frees_the_rest(
 async def test_a_kind_is_defined_where_it_is_not_and_stays(
     cluster: Cluster, release: Release, kind: str, name: str
 ) -> None:
-    definitions, wanted = "customresourcedefinitions", {kind: {"install": "IfAbsent"}}
-    await undefined(cluster, name)
+    wanted = {kind: {"install": "IfAbsent"}}
+    await undefine(cluster, {name})
     try:
         await release.change(crds=wanted)
         await release.change(crds=wanted)  # ours: it is kept up to date
-        assert name in await _names(cluster, definitions)
+        assert name in await _names(cluster, DEFINITIONS)
         await release.change()
         await release.uninstall("--no-hooks")
-        assert name in await _names(cluster, definitions)
+        assert name in await _names(cluster, DEFINITIONS)
     finally:
-        await cluster.delete(definitions, name)
-        await undefined(cluster, name)
+        await undefine(cluster, {name})
 
 
 @pytest.mark.usefixtures("crds")
 async def test_a_definition_of_somebody_else_is_left_alone(
     cluster: Cluster, release: Release
 ) -> None:
-    definitions, name = "customresourcedefinitions", ELASTIC_QUOTAS
-    before = (await cluster.get(definitions, name))["metadata"]["generation"]
+    before = (await cluster.get(DEFINITIONS, ELASTIC_QUOTAS))["metadata"]["generation"]
     await release.change(crds={"elasticQuota": {"install": "IfAbsent"}})
-    metadata = (await cluster.get(definitions, name))["metadata"]
+    metadata = (await cluster.get(DEFINITIONS, ELASTIC_QUOTAS))["metadata"]
     assert metadata["generation"] == before
     assert "meta.helm.sh/release-name" not in metadata.get("annotations", {})
 

@@ -19,13 +19,13 @@ from tests.e2e.chart_replicas import (
     becomes,
     chart_replicas,
     one_beside,
-    passing_namespace,
     running,
     values_beside,
 )
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
+from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.replica import Replica
 from tests.e2e.reviewer import rule
@@ -39,7 +39,7 @@ CLIENTS = 8
 @pytest.fixture
 async def limited(cluster: Cluster, namespace: str) -> AsyncIterator[str]:
     """Another one, for an ElasticQuota."""
-    async with passing_namespace(cluster, f"{namespace}-limited") as name:
+    async with passing_namespaces(cluster, f"{namespace}-limited") as (name,):
         yield name
 
 

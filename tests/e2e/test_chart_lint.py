@@ -78,7 +78,9 @@ def test_policies_of_an_own_config_map_are_checked_too() -> None:
     assert volume["configMap"]["name"] == "ours"
 
 
-@pytest.mark.parametrize("values", [{"policies.lint": False}, {"placement.mode": "Off"}])
+@pytest.mark.parametrize(
+    "values", [{"policies.lint": False}, {"placement.mode": "Off"}, {"policies.shipped": []}]
+)
 def test_nothing_is_checked_where_nothing_is_loaded_or_it_is_switched_off(values: Json) -> None:
     names = {one["metadata"]["name"] for one in rendered(values=values)}
     assert "stowplan-lint" not in names

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.e2e.cluster import CallError, Cluster, Json, eventually
-from tests.e2e.definitions import install
-
-_KIND = "customresourcedefinitions"
-_CRDS = Path(__file__).parents[2] / "charts" / "stowplan" / "files" / "crds"
+from tests.e2e.cluster import CallError, Cluster, Json
+from tests.e2e.definitions import DEFINITIONS, defined, definition_of_the_chart
 
 
 @pytest.fixture
 async def definition(cluster: Cluster) -> AsyncIterator[Json]:
     """The definition, installed for this test."""
-    text = (_CRDS / "elasticquotas.scheduling.x-k8s.io.yaml").read_text(encoding="utf-8")
-    definition = yaml.safe_load(text)
-    await install(cluster, definition)
-    yield definition
-    await cluster.delete(_KIND, definition["metadata"]["name"])
-
-    async def gone() -> bool:
-        return definition["metadata"]["name"] not in {
-            one["metadata"]["name"] for one in await cluster.list_all(_KIND, None)
-        }
-
-    await eventually(gone, "the definition is gone")
+    definition = definition_of_the_chart("elasticquotas.scheduling.x-k8s.io")
+    async with defined(cluster, definition):
+        yield definition
 
 
 def _quota(namespace: str, **spec: object) -> Json:
@@ -42,7 +28,7 @@ def _quota(namespace: str, **spec: object) -> Json:
 
 
 async def test_the_definition_is_structural(cluster: Cluster, definition: Json) -> None:
-    stored = await cluster.get(_KIND, definition["metadata"]["name"])
+    stored = await cluster.get(DEFINITIONS, definition["metadata"]["name"])
     conditions = {one["type"]: one["status"] for one in stored["status"]["conditions"]}
     assert conditions["NamesAccepted"] == conditions["Established"] == "True"
     assert "NonStructuralSchema" not in conditions

@@ -57,7 +57,11 @@ async def test_a_prepared_gang_starts_as_a_whole_in_a_storm(stage: GangStage) ->
         assert member["metadata"]["annotations"][RELEASED_ANNOTATION] == member["spec"]["nodeName"]
     others = [each for each in await stage.gangs.pods() if each not in members]
     assert not any(is_bound(each) for each in others if "storm" in each["metadata"]["name"])
-    assert await stage.gangs.events("GangReleased") == ["5 members are released"]
+
+    async def told() -> bool:
+        return await stage.gangs.events("GangReleased") == ["5 members are released"]
+
+    await eventually(told, "an Event says so, written after the last release")
 
 
 async def test_members_are_held_by_the_webhook_until_all_exist(stage: GangStage) -> None:

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
-from tests.e2e.chart_replicas import passing_namespace
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed, installed
+from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.workloads import pod
@@ -124,7 +124,7 @@ async def test_a_refused_release_is_told_and_keeps_nobody_waiting(
 ) -> None:
     await nodes.add("node-a", {"cpu": "4"})
     async with (
-        passing_namespace(cluster, f"{namespace}-shop") as shop,
+        passing_namespaces(cluster, f"{namespace}-shop") as (shop,),
         holding(cluster, control_plane, tmp_path) as stowplan,
     ):
         await is_held(cluster, namespace)

@@ -27,6 +27,7 @@ from tests.e2e.advice import advice_of
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
+from tests.e2e.metrics_server import MetricsServer
 from tests.e2e.nodes import Nodes
 from tests.e2e.test_held_release import is_held
 from tests.e2e.workloads import pod
@@ -53,6 +54,17 @@ spec:
   filters: [{name: not-old, expression: "node.labels['rack'] != 'old'"}]
   scores: [{plugin: NodeResourcesBalancedAllocation}]
 """
+
+_HOT_POLICY = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: packed}
+spec:
+  scores: [{name: hot-first, expression: "node.labels['heat'] == 'hot' ? 100 : 0"}]
+"""
+_LEAST_PODS = 12
+_HOT_PODS = r'^stowplan_outcome_hot_pods_total\{.*node="(\w+)".*policy="packed".*\} (\d+)'
+_AUDITED = r'^stowplan_outcome_policy_audited\{policy="packed"\} 1'
 
 
 async def test_the_figures_are_those_that_the_objects_of_the_api_server_give(
@@ -145,11 +157,74 @@ async def test_audit_mode_for_what_a_policy_did_holds_on_all_replicas_until_it_i
         await eventually(partial(_acts, stowplan), "it acts again")
 
 
+async def test_a_policy_that_fills_hot_nodes_goes_to_audit_by_itself_until_it_is_taken_back(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    nodes: Nodes,
+    namespace: str,
+    metrics_api: MetricsServer,
+    tmp_path: Path,
+) -> None:
+    for number in range(5):
+        heat, used = ("hot", "7500m") if number == 0 else ("cold", "400m")
+        name = f"node-{number}"
+        await nodes.add(name, {"cpu": "8"}, labels={"heat": heat})
+        metrics_api.nodes[name] = {"cpu": used, "memory": "1Gi"}
+    file = tmp_path / "policy.yaml"
+    file.write_text(_HOT_POLICY, encoding="utf-8")
+    options = [("outcome-when-worse", "Audit"), ("outcome-least-pods", f"{_LEAST_PODS}")]
+    async with installed(
+        cluster, control_plane, tmp_path, [file], replicas=2, options=options
+    ) as stowplan:
+        await stowplan.knows_usage(5)
+        await eventually(partial(_acts, stowplan), "it acts")
+        await eventually(
+            lambda: cluster.get("configmaps", f"{NAME}-outcome", NAMESPACE), "the leader counts"
+        )
+        for number in range(_LEAST_PODS):
+            await cluster.create(pod(namespace, f"p{number:02}", requests={"cpu": "100m"}))
+        await eventually(partial(_acts, stowplan, expected=False), "it is set to Audit")
+
+        # The figures are those of the objects: every pod went to the hot node.
+        pods = await cluster.list_all("pods", namespace)
+        on_hot = sum(each["spec"].get("nodeName") == "node-0" for each in pods)
+        text = await _text_of_the_leader(cluster, stowplan)
+        hot = {node: int(count) for node, count in re.findall(_HOT_PODS, text, re.MULTILINE)}
+        assert hot["landed"] == on_hot == _LEAST_PODS
+        assert hot["stock"] < on_hot
+
+        # Alert, Event, command and the next pods say so.
+        assert re.search(_AUDITED, text, re.MULTILINE), "the alert has nothing to fire for"
+        events = await cluster.list_all("events", NAMESPACE)
+        (event,) = (each for each in events if each["reason"] == "PolicyMakesThingsWorse")
+        assert event["action"] == "SetToAudit"
+        assert "% more of its pods landed on hot nodes" in event["message"]
+        audited = (await _read(account(control_plane))).audited
+        assert audited["packed"].reason in event["message"]
+        tried = await cluster.create(pod(namespace, "tried"), dry_run=True)
+        assert advice_of(tried) is None
+
+        # An operator takes it back; what it did before counts no more.
+        process = await asyncio.create_subprocess_exec(
+            *(PROGRAM, "outcome", "--enforce", "packed", "--kubeconfig", account(control_plane))
+        )
+        assert await process.wait() == 0
+        await eventually(partial(_acts, stowplan), "it acts again")
+
+
 async def _acts(stowplan: Installed, *, expected: bool = True) -> bool:
     """Return whether the policy acts, or not if that is expected, on every replica that runs."""
     texts = [await replica.metrics() for replica in stowplan.replicas if replica.running]
     modes = [set(re.findall(_MODE, text, re.MULTILINE)) for text in texts]
     return modes == [{"Enforce" if expected else "Audit"}] * len(texts)
+
+
+async def _text_of_the_leader(cluster: Cluster, stowplan: Installed) -> str:
+    """Return the metrics of the replica that leads."""
+    lease = await cluster.get("leases", NAME, NAMESPACE)
+    leader = lease["spec"]["holderIdentity"]
+    (leading,) = (each for each in stowplan.replicas if f"{leader} leads" in each.text())
+    return await leading.metrics()
 
 
 async def _is_led_by_another(cluster: Cluster, leader: str) -> bool:

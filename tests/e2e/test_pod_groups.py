@@ -6,35 +6,25 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from engine.model.gang import POD_GROUP_LABEL
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.definitions import install
+from tests.e2e.definitions import DEFINITIONS, defined, definition_of_the_chart
 from tests.e2e.installed import installed
 from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import pod
 
-_KIND = "customresourcedefinitions"
 _GROUPS = "podgroups.scheduling.x-k8s.io"
-_DEFINITION = Path(__file__).parents[2] / "charts/stowplan/files/crds" / f"{_GROUPS}.yaml"
 
 
 @pytest.fixture
 async def definition(cluster: Cluster) -> AsyncIterator[Json]:
     """The definition that the chart brings, installed for this test."""
-    found = yaml.safe_load(_DEFINITION.read_text(encoding="utf-8"))
-    await install(cluster, found)
-    yield found
-    await cluster.delete(_KIND, _GROUPS)
-
-    async def gone() -> bool:
-        left = await cluster.list_all(_KIND, None)
-        return _GROUPS not in {each["metadata"]["name"] for each in left}
-
-    await eventually(gone, "the definition is gone")
+    found = definition_of_the_chart(_GROUPS)
+    async with defined(cluster, found):
+        yield found
 
 
 def _pod_group(namespace: str, **spec: object) -> Json:
@@ -55,7 +45,7 @@ def _member(namespace: str, name: str, pod_group: str = "train") -> Json:
 async def test_the_definition_checks_what_a_pod_group_says(
     cluster: Cluster, definition: Json, namespace: str
 ) -> None:
-    stored = await cluster.get(_KIND, definition["metadata"]["name"])
+    stored = await cluster.get(DEFINITIONS, definition["metadata"]["name"])
     conditions = {each["type"]: each["status"] for each in stored["status"]["conditions"]}
     assert conditions["Established"] == "True"
     assert "NonStructuralSchema" not in conditions

@@ -18,10 +18,10 @@ from engine.model.priority_class import (
     TOLERATION_SECONDS_ANNOTATION,
     WHILE_HELD,
 )
-from tests.e2e.chart_replicas import passing_namespace
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed, installed
+from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import is_running, pod
 
@@ -139,7 +139,7 @@ async def stage(
     folder = tmp_path / "logs"
     folder.mkdir()
     async with (
-        passing_namespace(cluster, f"{namespace}-batch") as batch,
+        passing_namespaces(cluster, f"{namespace}-batch") as (batch,),
         installed(cluster, control_plane, folder, [policy], options=OPTIONS) as stowplan,
     ):
         found = Stage(cluster, stowplan, policy, namespace, batch)

@@ -12,7 +12,8 @@ import pytest
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import FailurePolicy, Installed
-from tests.e2e.quotas import LARGE_ROOM, ROOM, Shop, enforced, new_namespaces, one_on_a_link
+from tests.e2e.namespaces import new_names, passing_namespaces
+from tests.e2e.quotas import LARGE_ROOM, ROOM, Shop, enforced, one_on_a_link
 from tests.e2e.workloads import deployment
 
 WATCH_DELAY_SECONDS = 5
@@ -47,11 +48,10 @@ async def test_of_100_clients_at_once_exactly_40_find_room(shop: Shop) -> None:
 async def test_ten_namespaces_are_filled_at_once_to_the_last_pod(
     cluster: Cluster, stowplan: Installed
 ) -> None:
-    shop = Shop(cluster, await new_namespaces(cluster, 10))
-    await shop.limit(stowplan)
-    await shop.assert_filled_by(await shop.burst(retry=True), clients=1_000)
-    for namespace in shop.namespaces:
-        await cluster.delete("namespaces", namespace)
+    async with passing_namespaces(cluster, *new_names(10)) as namespaces:
+        shop = Shop(cluster, namespaces)
+        await shop.limit(stowplan)
+        await shop.assert_filled_by(await shop.burst(retry=True), clients=1_000)
 
 
 async def test_a_large_quota_is_filled_to_the_last_pod(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from engine.model.hold import QUEUED_CONDITION
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed
+from tests.e2e.namespaces import new_names, passing_namespaces
 from tests.e2e.nodes import Nodes
-from tests.e2e.quotas import elastic_quota, new_namespaces
+from tests.e2e.quotas import elastic_quota
 from tests.e2e.test_held_admission import gates_of
 from tests.e2e.test_quota_queue import all_queue, queueing, worker
 
@@ -43,7 +45,7 @@ async def create(cluster: Cluster, namespace: str, names: str) -> None:
     await asyncio.gather(*(cluster.create(worker(namespace, name)) for name in names))
 
 
-async def count(cluster: Cluster, namespaces: list[str]) -> Counter[tuple[int, str]]:
+async def count(cluster: Cluster, namespaces: Sequence[str]) -> Counter[tuple[int, str]]:
     """Return how many pods run, wait for quota, or wait for a node, by number of the namespace."""
     found: Counter[tuple[int, str]] = Counter()
     for number, namespace in enumerate(namespaces):
@@ -59,7 +61,7 @@ def _state(pod: Json) -> str:
 
 
 async def eventually_counts(
-    cluster: Cluster, namespaces: list[str], expected: dict[tuple[int, str], int]
+    cluster: Cluster, namespaces: Sequence[str], expected: dict[tuple[int, str], int]
 ) -> None:
     async def is_so() -> bool:
         assert await count(cluster, namespaces) == Counter(expected)
@@ -68,20 +70,15 @@ async def eventually_counts(
     await eventually(is_so, "so many pods run and wait")
 
 
-async def delete_all(cluster: Cluster, namespaces: list[str]) -> None:
-    """Delete all pods: those that wait would take room in another test."""
-    for namespace in namespaces:
-        for pod in await cluster.list_all("pods", namespace):
-            await cluster.delete("pods", pod["metadata"]["name"], namespace, grace_seconds=0)
-
-
 async def test_idle_room_is_borrowed_and_goes_first_to_whom_it_is_guaranteed(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, tmp_path: Path
 ) -> None:
     await nodes.add("node-a", {"cpu": "8"})
-    namespaces = await new_namespaces(cluster, 2)
-    shop, batch = namespaces
-    async with queueing(cluster, control_plane, tmp_path, replicas=2) as stowplan:
+    async with (
+        passing_namespaces(cluster, *new_names(2)) as namespaces,
+        queueing(cluster, control_plane, tmp_path, replicas=2) as stowplan,
+    ):
+        shop, batch = namespaces
         await share(cluster, stowplan, shop, minimum=4, maximum=8)
         await share(cluster, stowplan, batch, minimum=2, maximum=6)
         # Nobody else wants the room: batch gets all that its max allows.
@@ -123,16 +120,17 @@ async def test_idle_room_is_borrowed_and_goes_first_to_whom_it_is_guaranteed(
         await eventually_counts(
             cluster, namespaces, {(0, "running"): 5, (1, "running"): 3, (1, "queued"): 4}
         )
-        await delete_all(cluster, namespaces)
 
 
 async def test_room_is_shared_by_weight_beside_pods_of_no_quota(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
     await nodes.add("node-b", {"cpu": "10"})
-    namespaces = await new_namespaces(cluster, 2)
-    light, heavy = namespaces
-    async with queueing(cluster, control_plane, tmp_path) as stowplan:
+    async with (
+        passing_namespaces(cluster, *new_names(2)) as namespaces,
+        queueing(cluster, control_plane, tmp_path) as stowplan,
+    ):
+        light, heavy = namespaces
         await cluster.create(worker(namespace, "stays", "2"))
         await cluster.create(worker(namespace, "goes", "8"))
         await eventually_counts(cluster, [namespace], {(0, "running"): 2})
@@ -148,4 +146,3 @@ async def test_room_is_shared_by_weight_beside_pods_of_no_quota(
             namespaces,
             {(0, "running"): 2, (0, "queued"): 6, (1, "running"): 6, (1, "queued"): 2},
         )
-        await delete_all(cluster, namespaces)

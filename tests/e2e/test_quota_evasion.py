@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.definitions import defined
+from tests.e2e.definitions import defined, definitions_of_others
 from tests.e2e.installed import FailurePolicy, Installed
 from tests.e2e.loop_thread import entered
 from tests.e2e.nodes import Nodes
@@ -26,7 +26,7 @@ async def _enforcing(
 ) -> AsyncIterator[Installed]:
     async with (
         connected(control_plane) as cluster,
-        defined(cluster),
+        defined(cluster, *definitions_of_others()),
         enforced(cluster, control_plane, folder, replicas=1, failure_policy=policy) as installed,
     ):
         yield installed

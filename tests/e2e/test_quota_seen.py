@@ -10,20 +10,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from engine.model.hold import QUEUED_CONDITION, WAIT_ANNOTATION
 from engine.report import place_text
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.definitions import install
+from tests.e2e.definitions import defined, definition_of_the_chart
 from tests.e2e.installed import Installed
+from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import GROUP, elastic_quota, quotas_known
 from tests.e2e.test_quota_queue import all_queue, queueing, running_of, worker
-from tests.e2e.workloads import create_namespace
 
-_CRD = Path(__file__).parents[2] / "charts/stowplan/files/crds" / f"elasticquotas.{GROUP}.yaml"
 _STOWPLAN = Path(sys.executable).with_name("stowplan")
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -31,17 +29,8 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 @pytest.fixture
 async def definition(cluster: Cluster) -> AsyncIterator[None]:
     """ElasticQuota as the chart installs it."""
-    definition = yaml.safe_load(_CRD.read_text(encoding="utf-8"))
-    name = definition["metadata"]["name"]
-    await install(cluster, definition)
-    yield
-    await cluster.delete("customresourcedefinitions", name)
-
-    async def gone() -> bool:
-        left = await cluster.list_all("customresourcedefinitions")
-        return name not in {each["metadata"]["name"] for each in left}
-
-    await eventually(gone, "the definition is gone")
+    async with defined(cluster, definition_of_the_chart(f"elasticquotas.{GROUP}")):
+        yield
 
 
 async def _run(control_plane: ControlPlane, *arguments: str) -> str:
@@ -94,9 +83,11 @@ async def test_who_waits_learns_why_behind_whom_and_for_how_long(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
     await nodes.add("node-a", {"cpu": "8", "memory": "8Gi"})
-    shop, mail = namespace, f"{namespace}-mail"
-    await create_namespace(cluster, mail)
-    async with queueing(cluster, control_plane, tmp_path) as stowplan:
+    shop = namespace
+    async with (
+        passing_namespaces(cluster, f"{namespace}-mail") as (mail,),
+        queueing(cluster, control_plane, tmp_path) as stowplan,
+    ):
         await _limit(cluster, stowplan, shop, mail)
 
         # 8 cores: mail takes 6 of them, 4 more than it is guaranteed, and shop its 2.

@@ -17,11 +17,11 @@ from aiohttp import web
 
 from engine.model.elastic_quota import RECLAIM_ANNOTATION
 from engine.model.hold import QUEUED_CONDITION
-from tests.e2e.chart_replicas import passing_namespace
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
 from tests.e2e.link import Link, linked
+from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import GROUP, quotas_known
 from tests.e2e.test_quota_queue import all_queue
@@ -137,7 +137,7 @@ async def staged(
     for name in ("node-a", "node-b"):
         await nodes.add(name, {"cpu": "4"})
     async with AsyncExitStack() as stack:
-        batch = await stack.enter_async_context(passing_namespace(cluster, f"{shop}-batch"))
+        (batch,) = await stack.enter_async_context(passing_namespaces(cluster, f"{shop}-batch"))
         kubeconfig = None if link is None else link.kubeconfig
         stowplan = await stack.enter_async_context(
             installed(

@@ -20,8 +20,8 @@ from engine.view import ClusterState, ClusterView
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.extender import REFUSED, extended
+from tests.e2e.namespaces import create_namespaces
 from tests.e2e.nodes import Nodes
-from tests.e2e.workloads import create_namespace
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.neighbour_worlds import (
     NAMESPACES,
@@ -125,7 +125,7 @@ async def _verdict(cluster: Cluster, pod: Json) -> str:
 async def _created(world: PlainCluster, cluster: Cluster, nodes: Nodes) -> AsyncIterator[None]:
     """Create namespaces, nodes, and pods that are on them; they go when the block is left."""
     for name, labels in world.namespaces.items():
-        await create_namespace(cluster, name)
+        await create_namespaces(cluster, name)
         await cluster.patch("namespaces", name, {"metadata": {"labels": labels}})
     for node in world.nodes:
         metadata, taints = node["metadata"], tuple(node["spec"]["taints"])

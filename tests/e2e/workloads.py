@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.e2e.cluster import Cluster, Json, eventually
-
-
-async def create_namespace(cluster: Cluster, name: str) -> None:
-    """Create a namespace, and wait until pods can be created in it."""
-    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    # Pods are refused until the controllers have given the namespace its service account.
-    await eventually(
-        lambda: cluster.get("serviceaccounts", "default", name), "the default service account"
-    )
+from tests.e2e.cluster import Cluster, Json
 
 
 async def is_running(cluster: Cluster, namespace: str, name: str) -> bool:

@@ -84,6 +84,10 @@ def _raw(decision: Decision, rule: str) -> Mapping[str, float]:
         (lambda one: replace(one, node_name="a"), "the pod is bound to node a already"),
         (lambda one: replace(one, owner_kinds=("DaemonSet",)), "DaemonSet pods are pinned"),
         (lambda one: replace(one, annotations={"kubernetes.io/config.mirror": "x"}), "mirror"),
+        (
+            lambda one: replace(one, priority_class_name="system-node-critical"),
+            "pods of priority class system-node-critical run the cluster",
+        ),
         (lambda one: replace(one, namespace="kube-system"), "namespace kube-system is excluded"),
         (lambda one: replace(one, scheduler_name="volcano"), "scheduler volcano is not one we"),
     ],

@@ -143,6 +143,13 @@ RESOURCES: tuple[Resource, ...] = (
     _custom("scheduling.x-k8s.io", "PodGroup", "podgroups", namespaced=True),
     _custom("scheduling.sigs.k8s.io", "PodGroup", "podgroups", namespaced=True),
     _custom("slo.koordinator.sh", "NodeMetric", "nodemetrics", namespaced=False),
+    _custom("stowplan.dev", "PlacementPolicy", "placementpolicies", namespaced=False),
+    _custom(
+        "stowplan.dev",
+        "NamespacedPlacementPolicy",
+        "namespacedplacementpolicies",
+        namespaced=True,
+    ),
     Resource(
         "metrics.k8s.io",
         "v1beta1",

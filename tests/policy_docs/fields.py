@@ -16,8 +16,8 @@ Every key of a PlacementPolicy and of `cases.yaml`, with its type, its default a
 [policies.md](policies.md) is the guide, [plugins.md](plugins.md) lists the args of plugins. `[]`
 stands for each entry of a list.
 
-`make docs` writes this page from `engine/policy/schema.py` and `engine/policy_tests/cases.py`: do
-not edit it by hand.
+`make docs` writes this page from `engine/policy/schema.py`, `engine/policy/rule_schema.py` and
+`engine/policy_tests/cases.py`: do not edit it by hand.
 
 Editors complete and check policies, args of plugins included, by
 [placementpolicy.schema.json](placementpolicy.schema.json). For those that use yaml-language-server,

@@ -75,6 +75,14 @@ def test_the_moment_policies_were_loaded_is_shown() -> None:
     assert "stowplan_policies_loaded_timestamp_seconds 86400.0" in _lines(metrics)
 
 
+def test_namespaces_asked_about_are_counted_and_all_are_infinitely_many() -> None:
+    metrics = Metrics()
+    metrics.quota_namespaces(frozenset({"a", "b"}))
+    assert "stowplan_quota_namespaces 2.0" in _lines(metrics)
+    metrics.quota_namespaces(None)
+    assert "stowplan_quota_namespaces +Inf" in _lines(metrics)
+
+
 def test_drifted_quotas_are_shown_by_what_has_drifted() -> None:
     metrics = Metrics()
     metrics.quotas_drifted("status", 3)

@@ -23,6 +23,7 @@ from engine.pipeline import Scope
 from engine.policy import load_policies
 from tests.webhook.conftest import ADVISING, DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
+from webhook.admission.concurrency_limiter import ConcurrencyLimiter
 from webhook.admission.gang_hold import GangHolds
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
@@ -85,9 +86,8 @@ class Mutate:
             "mutate",
             placement.review,
             fails_open=True,
-            limits=ReviewLimits(
-                max_in_flight=9, default_timeout_seconds=10.0, deadline_fraction=0.6
-            ),
+            limits=ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6),
+            limiter=ConcurrencyLimiter(9, time.monotonic),
             metrics=Metrics(),
             clock=lambda: 0.0,
         )

@@ -7,8 +7,7 @@ from typing import Annotated
 import pytest
 from cyclopts import App, Parameter
 
-from webhook.settings import Settings
-from webhook.settings_sources import SettingsError, ShownEnvironment
+from webhook.settings import Settings, SettingsError, ShownEnvironment
 
 
 def given(*arguments: str) -> Settings:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Final, TypeVar
 
 _T = TypeVar("_T")
+
+_CROWD: Final = 16
+"""Reviews in flight: a caller waits for some milliseconds before its own is decided."""
+
+_LATE_SECONDS: Final = 0.02
+"""Wait of a review in a standing queue after which it gets no more than takes no time."""
 
 
 class Admission(Enum):
@@ -25,19 +31,41 @@ class ConcurrencyLimiter:
     step of the event loop, the last of them long after its deadline, and nothing would be counted
     in between. With turns the loop accepts new arrivals (and probes) between any two decisions.
 
+    A burst may wait, for it ends. Where more arrives than can be decided, a longer queue makes
+    every decision later and none possible, so what waits in a standing queue is kept short: on the
+    principle of CoDel (RFC 8289), that queues are there for bursts, and that a queue is as long as
+    the time spent in it. A queue is standing when it has not been empty while as many reviews left
+    as may be in flight: so a burst of `limit` reviews waits as a whole, whatever the speed of the
+    machine. Half of them are no overload: so many clients may each wait for the answer to one.
+
     Args:
         limit: reviews that may be in flight.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
         self._limit = limit
+        self._clock = clock
         self._in_flight = 0
+        self._left = 0  # since none was in flight
+        self._is_late = False
         self._turns = asyncio.Lock()  # first come, first served
 
     @property
     def in_flight(self) -> int:
         """Number of reviews that have arrived as a whole and have no response yet."""
         return self._in_flight
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether reviews wait for each other."""
+        return self._in_flight > _CROWD
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether the review whose turn it is has waited for long in a standing queue."""
+        is_standing = self._left >= self._limit and self._in_flight > self._limit // 2
+        return is_standing and self._is_late
 
     def enter(self) -> Admission:
         """Count a review until `leave`, in each of the states."""
@@ -49,9 +77,12 @@ class ConcurrencyLimiter:
     def leave(self) -> None:
         """Count a review no longer: it has a response."""
         self._in_flight -= 1
+        self._left = self._left + 1 if self._in_flight else 0
 
     async def run_serialized(self, decide: Callable[[], _T]) -> _T:
         """Result of `decide`, called when all earlier reviews have been decided."""
+        late_at = self._clock() + _LATE_SECONDS
         async with self._turns:
             await asyncio.sleep(0)  # reviews of the same burst are counted before the decision
+            self._is_late = self._clock() > late_at
             return decide()

@@ -42,13 +42,11 @@ class ReviewLimits:
     """Bounds on the cost of a review.
 
     Attributes:
-        max_in_flight: concurrent reviews of one path.
         default_timeout_seconds: timeout of a caller that sends none.
         deadline_fraction: the part of the timeout that may be used.
         body_seconds: longest time for the body of a review to arrive.
     """
 
-    max_in_flight: int
     default_timeout_seconds: float
     deadline_fraction: float
     body_seconds: float = _BODY_SECONDS
@@ -90,6 +88,7 @@ class ReviewHandler:
         fails_open: whether a review that is late or beyond the limit is admitted unmodified;
             otherwise it fails, and the API server applies its failure policy.
         limits: bounds on the cost of a review.
+        limiter: of the reviews of this path.
         metrics: where reviews are counted.
         clock: monotonic seconds.
     """
@@ -101,6 +100,7 @@ class ReviewHandler:
         *,
         fails_open: bool,
         limits: ReviewLimits,
+        limiter: ConcurrencyLimiter,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
@@ -110,7 +110,7 @@ class ReviewHandler:
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
-        self._limiter = ConcurrencyLimiter(limits.max_in_flight)
+        self._limiter = limiter
         self._bodies = BodyReader(limits.body_seconds)
         metrics.show_in_flight(path, lambda: self._limiter.in_flight)
 

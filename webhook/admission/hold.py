@@ -103,7 +103,7 @@ class PodHolder:
             audit["policies"] = ",".join([policy.name for policy in applied])
         response = wire.allowed(
             request.uid,
-            operations=(*advice.operations, *operations),
+            patch=wire.json_patch((*advice.operations, *operations)),
             warnings=(*advice.warnings, warning) if warning else advice.warnings,
             audit_annotations=audit,
         )

@@ -36,6 +36,9 @@ class PlacementReviews:
         clock: monotonic seconds.
         counts: where placements are counted, except those of dry runs.
         holder: holds the pods that are decided at their release; None where none is held.
+        is_crowded: whether reviews wait for each other.
+        is_overloaded: whether there is no time for a decision: a pod that can share none passes
+            unmodified.
     """
 
     def __init__(
@@ -45,13 +48,16 @@ class PlacementReviews:
         clock: Callable[[], float],
         counts: PolicyCounts,
         holder: PodHolder | None = None,
+        is_crowded: Callable[[], bool] = lambda: False,
+        is_overloaded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._placer = placer
         self._policies = policies
         self._clock = clock
         self._counts = counts
         self._holder = holder
-        self._cache = DecisionCache(clock)
+        self._is_overloaded = is_overloaded
+        self._cache = DecisionCache(clock, is_crowded)
 
     def review(self, request: AdmissionRequest) -> ReviewResult:
         """Advise a pod, or hold it; where there can be no advice, the pod passes unmodified."""
@@ -63,7 +69,8 @@ class PlacementReviews:
             policies, holder = self._policies(), self._holder
             if holder is not None and holder.may_hold(request, policies):
                 return self._held_or_advised(request, policies, holder)
-            return self._shared(request, policies) or self._held_or_advised(request, policies, None)
+            result = self._without_decision(request, policies)
+            return result or self._held_or_advised(request, policies, None)
         except AdmissionError as error:
             _log.warning("no advice for a pod: %s", error, extra={"uid": request.uid})
             return admit_unmodified(request, Outcome.UNREADABLE, str(error))
@@ -92,25 +99,32 @@ class PlacementReviews:
             if result is not None:
                 return result
             warning = holder.warning(pod.pod)
-            result = self._shared(request, policies, warning)
+            result = self._without_decision(request, policies, warning)
             if result is not None:
                 return result
         placement = self._placer.place(pod, policies, dry_run=bool(request.dry_run))
         if not request.dry_run:
             self._count(placement, policies)
         self._cache.put(request, policies, placement, began)
-        return _result(request, placement, _OUTCOMES[placement.verdict], warning)
+        patch = wire.json_patch(placement.patch.operations)
+        return _result(request, placement, patch, _OUTCOMES[placement.verdict], warning)
 
-    def _shared(
+    def _without_decision(
         self, request: AdmissionRequest, policies: PolicySet, warning: str = ""
     ) -> ReviewResult | None:
-        """Advise a pod by the decision for another of its template, if there is one."""
-        placement = self._cache.get(request, policies)
-        if placement is None:
+        """Advise a pod by the decision for another of its template, if there is one.
+
+        If there is none, the pod is to be decided, but when there is no time for it.
+        """
+        shared = self._cache.get(request, policies)
+        if shared is None and self._is_overloaded():
+            return admit_unmodified(request, Outcome.SHED, "too many pods at a time")
+        if shared is None:
             return None
-        self._placer.assume(placement)
+        placement, patch = shared
+        self._placer.assume(placement.pod, patch.advice)
         self._count(placement, policies)
-        return _result(request, placement, Outcome.SHARED, warning)
+        return _result(request, placement, patch.document, Outcome.SHARED, warning)
 
     def _count(self, placement: Placement, policies: PolicySet) -> None:
         self._counts.count(placement, policies)
@@ -135,17 +149,17 @@ def _placement_request(manifest: api.Pod, request: AdmissionRequest) -> Placemen
 
 
 def _result(
-    request: AdmissionRequest, placement: Placement, outcome: Outcome, warning: str
+    request: AdmissionRequest, placement: Placement, patch: bytes, outcome: Outcome, warning: str
 ) -> ReviewResult:
     audit = _audit_annotations(placement)
     if outcome is Outcome.DENIED:
         response = wire.denied(request.uid, placement.message, audit_annotations=audit)
     else:
-        patch = placement.patch
+        of_patch, of_pod = placement.patch.warnings, (warning,) if warning else ()
         response = wire.allowed(
             request.uid,
-            operations=patch.operations,
-            warnings=(*_no_candidate(placement), *patch.warnings, *((warning,) if warning else ())),
+            patch=patch,
+            warnings=(*_no_candidate(placement), *of_patch, *of_pod),
             audit_annotations=audit,
         )
     errors = len(placement.errors)

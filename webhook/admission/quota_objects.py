@@ -130,7 +130,9 @@ class QuotaObjectReviews:
             *_additions("/metadata/labels", metadata.labels, defaults.labels),
             *_additions("/metadata/annotations", metadata.annotations, defaults.annotations),
         ]
-        return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid, operations=operations))
+        return ReviewResult(
+            Outcome.ADMITTED, wire.allowed(request.uid, patch=wire.json_patch(operations))
+        )
 
 
 def _refused(request: AdmissionRequest, message: str) -> ReviewResult:

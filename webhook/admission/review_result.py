@@ -24,12 +24,13 @@ class Outcome(StrEnum):
     HELD = "held"  # the pod is held, and decided when it is released
     ABSTAINED = "abstained"  # there is no advice for the pod
     DENIED = "denied"  # a policy requires denial where no node passes
-    ADMITTED = "admitted"  # fits its quotas, or has none
+    ADMITTED = "admitted"  # fits its quotas, or has none; of a quota or policy: it is valid
     QUEUED = "queued"  # may wait for its quota
     QUOTA_DENIED = "quota_denied"
     QUOTA_AUDITED = "quota_audited"  # would be denied; quota is in Audit mode
-    INVALID = "invalid"  # an ElasticQuota that contradicts itself or others
+    INVALID = "invalid"  # an ElasticQuota that contradicts itself or others, a policy with mistakes
     UNDECIDED = "undecided"  # its quotas cannot be evaluated for now
+    PROBED = "probed"  # of an API server, whether it has taken up our configuration
     IGNORED = "ignored"  # an object or operation that is not reviewed
     UNREADABLE = "unreadable"  # a pod that cannot be decoded
     TOO_LARGE = "too_large"  # a pod that is larger than any that gets advice

@@ -254,19 +254,24 @@ def encode(response: AdmissionResponse) -> bytes:
 def allowed(
     uid: str,
     *,
-    operations: Sequence[Mapping[str, Any]] = (),
+    patch: bytes = b"",
     warnings: Iterable[str] = (),
     audit_annotations: Mapping[str, str] | None = None,
 ) -> AdmissionResponse:
-    """Response that admits the request, changed by `operations` if there are any."""
+    """Response that admits the request, changed by a JSON Patch if there is one."""
     return AdmissionResponse(
         uid=uid,
         allowed=True,
-        patch=_encoder.encode(operations) if operations else None,
-        patch_type="JSONPatch" if operations else None,
+        patch=patch or None,
+        patch_type="JSONPatch" if patch else None,
         warnings=_bounded(warnings),
         audit_annotations=_audit(audit_annotations),
     )
+
+
+def json_patch(operations: Sequence[Mapping[str, Any]]) -> bytes:
+    """Encode the operations of a JSON Patch; nothing for none."""
+    return _encoder.encode(operations) if operations else b""
 
 
 def denied(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
@@ -17,8 +18,8 @@ from cyclopts import (
 )
 
 from engine.errors import InvalidFileError, StowplanError
-from webhook.cli.console import errors
 from webhook.cli.exit_codes import EXIT_CODES, Exit
+from webhook.version import VERSION
 
 _EXPECTED = {int: "a whole number", datetime: "a moment, as `2026-03-02T10:00:00Z`"}
 
@@ -30,16 +31,13 @@ def _shown_default(value: object) -> str | None:
     return None if value in (None, False) else str(value)
 
 
-def _version() -> str:
-    from importlib.metadata import version  # noqa: PLC0415 - it parses mail headers
-
-    return version("stowplan")
+def _print_version() -> None:
+    sys.stdout.write(f"{VERSION}\n")
 
 
 app = App(
     name="stowplan",
-    version=_version,
-    version_format="plaintext",  # as Markdown it would load a parser
+    version_flags=(),  # its own would load the parts that show help
     default_parameter=Parameter(negative=(), show_default=_shown_default),
     help=f"""Placement policies and ElasticQuota for any Kubernetes cluster, next to its scheduler.
 
@@ -49,7 +47,19 @@ app = App(
     """,
 )
 
+app.command(_print_version, name="--version", help="Show the version.")
 # By name: `lint` does not have to import a web server.
+app.command(
+    "webhook.cli.completion:completion",
+    name="completion",
+    help="""Print the completion script of a shell: `bash`, `zsh` or `fish`.
+
+    For this shell alone: `source <(stowplan completion bash)`. For all to come, write it to
+    `~/.local/share/bash-completion/completions/stowplan`, to `_stowplan` in a folder of zsh's
+    `fpath`, or to `~/.config/fish/completions/stowplan.fish`. `kubectl stowplan` completes by
+    itself.
+    """,
+)
 app.command(
     "webhook.cli.dashboard:dashboard",
     name="dashboard",
@@ -77,12 +87,38 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.eval:evaluate",
+    name="eval",
+    help="""Show the value of an expression for each node of a recorded cluster.
+
+    It is read as one of a filter or a score: mistakes are shown with their place and a hint, and
+    values by node with how all nodes are evaluated at once.
+    """,
+)
+app.command(
     "webhook.cli.explain:explain",
     name="explain",
     help="""Show the decision for a pod with its reasons, node by node.
 
     Nothing is sent anywhere: the decision is made here, the same as by a webhook with these
     policies and its default settings.
+    """,
+)
+app.command(
+    "webhook.cli.import_:import_configuration",
+    name="import",
+    help="""Write policies that rank nodes as a configuration of kube-scheduler does.
+
+    It takes a KubeSchedulerConfiguration with the args of Koordinator and scheduler-plugins, one of
+    its profiles, or entries of `pluginConfig`. Comments say what a policy cannot.
+    """,
+)
+app.command(
+    "webhook.cli.init:init",
+    name="init",
+    help="""Write a policy to start from in a folder, with cases that pass.
+
+    Editors complete and check it by the schema that is written, too. Nothing is overwritten.
     """,
 )
 app.command(
@@ -221,5 +257,7 @@ def _missing(error: MissingArgumentError, argument: Argument) -> str:
 
 
 def _failed(message: str, status: Exit) -> Exit:
+    from webhook.cli.console import errors  # noqa: PLC0415 - it takes as long as the version does
+
     errors().print(message, markup=False, soft_wrap=True)
     return status

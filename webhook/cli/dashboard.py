@@ -21,7 +21,7 @@ from webhook.background import in_background, on_change
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
-from webhook.cluster import Cluster, recorded_cluster
+from webhook.cluster import Cluster, RecordedPods, recorded_cluster
 from webhook.cluster.client.connection import connected
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.dashboard import (
@@ -29,7 +29,6 @@ from webhook.dashboard import (
     ClusterSource,
     PodDecisions,
     ReadPod,
-    RecordedPods,
     TokenOfThisStart,
     build_dashboard,
     stored_pods,
@@ -38,6 +37,7 @@ from webhook.placement.explanations import Explanations
 from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.live_policies import LivePolicies
+from webhook.placement.policy_resources import PolicyResources
 from webhook.serving.composition import wall_clock
 from webhook.serving.server import listen
 from webhook.serving.watched_cluster import watched_cluster
@@ -60,12 +60,14 @@ class _Shown:
         cluster: the cluster.
         held: its held pods.
         read_pod: where its pods are read from.
+        policy_resources: the policies that its API server holds; None for a recording.
     """
 
     name: str
     cluster: Cluster
     held: HeldPods
     read_pod: ReadPod
+    policy_resources: PolicyResources | None = None
 
 
 def dashboard(
@@ -140,7 +142,8 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
     held = HeldPods(wall_clock)
     # Pods that wait for quota use none, as where they are held.
     settings = Settings(hold=True)
-    cluster = await watched_cluster(stack, settings, connection, [held], now=wall_clock)
+    policies = PolicyResources()
+    cluster = await watched_cluster(stack, settings, connection, [held], policies, now=wall_clock)
     notes = console.errors()
     with notes.status("reading the cluster"), suppress(TimeoutError):
         async with asyncio.timeout(_SYNC_SECONDS):
@@ -149,13 +152,20 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
         if source.last_error:
             notes.print(f"{source.name}: {source.last_error}", markup=False, soft_wrap=True)
     name = context or connection.host
-    return _Shown(name=name, cluster=cluster, held=held, read_pod=stored_pods(connection))
+    return _Shown(
+        name=name,
+        cluster=cluster,
+        held=held,
+        read_pod=stored_pods(connection),
+        policy_resources=policies,
+    )
 
 
 def _source(stack: AsyncExitStack, shown: _Shown, paths: list[Path]) -> ClusterSource:
     """Return the reports of a cluster by policies, which are loaded again when they change."""
     cluster = shown.cluster
-    policies = LivePolicies(paths, track=cluster.state.track_sums)
+    policies = LivePolicies(paths, resources=shown.policy_resources, track=cluster.state.track_sums)
+    in_background(stack, policies.follow_resources())
     if paths:
         in_background(stack, on_change(paths, _RELOAD_SECONDS, policies.reload))
     held = HeldOrder(

@@ -38,8 +38,9 @@ from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
-from webhook.cli.render import plain_table, show_patch
+from webhook.cli.render import show_patch
 from webhook.cli.simulation_tables import show_figures, write_page
+from webhook.cli.tables import plain_table
 from webhook.serving.composition import run_server
 from webhook.settings import Settings
 

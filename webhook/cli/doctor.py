@@ -16,7 +16,7 @@ from rich.markup import escape
 from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.render import plain_table
+from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
 from webhook.doctor import Finding, Installation, Level, run_checks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -19,9 +20,20 @@ def main() -> NoReturn:
         SystemExit: always; with an `Exit` status.
     """
     signal.signal(signal.SIGINT, _end)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # or it looks through all packages
+    gc.disable()  # imports leave nothing to collect, and a lot to look at
     from webhook.cli.app import run  # noqa: PLC0415 - imports take long enough to be interrupted
 
-    sys.exit(run(during=interruptible))
+    sys.exit(run(during=_command))
+
+
+@contextmanager
+def _command() -> Iterator[None]:
+    """Collect garbage from here on, and let Ctrl-C raise KeyboardInterrupt."""
+    gc.freeze()
+    gc.enable()
+    with interruptible():
+        yield
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -13,15 +13,17 @@ from msgspec import structs
 from rich.console import Console
 from rich.markup import escape
 
+from engine.errors import StowplanError
 from engine.model.decision import Decision, Verdict
 from engine.model.never_held import is_never_held
-from engine.model.time import Micros, date, micros
+from engine.model.pod import Pod
 from engine.pipeline import Scope
+from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
 from engine.report import DecisionReport, QuotaReport, decision_report
-from engine.view import counted_requests
+from engine.view import ClusterView, counted_requests
 from webhook.cli import console
-from webhook.cli.cluster_loading import load_cluster
+from webhook.cli.cluster_loading import load_cluster, moment_of, moment_text
 from webhook.cli.exit_codes import Exit
 from webhook.cli.held_explanation import ReleaseReport, release_report
 from webhook.cli.pods import placement_request, read_manifest
@@ -34,6 +36,14 @@ _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
 _QUEUES = "the namespace queues: where `stowplan serve --hold` is on, the pod waits for its quota"
+
+
+class _Live(NamedTuple):
+    """How a cluster is reached, and the Deployment of stowplan in it."""
+
+    kubeconfig: Path | None
+    context: str | None
+    installation: str
 
 
 class ExplainReport(DecisionReport, frozen=True, kw_only=True):
@@ -51,12 +61,16 @@ class ExplainReport(DecisionReport, frozen=True, kw_only=True):
 
 
 def explain(
-    pod: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    pod: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    cluster: list[Path],
-    policies: list[Path],
-    namespace: str = "default",
+    cluster: list[Path] | None = None,
+    policies: list[Path] | None = None,
+    live: bool = False,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    installation: str = "stowplan-system/stowplan",
+    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "default",
     now: datetime | None = None,
     nodes: NonNegativeInt = _NODES,
     inputs: NonNegativeInt = _INPUTS,
@@ -66,10 +80,18 @@ def explain(
     """Show the decision for a pod.
 
     Args:
-        pod: a manifest with one Pod, YAML or JSON; `-` reads standard input.
+        pod: a manifest with one Pod, or with a Deployment or another workload, of which one pod is
+            decided; YAML or JSON; `-` reads standard input. With `--live` also an object of the
+            cluster, as kubectl takes it: `deploy/web`, `pod/web-0`.
         cluster: files or folders with the output of `kubectl get nodes,pods,namespaces -A -o json`;
             also of `elasticquotas` and `nodemetrics` if the cluster has them.
-        policies: policy files, or folders of them.
+        policies: policy files, or folders of them; with `--live` those of the cluster, if not
+            given.
+        live: decide on the cluster of the kubeconfig as it is now; it is only read from.
+        kubeconfig: how to reach it; `$KUBECONFIG` or the default one, if not given, or in a pod its
+            service account.
+        context: of the kubeconfig; its current one, if not given.
+        installation: `NAMESPACE/NAME` of the Deployment whose ConfigMap of policies is read.
         namespace: the namespace of a pod that names none.
         now: the moment of the decision, such as `2026-03-02T10:00:00Z`, for the age of
             measurements; if not given, the moment of the recording.
@@ -79,26 +101,25 @@ def explain(
         patch: also print the JSON patch of the webhook; of a held pod that of its release.
         json: print everything as JSON, and nothing else.
     """
-    manifest = read_manifest(pod)
-    policy_set = load_policy_set(policies)
     notes = console.errors()
-    recording = load_cluster(cluster, notes)
+    if live:
+        source = _Live(kubeconfig, context, installation)
+        manifest, policy_set, recording = _live(source, pod, cluster, policies, namespace, notes)
+    else:
+        recorded = _given(cluster, "--cluster")
+        manifest = read_manifest(Path(pod))
+        policy_set = load_policy_set(_given(policies, "--policies"))
+        recording = load_cluster(recorded, notes)
     recording.state.track_sums(policy_set.sum_profiles)
-    moment, origin = _moment(now, recording)
+    moment, origin = moment_of(recording, now)
 
     request = placement_request(manifest, namespace=namespace, view=recording.state.view())
     recording.state.nominate(request.pod.key, "")  # it competes with others, not with itself
     view = recording.state.view()
-    namespace, quota = request.pod.namespace, QuotaVerdict()
+    namespace = request.pod.namespace
     placer = Placer(view=lambda: view, now=lambda: moment, scope=_SCOPE)
     decision, advice = placer.decide(request, policy_set)
-    if namespace not in _SCOPE.excluded_namespaces:
-        if namespace not in view.namespaces.labels:
-            notes.print(f"namespace `{escape(namespace)}` is not recorded: no label of it is known")
-        used = view.namespaces.requested.get(namespace, {})
-        if not request.pod.is_queued:  # it waits instead of being denied
-            quota = judge(counted_requests(request.pod.shape), used, quotas_of(view, namespace))
-
+    quota = _quota_verdict(request.pod, view, notes)
     queues = queues_pods(view, namespace, "Enforce") and not is_never_held(request.pod)
     operations, release = advice.operations, None
     if request.pod.is_held:
@@ -116,7 +137,7 @@ def explain(
         )
         output.print_json(msgspec.json.encode(report).decode())
     else:
-        judged = f"judged at {_text(moment)}, {origin}"
+        judged = f"judged at {moment_text(moment)}, {origin}"
         if queues and not quota.allowed:
             judged = f"{_QUEUES}\n{judged}"
         if release is not None:
@@ -130,17 +151,63 @@ def explain(
     return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
 
 
-def _moment(now: datetime | None, recording: Recording) -> tuple[Micros, str]:
-    """Return the moment of the decision, and its origin."""
-    if now is not None:
-        return micros(now), "as `--now` says"
-    if recording.recorded_at:
-        return recording.recorded_at, "the newest moment in the recording"
-    return micros(datetime.now(UTC)), "now: the recording names no moment"
+def _quota_verdict(pod: Pod, view: ClusterView, notes: Console) -> QuotaVerdict:
+    """Return the verdict on the quotas of a pod; one that waits for its quota is not denied."""
+    namespace = pod.namespace
+    if namespace in _SCOPE.excluded_namespaces:
+        return QuotaVerdict()
+    if namespace not in view.namespaces.labels:
+        notes.print(f"namespace `{escape(namespace)}` is not recorded: no label of it is known")
+    if pod.is_queued:
+        return QuotaVerdict()
+    used = view.namespaces.requested.get(namespace, {})
+    return judge(counted_requests(pod.shape), used, quotas_of(view, namespace))
 
 
-def _text(moment: Micros) -> str:
-    return date(moment).isoformat().replace("+00:00", "Z")
+def _given(paths: list[Path] | None, option: str) -> list[Path]:
+    if paths is None:
+        raise StowplanError(
+            f"option `{option}` is missing\nhint: see `stowplan explain --help`; --live reads the"
+            " cluster of a kubeconfig"
+        )
+    return paths
+
+
+def _live(
+    source: _Live,
+    pod: str,
+    cluster: list[Path] | None,
+    policies: list[Path] | None,
+    namespace: str,
+    notes: Console,
+) -> tuple[dict[str, Any], PolicySet, Recording]:
+    """Return the pod, the policies and the cluster of `--live`.
+
+    A pod of the cluster is decided as if it was created now: without its node, and not counted.
+    """
+    # With it comes a client of the Kubernetes API, which most explanations do not need.
+    from webhook.cli.live_cluster import read_live  # noqa: PLC0415
+
+    if cluster is not None:
+        raise StowplanError("--live reads the cluster itself\nhint: drop --cluster, or --live")
+    is_file = pod == "-" or Path(pod).exists()
+    given = read_manifest(Path(pod)) if is_file else None
+    policy_set = load_policy_set(policies) if policies else None
+    read = read_live(
+        *source,
+        target="" if is_file else pod,
+        namespace=namespace,
+        reads_policies=policy_set is None,
+        notes=notes,
+    )
+    manifest = read.manifest if given is None else given
+    node = manifest["spec"].get("nodeName")
+    if given is None and node:
+        del manifest["spec"]["nodeName"]
+        metadata = manifest["metadata"]
+        read.recording.state.delete_pod(f"{metadata['namespace']}/{metadata['name']}")
+        notes.print(f"it runs on {escape(node)}, and is decided as if it was created now")
+    return manifest, read.policies if policy_set is None else policy_set, read.recording
 
 
 def _show(

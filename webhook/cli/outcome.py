@@ -18,7 +18,7 @@ from engine.errors import StowplanError
 from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.render import plain_table
+from webhook.cli.tables import plain_table
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.controllers.outcome import AUDITED_KEY, OutcomeRecord

@@ -13,23 +13,18 @@ from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
+from engine.model.workload import WORKLOADS, default_requests
 from engine.simulation import RecordedPod
 from engine.view import ClusterView
 from webhook.admission.review_result import pod_in
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
+from webhook.cli.workloads import pod_object
 from webhook.cluster import read_objects
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.objects import ApiObject
 
 _STANDARD_INPUT = Path("/dev/stdin")
-TEMPLATES: Final = {
-    "CronJob": "spec.jobTemplate.spec.template",
-    **dict.fromkeys(
-        ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet"), "spec.template"
-    ),
-}
-"""Place of the template of pods, by kind."""
-
+_HINT: Final = f"give the manifest of a Pod, or of a {', '.join(kind.kind for kind in WORKLOADS)}"
 _POD = GroupVersionKind(version="v1", kind="Pod")
 
 
@@ -53,12 +48,13 @@ class PodCollector:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the one Pod in a YAML or JSON file, as plain JSON values; `-` reads standard input.
+    """Return the one pod in a YAML or JSON file, as plain JSON values; `-` reads standard input.
 
-    Defaults that the API server sets before admission are set, as far as decisions depend on them.
+    Of a workload that is a pod of its template. Defaults that the API server sets before admission
+    are set, as far as decisions depend on them. Objects of other kinds beside it are skipped.
 
     Raises:
-        InvalidFileError: the file cannot be read, or does not hold one Pod and nothing else.
+        InvalidFileError: the file cannot be read, or does not hold one pod or workload.
     """
     file = _STANDARD_INPUT if path == Path("-") else path
     objects: list[ApiObject] = []
@@ -66,12 +62,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
         if isinstance(item, Diagnostic):
             raise InvalidFileError([item])
         objects.append(item)
-    if len(objects) != 1:
-        message = f"expected one Pod, found {len(objects)} objects"
+    pods = [found for found in objects if pod_object(found) is not None] or objects
+    if len(pods) != 1:
+        message = f"expected one Pod or workload, found {len(pods)}"
         raise InvalidFileError([Diagnostic(file=str(file), message=message)])
-    manifest = _valid_pod(objects[0])
-    default_requests(manifest)
-    return manifest
+    return manifest_of(pods[0])
 
 
 def placement_request(
@@ -103,34 +98,21 @@ def placement_request(
     )
 
 
-def _valid_pod(found: ApiObject) -> dict[str, Any]:
-    """Return a valid pod as plain values."""
-    if (found.group, found.kind) != ("", "Pod"):
-        template = TEMPLATES.get(found.kind)
-        hint = (
-            f"give one of its pods: what is below `{template}`, with `apiVersion: v1` and"
-            " `kind: Pod` above it"
-            if template
-            else "give the manifest of one Pod"
-        )
-        message = f"expected a Pod, not a `{found.kind[:64]}`"
-        raise InvalidFileError([found.problem(("kind",), message, hint)])
-    try:
-        pod_of(found.decode(api.Pod))
-    except UNREADABLE as error:
-        problems = decode_errors(found, api.Pod, error)
-        raise InvalidFileError([replace(problem, hint="") for problem in problems]) from error
-    manifest: dict[str, Any] = msgspec.convert(found.plain(), dict[str, Any])
-    return manifest
+def manifest_of(found: ApiObject) -> dict[str, Any]:
+    """Return the pod that an object is, or stands for; see `read_manifest`.
 
-
-def default_requests(manifest: Mapping[str, Any]) -> None:
-    """Set in place the requests of containers to their limits, for resources without a request.
-
-    Source: Kubernetes, pkg/apis/core/v1/defaults.go, SetDefaults_Pod.
+    Raises:
+        InvalidFileError: it is neither a pod nor a workload, or has mistakes.
     """
-    spec = manifest.get("spec") or {}
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        resources = container.get("resources") or {}
-        if resources.get("limits"):
-            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    pod = pod_object(found)
+    if pod is None:
+        message = f"expected a Pod or a workload, not a `{found.kind[:64]}`"
+        raise InvalidFileError([found.problem(("kind",), message, _HINT)])
+    try:
+        manifest: dict[str, Any] = msgspec.convert(pod.plain(), dict[str, Any])
+        default_requests(manifest)
+        pod_of(msgspec.convert(manifest, api.Pod))
+    except UNREADABLE as error:
+        problems = decode_errors(pod, api.Pod, error)
+        raise InvalidFileError([replace(problem, hint="") for problem in problems]) from error
+    return manifest

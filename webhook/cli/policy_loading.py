@@ -9,20 +9,23 @@ from typing import Final
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.policy import PolicySet, load_policies
+from webhook.cli.shipped_files import located_policy
 
 STANDARD_INPUT: Final = Path("-")
-_MOST_READ = (1 << 20) + 1
+MOST_READ: Final = (1 << 20) + 1
 """Bytes: one more than a policy file may have, so that a larger one is seen to be too large."""
 
 
 def load_policy_set(paths: Sequence[Path]) -> PolicySet:
-    """Return the policies of files and folders, at least one; `-` is standard input.
+    """Return the policies of files, folders and names, at least one; `-` is standard input.
+
+    A name is that of a policy to start from, where there is no such file.
 
     Raises:
         InvalidFileError: there is none, or something is wrong with them.
     """
-    files = [path for path in paths if path != STANDARD_INPUT]
-    texts = {} if len(files) == len(paths) else {"<stdin>": sys.stdin.buffer.read(_MOST_READ)}
+    files = [located_policy(path) for path in paths if path != STANDARD_INPUT]
+    texts = {} if len(files) == len(paths) else {"<stdin>": sys.stdin.buffer.read(MOST_READ)}
     policies = load_policies(files, texts)
     if not policies:
         raise InvalidFileError(

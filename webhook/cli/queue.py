@@ -30,7 +30,7 @@ from engine.report import (
 )
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.render import plain_table
+from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
 from webhook.doctor import HeldQueue, read_held_queue
 

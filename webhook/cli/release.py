@@ -24,7 +24,7 @@ from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.render import plain_table
+from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.controllers.release.listed_holds import list_holds
 from webhook.controllers.release.mass_release import release_holds

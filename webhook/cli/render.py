@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.markup import escape
@@ -15,6 +14,7 @@ from rich.table import Table
 from engine.model.decision import Verdict
 from engine.model.resource_names import EPHEMERAL_STORAGE, MEMORY
 from engine.report import DecisionReport, PodName
+from webhook.cli.tables import plain_table
 
 _VERDICT_STYLE = {
     Verdict.PLACE: "bold green",
@@ -80,14 +80,6 @@ def show_patch(console: Console, operations: Sequence[Mapping[str, Any]]) -> Non
         return
     text = JSONHighlighter()(_folded(operations, min(console.width, 100)))
     console.print(text, soft_wrap=True)  # no line break inside a string: it can be copied
-
-
-def plain_table(*columns: str) -> Table:
-    """Return a table without a frame that folds long values."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _ranking(report: DecisionReport) -> Table:

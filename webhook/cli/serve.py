@@ -10,8 +10,7 @@ from engine.errors import StowplanError
 from webhook.cli.exit_codes import Exit
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving import process as service
-from webhook.settings import Settings
-from webhook.settings_sources import ShownEnvironment
+from webhook.settings import Settings, ShownEnvironment
 
 app = App(name="serve", config=ShownEnvironment())
 

@@ -27,6 +27,7 @@ from engine.simulation import (
     RecordedCluster,
     ScaleDeployment,
     Simulation,
+    daemon_nodes,
     generated_arrivals,
     manifest_arrivals,
     recorded_arrivals,
@@ -156,7 +157,13 @@ def _arrivals(
     if text == ArrivalSource.GENERATED:
         return generated_arrivals(cluster.pods, seed)
     priorities = {each.pod.priority_class_name: each.pod.priority for each in cluster.pods}
-    return manifest_arrivals(read_pods(Path(text), namespace=_NAMESPACE, priorities=priorities))
+    pods = read_pods(
+        Path(text),
+        namespace=_NAMESPACE,
+        priorities=priorities,
+        nodes_for=lambda pod: daemon_nodes(pod, cluster.empty_state().view(), cluster.now),
+    )
+    return manifest_arrivals(pods)
 
 
 @contextmanager

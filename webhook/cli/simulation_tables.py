@@ -19,7 +19,7 @@ from engine.report import (
     SimulationReport,
     Spread,
 )
-from webhook.cli.render import plain_table
+from webhook.cli.tables import plain_table
 
 _MOST_PODS = 20
 _MOST_REASONS = 5

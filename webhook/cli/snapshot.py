@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +20,8 @@ from rich.table import Table
 from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.render import plain_table
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
+from webhook.cli.tables import plain_table
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.cluster.files.object_file import object_file
 from webhook.cluster.snapshot.anonymous import Anonymizer
 from webhook.cluster.snapshot.record import KindResult, SnapshotError, take_snapshot
@@ -59,8 +60,6 @@ def snapshot(
         results = asyncio.run(
             _record(output, kubeconfig, context, Anonymizer() if anonymize else None)
         )
-    except SnapshotError as error:
-        raise StowplanError(_reason(error, kubeconfig, context)) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise _CannotWriteError(f"`{output}` cannot be written: {reason}") from error
@@ -71,7 +70,37 @@ def snapshot(
 async def _record(
     output: Path, kubeconfig: Path | None, context: str | None, anonymizer: Anonymizer | None
 ) -> Sequence[KindResult]:
-    """Write a file, with a progress bar per kind."""
+    with read_errors(kubeconfig, context):
+        async with connected(kubeconfig, context, accept_encoding="gzip") as connection:
+            return await record(connection, output, anonymizer)
+
+
+@contextmanager
+def read_errors(kubeconfig: Path | None, context: str | None) -> Iterator[None]:
+    """Say of each refusal of the API server what was to be read, and how to be permitted.
+
+    Args:
+        kubeconfig: as the command was given it, for hints.
+        context: the same.
+    """
+    try:
+        yield
+    except SnapshotError as error:
+        raise StowplanError(_reason(error, kubeconfig, context)) from error
+    except ApiError as error:
+        if error.status == NO_CONTACT:
+            raise StowplanError(f"no contact with the API server: {error.message}") from error
+        raise StowplanError(f"the API server refuses it: {error.message}") from error
+
+
+async def record(
+    connection: Connection, output: Path, anonymizer: Anonymizer | None = None
+) -> Sequence[KindResult]:
+    """Write a snapshot to a file, with a progress bar per kind; return the result for each.
+
+    Raises:
+        SnapshotError: nodes or pods cannot be read.
+    """
     notes = console.errors()
     columns = (
         TextColumn("{task.description}"),
@@ -87,11 +116,8 @@ async def _record(
                 tasks[kind] = bars.add_task(kind, total=None)
             bars.update(tasks[kind], completed=done, total=total)
 
-        async with connected(kubeconfig, context, accept_encoding="gzip") as connection:
-            with object_file(output) as file:
-                return await take_snapshot(
-                    connection, file, anonymizer=anonymizer, progress=progress
-                )
+        with object_file(output) as file:
+            return await take_snapshot(connection, file, anonymizer=anonymizer, progress=progress)
 
 
 def _check(output: Path, *, force: bool) -> None:

@@ -2,55 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
-from engine.model.pod import pod_of
+from engine.model.pod import Pod, pod_of
+from engine.model.workload import (
+    POD,
+    WORKLOADS,
+    Workload,
+    default_requests,
+    pinned_to,
+    pod_of_workload,
+    value_at,
+    workload_of,
+)
 from engine.simulation import RecordedPod
-from webhook.cli.pods import TEMPLATES, default_requests
 from webhook.cluster import read_folder
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.objects import ApiObject
+from webhook.cluster.objects import Path as ValuePath
 
-_COUNTS: Final = {
-    "CronJob": "spec.jobTemplate.spec.parallelism",
-    "Deployment": "spec.replicas",
-    "Job": "spec.parallelism",
-    "ReplicaSet": "spec.replicas",
-    "StatefulSet": "spec.replicas",
-}
-"""Place of the number of pods, by kind; 1 where it is not given."""
-
-_OWNERS: Final = {"CronJob": "Job", "Deployment": "ReplicaSet"}
-_POD: Final = "Pod"
+_T = TypeVar("_T")
 _MOST_PODS: Final = 100_000  # of one manifest
 
 
-def read_pods(path: Path, *, namespace: str, priorities: Mapping[str, int]) -> list[RecordedPod]:
+@dataclass(frozen=True, slots=True)
+class PodOfWorkload:
+    """A pod of a workload, as an `ApiObject`: its mistakes are at their place in the template."""
+
+    found: ApiObject
+    workload: Workload
+    number: int = 0
+    node: str = ""  # that a pod of a DaemonSet is for
+    group: str = ""
+    kind: str = POD
+
+    @property
+    def end(self) -> int:
+        """That of the workload."""
+        return self.found.end
+
+    def decode(self, kind: type[_T]) -> _T:
+        """Return the pod as a wire struct."""
+        return msgspec.convert(self.plain(), kind)
+
+    def plain(self) -> object:
+        """Return the pod as dicts, lists and scalars."""
+        manifest = msgspec.convert(self.found.plain(), dict[str, Any])
+        pod = pod_of_workload(manifest, self.workload, self.number)
+        return pinned_to(pod, self.node) if self.node else pod
+
+    def problem(self, path: ValuePath, message: str, hint: str) -> Diagnostic:
+        """Return a mistake at one of its values."""
+        return self.found.problem((*self.workload.template, *path), message, hint)
+
+
+def pod_object(found: ApiObject) -> ApiObject | None:
+    """Return a pod as it is, a pod of a workload, and None for anything else."""
+    if (found.group, found.kind) == ("", POD):
+        return found
+    workload = workload_of(f"{found.group}/v1", found.kind)
+    return None if workload is None else PodOfWorkload(found, workload)
+
+
+def read_pods(
+    path: Path,
+    *,
+    namespace: str,
+    priorities: Mapping[str, int],
+    nodes_for: Callable[[Pod], Sequence[str]],
+) -> list[RecordedPod]:
     """Return the pods in a manifest, or in those of a folder: pods, and those that workloads make.
 
-    Objects of other kinds are skipped, DaemonSets among them: their pods are pinned to their nodes.
+    Objects of other kinds are skipped.
 
     Args:
         path: a file or a folder.
         namespace: of objects that name none.
         priorities: of pods by name of their PriorityClass, where they give none.
+        nodes_for: the nodes that a DaemonSet has such a pod on.
 
     Raises:
         InvalidFileError: something cannot be read, or there is no pod.
     """
     pods = [
-        _recorded(manifest, found, namespace, priorities)
+        _recorded(pod, namespace, priorities)
         for found in _objects(path)
-        for manifest in _manifests(found)
+        for pod in _pods_of(found, lambda pod: nodes_for(_recorded(pod, namespace, priorities).pod))
     ]
     if not pods:
-        message = f"no pod, and none of {', '.join(_COUNTS)}"
+        kinds = ", ".join(workload.kind for workload in WORKLOADS)
+        message = f"no pod, and none of {kinds}"
         raise InvalidFileError([Diagnostic(file=str(path), message=message)])
     return pods
 
@@ -62,45 +110,32 @@ def _objects(path: Path) -> Iterator[ApiObject]:
         yield found
 
 
-def _manifests(found: ApiObject) -> Iterable[dict[str, Any]]:
-    """Yield the manifests of the pods of an object."""
-    if found.kind == _POD:
-        yield msgspec.convert(found.plain(), dict[str, Any])
-    elif found.kind in _COUNTS:
-        workload = msgspec.convert(found.plain(), dict[str, Any])
-        count = _at(workload, _COUNTS[found.kind])
-        if count is None:
-            count = 1
-        if not isinstance(count, int) or not 0 <= count <= _MOST_PODS:
-            message = f"expected a number of pods up to {_MOST_PODS:,}, not `{count}`"
-            place = _COUNTS[found.kind].split(".")
-            raise InvalidFileError([found.problem(place, message, "")])
-        yield from (_pod(workload, found.kind, number) for number in range(count))
+def _pods_of(
+    found: ApiObject, nodes_for: Callable[[ApiObject], Sequence[str]]
+) -> Iterable[ApiObject]:
+    """Yield the pods of an object."""
+    pod = pod_object(found)
+    if not isinstance(pod, PodOfWorkload):
+        return [] if pod is None else [pod]
+    place = pod.workload.count
+    if not place:
+        return [
+            PodOfWorkload(found, pod.workload, number, node)
+            for number, node in enumerate(nodes_for(pod))
+        ]
+    count = value_at(msgspec.convert(found.plain(), dict[str, Any]), place)
+    if count is None:
+        count = 1
+    if not isinstance(count, int) or not 0 <= count <= _MOST_PODS:
+        message = f"expected a number of pods up to {_MOST_PODS:,}, not `{count}`"
+        raise InvalidFileError([found.problem(place, message, "")])
+    return (PodOfWorkload(found, pod.workload, number) for number in range(count))
 
 
-def _pod(workload: Mapping[str, Any], kind: str, number: int) -> dict[str, Any]:
-    """Return a pod of a workload, named as its controller names it but for random letters."""
-    template = _at(workload, TEMPLATES[kind]) or {}
-    own = workload.get("metadata") or {}
-    name = own.get("name") or kind.lower()
-    owner = {"apiVersion": "apps/v1", "kind": _OWNERS.get(kind, kind), "name": name, "uid": name}
-    metadata = {
-        **(template.get("metadata") or {}),
-        "name": f"{name}-{number}",
-        "generateName": f"{name}-",
-        "ownerReferences": [{**owner, "controller": True}],
-    }
-    if own.get("namespace"):
-        metadata["namespace"] = own["namespace"]
-    spec = template.get("spec") or {}
-    return {"apiVersion": "v1", "kind": _POD, "metadata": metadata, "spec": spec}
-
-
-def _recorded(
-    manifest: dict[str, Any], found: ApiObject, namespace: str, priorities: Mapping[str, int]
-) -> RecordedPod:
-    default_requests(manifest)
+def _recorded(found: ApiObject, namespace: str, priorities: Mapping[str, int]) -> RecordedPod:
     try:
+        manifest = msgspec.convert(found.plain(), dict[str, Any])
+        default_requests(manifest)
         wire = msgspec.convert(manifest, api.Pod)
         pod = pod_of(wire, namespace=namespace)
     except UNREADABLE as error:
@@ -109,10 +144,3 @@ def _recorded(
         priority = priorities.get(pod.priority_class_name, 0)
         pod = msgspec.structs.replace(pod, priority=priority)
     return RecordedPod(pod, msgspec.json.encode(manifest))
-
-
-def _at(document: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - any value of a manifest
-    value: Any = document
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

@@ -14,10 +14,12 @@ from webhook.cluster.files.recorded import (
     read_folder,
     read_objects,
 )
+from webhook.cluster.files.recorded_pods import RecordedPods
 
 __all__ = [
     "Cluster",
     "Progress",
+    "RecordedPods",
     "Recording",
     "load_recorded",
     "read_folder",

@@ -56,7 +56,10 @@ class ReflectorConfig:
         watch_seconds: the API server ends a watch after one to two times that.
         silence_seconds: a watch is cut after that long without an event: bookmarks come every
             minute.
-        streamed_list_seconds: a streamed list that takes longer is replaced by one in pages.
+        streamed_list_seconds: a streamed list that takes longer, for so many objects or until its
+            end, is replaced by one in pages: an API server that ignores what asks for a list marks
+            no end.
+        streamed_list_objects: how many of them.
         look_again_seconds: time between two looks for an absent API.
         first_retry_seconds: the first wait after a failure.
         longest_retry_seconds: waits double up to that.
@@ -66,6 +69,7 @@ class ReflectorConfig:
     watch_seconds: int = 300
     silence_seconds: float = 90.0
     streamed_list_seconds: float = 60.0
+    streamed_list_objects: int = 10_000
     look_again_seconds: float = 30.0
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 15.0

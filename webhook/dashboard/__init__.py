@@ -8,7 +8,7 @@ dashboard is served alone: the templates of its pages take memory.
 from webhook.dashboard.app import build_dashboard
 from webhook.dashboard.cluster_source import ClusterSource
 from webhook.dashboard.pod_decisions import PodDecisions
-from webhook.dashboard.pods import ReadPod, RecordedPods, no_pods, stored_pods
+from webhook.dashboard.pods import ReadPod, stored_pods
 from webhook.dashboard.readers import (
     Anybody,
     Reader,
@@ -30,12 +30,10 @@ __all__ = [
     "ReadPod",
     "Reader",
     "Readers",
-    "RecordedPods",
     "SignIn",
     "SignInError",
     "TokenOfThisStart",
     "TokenReaders",
     "build_dashboard",
-    "no_pods",
     "stored_pods",
 ]

@@ -180,9 +180,12 @@ class _Dashboard:
         return await self._readers.reader(token)
 
     async def _show(self, request: web.Request, reader: Reader) -> Render:
-        show = SHOWN.get(request.match_info["page"])
+        name = request.match_info["page"]
+        show = SHOWN.get(name)
         if show is None:
             raise MissingError("there is no such page")
+        if missing := self._source.missing:
+            return lambda: pages.starting_page(name, missing)
         return await show(self._source, reader, request.query)
 
     async def _frame(self, request: web.Request, reader: Reader) -> pages.Frame:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 
+import msgspec
+
 from engine.quota.queueing import QueueRules
 from engine.report import (
     NodesReport,
@@ -13,6 +15,7 @@ from engine.report import (
     PoliciesReport,
     QueueReport,
     QuotasReport,
+    RefusedPolicy,
     nodes_report,
     policies_report,
     thresholds_of,
@@ -23,6 +26,7 @@ from webhook.dashboard.pods import ReadPod
 from webhook.dashboard.quotas import quotas_report
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.placement.policy_resources import Acceptance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class ClusterSource:
         decisions: for pods.
         read_pod: where pods are read from.
         outcome: where pods of the policies were bound; None where nobody knows.
+        waits_for_cluster: whether nothing is shown before the whole cluster is read.
         held: the held pods in order, of a namespace or ("") of all; None where none is held.
     """
 
@@ -50,6 +55,7 @@ class ClusterSource:
     read_pod: ReadPod
     outcome: Callable[[], Awaitable[OutcomeReport]] | None
     held: Callable[[str], QueueReport] | None
+    waits_for_cluster: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -60,6 +66,14 @@ class ClusterSource:
     def has_queue(self) -> bool:
         """Whether pods may be held."""
         return self.held is not None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is not read yet since the start, and pages wait for."""
+        if not self.waits_for_cluster:
+            return ()
+        sources = self.cluster.sources.values()
+        return tuple(source.name for source in sources if not source.sync_settled)
 
     def version(self) -> int:
         """Return a number that grows with every event."""
@@ -103,7 +117,7 @@ class ClusterSource:
         outcome = None if self.outcome is None else await self.outcome()
         policies, counts = self.policies, self.counts
         current = policies.current
-        return policies_report(
+        report = policies_report(
             current,
             decisions=None if counts is None else counts.decisions(current),
             rejections=None if counts is None else counts.rejections(current),
@@ -112,3 +126,13 @@ class ClusterSource:
             loaded_at=policies.loaded_at.isoformat(timespec="seconds"),
             last_reload_error=policies.last_error,
         )
+        refused = tuple(
+            RefusedPolicy(
+                name=each.resource.policy_name,
+                reason=each.acceptance.value,
+                message="\n".join(map(str, each.problems)),
+            )
+            for each in policies.standings
+            if each.acceptance is not Acceptance.ACCEPTED
+        )
+        return msgspec.structs.replace(report, refused=refused)

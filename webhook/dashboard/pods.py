@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
-import msgspec
-
-from engine.model.pod import Pod
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.dashboard.readers import UnavailableError
 
@@ -24,11 +21,6 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """Of objects, as the API server has them: with others a path would be of something else."""
 
 _log = logging.getLogger(__name__)
-
-
-async def no_pods(namespace: str, name: str) -> bytes | None:  # noqa: ARG001 - a `ReadPod`
-    """Return that there is no pod: for a recording whose pods are not kept."""
-    return None
 
 
 def stored_pods(connection: Connection) -> ReadPod:
@@ -47,22 +39,3 @@ def stored_pods(connection: Connection) -> ReadPod:
             raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, text) from error
 
     return read
-
-
-class RecordedPods:
-    """An observer that keeps the pods of a recording as JSON."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, bytes] = {}
-
-    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - of the protocol
-        """Keep a pod."""
-        self._texts[pod.key] = bytes(raw)
-
-    def pod_deleted(self, namespace: str, name: str) -> None:
-        """Keep a pod no longer."""
-        self._texts.pop(f"{namespace}/{name}", None)
-
-    async def read(self, namespace: str, name: str) -> bytes | None:
-        """Return a pod as JSON, None where there is none."""
-        return self._texts.get(f"{namespace}/{name}")

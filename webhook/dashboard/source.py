@@ -18,6 +18,7 @@ class DashboardSource(Protocol):
         name: of the cluster, for people.
         is_live: whether anything of it may change.
         has_queue: whether pods may be held.
+        missing: names of what is not read yet since the start, and pages wait for.
     """
 
     @property
@@ -28,6 +29,9 @@ class DashboardSource(Protocol):
 
     @property
     def has_queue(self) -> bool: ...  # noqa: D102 - see above
+
+    @property
+    def missing(self) -> tuple[str, ...]: ...  # noqa: D102 - see above
 
     def version(self) -> int:
         """Return a number that grows with every event."""

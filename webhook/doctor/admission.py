@@ -76,7 +76,10 @@ async def admission(installation: Installation) -> AsyncIterator[Finding]:
         elif kind == MUTATING and any(advice.values()):
             reason = advice[REASON_ANNOTATION]
             yield Finding(Level.OK, f"a pod comes back with advice: {reason or 'no reason given'}")
-        elif any(webhook.covers_pod_creation for webhook in configuration.webhooks):
+        elif any(
+            webhook.covers_pod_creation and webhook.selects(installation.pod_namespace)
+            for webhook in configuration.webhooks
+        ):
             yield await _no_advice(installation, kind, before, after)
 
 

@@ -18,6 +18,7 @@ from webhook.doctor.installation import Installation
 from webhook.doctor.node_marks import node_marks
 from webhook.doctor.objects import Version
 from webhook.doctor.platform import platform
+from webhook.doctor.policies import policies
 from webhook.doctor.priority_classes import priority_classes
 from webhook.doctor.quota_queues import quota_queues
 from webhook.doctor.replicas import replicas, sources
@@ -34,6 +35,7 @@ CHECKS: Mapping[str, Check] = {
     "sources": sources,
     "rights": rights,
     "webhooks": webhooks,
+    "policies": policies,
     "held pods": held_pods,
     "hold limits": hold_limits,
     "quota queues": quota_queues,

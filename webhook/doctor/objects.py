@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from engine.model.quota_rollout import LIST_MARK, NAMESPACE_LABEL
+
 _Item = TypeVar("_Item")
 _WEBHOOK_PORT = 9443
 
@@ -100,6 +102,14 @@ class NamespaceSelector(_Part, frozen=True):
         """Whether a label must have this value."""
         return Requirement(key, "In", (value,)) in self.match_expressions
 
+    @property
+    def namespaces(self) -> frozenset[str] | None:
+        """The namespaces that replicas have listed, None where they have not."""
+        for each in self.match_expressions:
+            if each.key == NAMESPACE_LABEL and LIST_MARK in each.values:
+                return frozenset(each.values) - {LIST_MARK}
+        return None
+
 
 class Webhook(_Part, frozen=True):
     """One webhook of a configuration."""
@@ -115,6 +125,11 @@ class Webhook(_Part, frozen=True):
     def covers_pod_creation(self) -> bool:
         """Whether it is called for some new pods."""
         return any(rule.covers_pod_creation for rule in self.rules)
+
+    def selects(self, namespace: str) -> bool:
+        """Whether replicas have listed a namespace, or have listed none."""
+        listed = self.namespace_selector.namespaces
+        return listed is None or namespace in listed
 
     @property
     def covers_pod_changes(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engine.model.elastic_quota import UPSTREAM_GROUP
-from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_RECLAIM
+from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
 from webhook.doctor.objects import PodSpec
@@ -70,7 +70,7 @@ async def rights(installation: Installation) -> AsyncIterator[Finding]:
         )
         return
     spec = deployment.spec.template.spec
-    needed = [*_read_rights(), *_write_rights(installation, spec)]
+    needed = [*_read_rights(), *_policy_rights(spec), *_write_rights(installation, spec)]
     account = f"system:serviceaccount:{installation.namespace}:{spec.service_account_name}"
     missing = [right for right in needed if not await _has(installation, account, right)]
     for right in missing:
@@ -86,11 +86,22 @@ async def rights(installation: Installation) -> AsyncIterator[Finding]:
 
 
 def _read_rights() -> Iterator[Right]:
+    # Read only if a setting asks for it.
+    left_out = {POD_METRICS, *WATCHED_FOR_RECLAIM, *WATCHED_FOR_POLICIES}
     for kind in KINDS:
-        if kind not in {POD_METRICS, *WATCHED_FOR_RECLAIM}:  # read only if a setting asks for it
+        if kind not in left_out:
             for verb in kind.verbs:
                 if verb != "get":
                     yield Right(verb, kind.group, kind.plural)
+
+
+def _policy_rights(spec: PodSpec) -> Iterator[Right]:
+    """Yield the rights to read policies of the API, and to write their status."""
+    if spec.setting("STOWPLAN_POLICY_RESOURCES") == "true":
+        for kind in WATCHED_FOR_POLICIES:
+            for verb in ("list", "watch"):
+                yield Right(verb, kind.group, kind.plural)
+            yield Right("patch", kind.group, f"{kind.plural}/status")
 
 
 def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 
+from engine.model.quota_rollout import PROBE_WEBHOOK, QUOTA_WEBHOOK, ROLLOUT_WEBHOOK
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import MUTATING, VALIDATING, Installation
 from webhook.doctor.objects import Configuration
@@ -22,8 +23,12 @@ async def rollout(installation: Installation) -> AsyncIterator[Finding]:
     configurations = await installation.own_configurations()
     for role in _ROLES:
         mode = deployment.spec.template.spec.setting(f"STOWPLAN_{role.upper()}_MODE")
-        if mode != "Off":  # on purpose; the first check says so
-            yield _stage(role, mode, configurations)
+        if mode == "Off":
+            continue  # on purpose; the first check says so
+        yield _stage(role, mode, configurations)
+        setting = deployment.spec.template.spec.setting(f"STOWPLAN_{role.upper()}_ROLLOUT")
+        if setting == "Automatic":
+            yield _automatic(configurations.get(VALIDATING))
 
 
 def _stage(role: str, mode: str, configurations: Mapping[str, Configuration]) -> Finding:
@@ -45,4 +50,32 @@ def _stage(role: str, mode: str, configurations: Mapping[str, Configuration]) ->
             f"next: label more, or `helm upgrade` with `--reset-then-reuse-values --set"
             f" {role}.rollout=All`",
         )
+    if any(webhook.namespace_selector.namespaces is not None for webhook in webhooks):
+        return Finding(Level.OK, f"{enforced} in namespaces with a quota")
     return Finding(Level.OK, f"{enforced} in all namespaces but those that are excluded")
+
+
+def _automatic(configuration: Configuration | None) -> Finding:
+    """Return whether replicas can keep the list of namespaces, and what is in it."""
+    webhooks = {} if configuration is None else {each.name: each for each in configuration.webhooks}
+    if missing := sorted({QUOTA_WEBHOOK, PROBE_WEBHOOK, ROLLOUT_WEBHOOK} - webhooks.keys()):
+        return Finding(
+            Level.PROBLEM,
+            f"quota.rollout is Automatic, and {VALIDATING} has no webhook {', '.join(missing)}:"
+            " a new quota may not be in force",
+            "bring the configuration up to date from the chart of this version, with"
+            " `quota.rollout: Automatic`",
+        )
+    listed = webhooks[QUOTA_WEBHOOK].namespace_selector.namespaces
+    if listed is None:
+        return Finding(
+            Level.NOTE,
+            "quota.rollout is Automatic; for now the API server asks about all namespaces: for some"
+            " minutes after an install or upgrade, with a quota of Koordinator's tree, or with"
+            " quotas in more than 10,000 namespaces",
+        )
+    return Finding(
+        Level.OK,
+        "quota.rollout is Automatic: the API server asks in namespaces with a quota:"
+        f" {len(listed)}",
+    )

@@ -8,7 +8,7 @@ not used.
 
 from webhook.pages.assets import Asset, assets
 from webhook.pages.document import Frame, document, update
-from webhook.pages.messages import message_page, sign_in_page
+from webhook.pages.messages import message_page, sign_in_page, starting_page
 from webhook.pages.nodes import nodes_page
 from webhook.pages.page import Page
 from webhook.pages.pod import pod_page
@@ -31,5 +31,6 @@ __all__ = [
     "quotas_page",
     "report_page",
     "sign_in_page",
+    "starting_page",
     "update",
 ]

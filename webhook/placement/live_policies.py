@@ -1,4 +1,4 @@
-"""The policies in force, reloaded when their files change."""
+"""The policies in force: those of files and those of the API, joined."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from engine.errors import InvalidFileError
-from engine.policy import CompiledPolicy, PolicySet, load_policies
+from engine.policy import CompiledPolicy, PolicySet
 from engine.view import PodSumProfile
+from webhook.placement.policy_files import PolicyFiles
+from webhook.placement.policy_resources import PolicyResources, ResourceStanding
 
 PlacementMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
 """Effect of policies: each by its own mode, a report of what all would do, or none."""
@@ -21,15 +22,18 @@ WhenWorse: TypeAlias = Literal["Report", "Audit"]
 """What follows where a policy makes things worse: an alert and an Event, or Audit mode as well."""
 
 _DIGEST_BYTES = 16
+_TOGETHER_SECONDS: Final = 0.2  # changes that come within it are taken up together
+_APART_SECONDS: Final = 0.8  # between two times: the columns of new policies take a while to fill
 
 _log = logging.getLogger(__name__)
 
 
 class LivePolicies:
-    """The last valid set of policies; an invalid change of the files leaves it in force.
+    """The policies in force: of files the last valid set, of the API each that is accepted.
 
     Args:
         paths: policy files and folders of them.
+        resources: the policies of the API; None where none are taken.
         track: called with the profiles of a set before it comes into force, so that the view keeps
             their sums.
         prepare: called with them before `track`; reviews are decided by the previous set between
@@ -42,18 +46,17 @@ class LivePolicies:
             succeeds, instead of raising.
 
     Attributes:
-        is_loaded: whether there was a valid set yet.
-        last_error: the error of the last load; empty if it succeeded.
-        loaded_at: time of the last successful load.
+        loaded_at: when policies last came into force.
 
     Raises:
         InvalidFileError: the files are invalid at the start, and it may not start empty.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         paths: Sequence[Path],
         *,
+        resources: PolicyResources | None = None,
         track: Callable[[Iterable[PodSumProfile]], None],
         prepare: Callable[[Iterable[PodSumProfile]], Iterable[None]] = lambda _: (),
         warm_up: Callable[[PolicySet], Iterable[None]] = lambda _: (),
@@ -61,31 +64,42 @@ class LivePolicies:
         only_audit: bool = False,
         may_start_empty: bool = False,
     ) -> None:
-        self._paths = paths
+        self._files = PolicyFiles(paths, may_start_empty=may_start_empty)
+        self._resources = resources
         self._track = track
         self._prepare = prepare
         self._warm_up = warm_up
         self._now = now
         self._only_audit = only_audit
         self._audited: Mapping[str, str] = {}
-        self.last_error = ""
-        self.is_loaded = True
-        try:
-            self._use(load_policies(paths))
-        except InvalidFileError as error:
-            if not may_start_empty:
-                raise
-            self.is_loaded = False
-            self.last_error = str(error)
-            self._use(PolicySet())
-            _log.error(
-                "no policy is in force, and this replica not ready, until this is fixed: %s", error
-            )
+        self._switching = asyncio.Lock()
+        self._has_resources = resources is None
+        self._use(self._files.current)
 
     @property
     def current(self) -> PolicySet:
         """The policies in force."""
         return self._current
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the files were valid once, and the policies of the API were taken up once."""
+        return self._files.is_loaded and self._has_resources
+
+    @property
+    def last_error(self) -> str:
+        """The error of the last load of files; empty if it succeeded."""
+        return self._files.last_error
+
+    @property
+    def file_names(self) -> frozenset[str]:
+        """Names of the policies in files, which none of the API can have."""
+        return frozenset(policy.name for policy in self._files.current)
+
+    @property
+    def standings(self) -> tuple[ResourceStanding, ...]:
+        """What became of each policy of the API."""
+        return () if self._resources is None else self._resources.standings(self.file_names)
 
     @property
     def digest(self) -> str:
@@ -96,7 +110,7 @@ class LivePolicies:
         return total.hexdigest()
 
     def keep_in_audit(self, digests: Mapping[str, str]) -> None:
-        """Keep policies in Audit mode, whatever their files say, and no others.
+        """Keep policies in Audit mode, whatever they say themselves, and no others.
 
         Args:
             digests: of the policies, in hexadecimal digits, by name. One that has another digest by
@@ -112,26 +126,59 @@ class LivePolicies:
 
     async def reload(self) -> bool:
         """Load the files again, off the event loop; return whether they are valid."""
-        try:
-            policies = await asyncio.to_thread(load_policies, self._paths)
-        except InvalidFileError as error:
-            self.last_error = str(error)
-            stay = "the last valid ones stay in force" if self.is_loaded else "none is in force"
-            _log.error("policies not reloaded, %s: %s", stay, error)
+        loaded = await self._files.load()
+        if loaded is None:
             return False
-        for _ in self._prepare(policies.sum_profiles):
-            await asyncio.sleep(0)  # reviews go on
-        self._track((*self._current.sum_profiles, *policies.sum_profiles))
-        await self._run_warm_up(policies)
-        self.is_loaded, self.last_error = True, ""
-        before = self._current
-        self._use(policies)
-        _log.info("policies reloaded: %s", "; ".join(_changes(before, policies)) or "no change")
+        async with self._switching:
+            await self._switch(loaded)
         return True
+
+    async def follow_resources(self) -> None:
+        """Take up the policies of the API, and what changes of them; until cancelled."""
+        resources = self._resources
+        if resources is None:
+            return
+        while True:
+            try:
+                await self.take_up(resources)
+            except Exception:  # noqa: BLE001 - a bug must not end it: later changes must be seen
+                _log.exception("policies of the API could not be taken up")
+            await asyncio.sleep(_APART_SECONDS)
+            await resources.changed.wait()
+            await asyncio.sleep(_TOGETHER_SECONDS)
+
+    async def take_up(self, resources: PolicyResources) -> None:
+        """Compile what has changed of the policies of the API, and let it come into force."""
+        await resources.compile_changed()
+        async with self._switching:
+            await self._switch(self._files.current)
+        self._has_resources = True
 
     async def warm_up(self) -> None:
         """Fill the caches of the policies in force, once the cluster is synced."""
         await self._run_warm_up(self._current)
+
+    async def _switch(self, of_files: PolicySet) -> None:
+        """Join policies of files with those of the API, and let reviews be decided by them."""
+        policies = PolicySet((*of_files, *self._of_resources(of_files)))
+        changes = "; ".join(_changes(self._loaded, policies))
+        if not changes and of_files is self._files.current:
+            return
+        for _ in self._prepare(policies.sum_profiles):
+            await asyncio.sleep(0)  # reviews go on
+        self._track((*self._current.sum_profiles, *policies.sum_profiles))
+        await self._run_warm_up(policies)
+        if of_files is not self._files.current:
+            self._files.use(of_files)
+        self._use(policies)
+        _log.info("policies reloaded: %s", changes or "no change")
+
+    def _of_resources(self, of_files: PolicySet) -> Iterator[CompiledPolicy]:
+        if self._resources is not None:
+            names = frozenset(policy.name for policy in of_files)
+            for standing in self._resources.standings(names):
+                if standing.policy is not None:
+                    yield standing.policy
 
     async def _run_warm_up(self, policies: PolicySet) -> None:
         for _ in self._warm_up(policies):

@@ -154,8 +154,8 @@ class Placer:
         placement = self._decided(request, policies, dry_run=dry_run)
         if previous is not None and not placement.advice.nodes:
             placement = msgspec.structs.replace(placement, advice=previous)
-        if not dry_run:
-            self.assume(placement)
+        if not dry_run and placement.verdict is not Verdict.DENY:
+            self.assume(placement.pod, placement.advice)
         return placement
 
     def policies_for(
@@ -173,11 +173,10 @@ class Placer:
         """Stop counting an advised pod; return its advice, None if it did not count."""
         return None if self._assumed is None else self._assumed.withdraw(pod)
 
-    def assume(self, placement: Placement) -> None:
-        """Count a pod on its advised node until it is observed."""
-        is_advised = placement.advice.nodes and placement.verdict is not Verdict.DENY
-        if self._assumed is not None and is_advised:
-            self._assumed.assume(placement.pod, placement.advice)
+    def assume(self, pod: Pod, advice: Advice) -> None:
+        """Count a pod on its advised node, if there is any, until it is observed."""
+        if self._assumed is not None and advice.nodes:
+            self._assumed.assume(pod, advice)
 
     def decide(self, request: PlacementRequest, policies: PolicySet) -> tuple[Decision, Patch]:
         """Full decision with its encoding; keeps the view alive, and assumes nothing."""

@@ -1,4 +1,4 @@
-"""Counts of what each policy in force does: its decisions, and the nodes its filters reject."""
+"""Counts of what each policy in force does: decisions, nodes its filters reject, failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Counts: TypeAlias = Mapping[tuple[str, str, str], int]
 
 
 class PolicyCounts:
-    """Decisions by policy, mode and outcome; rejected nodes by policy, mode and filter.
+    """Decisions by policy, mode and outcome; rejected nodes by policy, mode and filter; failures.
 
     A policy starts at 0 when it comes into force, or when its mode changes; what went out of force
     is forgotten. So there are as many counts as the policies in force have rules.
@@ -33,11 +33,13 @@ class PolicyCounts:
         self._policies = PolicySet()
         self._decisions: dict[tuple[str, str, str], int] = {}
         self._rejections: dict[tuple[str, str, str], int] = {}
+        self._errors: dict[str, tuple[int, str]] = {}
 
     def count(self, placement: Placement, policies: PolicySet) -> None:
         """Count one placement by some policies."""
         self._follow(policies)
         self._add(_ENFORCE, placement.policies, placement.verdict, placement.rejections)
+        self._note(placement.errors)
         audit = placement.audit
         if audit is not None:
             self._add(_AUDIT, audit.policies, audit.verdict, audit.rejections)
@@ -52,6 +54,7 @@ class PolicyCounts:
         """
         self._follow(policies)
         self._add(_ENFORCE, decision.policies, verdict, rejections_of(decision))
+        self._note(decision.errors)
         audit = decision.audit
         if audit is not None:
             self._add(_AUDIT, audit.policies, audit.verdict, rejections_of(audit))
@@ -65,6 +68,17 @@ class PolicyCounts:
         """Number of nodes that a filter was the first to reject, by policy, mode and filter."""
         self._follow(policies)
         return self._rejections
+
+    def errors(self, policy: str) -> tuple[int, str]:
+        """Return how often a part of a policy could not be evaluated, and the last line of it."""
+        return self._errors.get(policy, (0, ""))
+
+    def _note(self, errors: tuple[str, ...]) -> None:
+        """Count lines that begin with the name of their policy."""
+        for line in errors:
+            policy, _, text = line.partition(": ")
+            count, _ = self._errors.get(policy, (0, ""))
+            self._errors[policy] = count + 1, text
 
     def _add(
         self, mode: str, policies: tuple[str, ...], verdict: Verdict, rejections: Rejections
@@ -80,6 +94,8 @@ class PolicyCounts:
         if policies is self._policies:
             return
         self._policies = policies
+        names = {policy.name for policy in policies}
+        self._errors = {name: each for name, each in self._errors.items() if name in names}
         before = self._decisions, self._rejections
         self._decisions = {key: before[0].get(key, 0) for key in _decision_keys(policies)}
         self._rejections = {key: before[1].get(key, 0) for key in _rejection_keys(policies)}

@@ -5,29 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from engine.model.kinds import WATCHED
-from engine.model.pod_group import pod_group_of
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
-from engine.quota import mode_of, queues_pods
-from engine.quota.tree import QuotaPaths
+from engine.placement import encode
 from engine.reclaim import NodeFit
-from engine.view import ClusterView, WhatIf
-from webhook.admission.gang_hold import GangHolds
-from webhook.admission.handler import ReviewHandler, ReviewLimits
-from webhook.admission.hold import PodHolder
-from webhook.admission.placement import PlacementReviews
-from webhook.admission.quota import QuotaReviews
-from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
-from webhook.admission.review_result import ignored
+from engine.view import WhatIf
 from webhook.background import in_background, on_change
-from webhook.cluster import Cluster, Recording
+from webhook.cluster import Cluster, RecordedPods, Recording
 from webhook.cluster.watch.source_status import log_changes
 from webhook.controllers.outcome import OutcomeController
+from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
 from webhook.controllers.release import QuotaQueue, SurgingPods
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
@@ -42,6 +34,7 @@ from webhook.serving.health import Health
 from webhook.serving.judging import outcome_controller
 from webhook.serving.reclaiming import reclaim_controller
 from webhook.serving.releasing import ReleaseServices, release_controller
+from webhook.serving.review_paths import review_paths
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import Leadership, ServiceBuilder, Services
 from webhook.serving.tls import LiveCertificate
@@ -62,6 +55,7 @@ async def run_server(
     settings: Settings,
     recording: Recording | None = None,
     *,
+    recorded_pods: RecordedPods | None = None,
     now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[RunningServer]:
     """Join the parts of a webhook, and listen until the block is left.
@@ -69,6 +63,7 @@ async def run_server(
     Args:
         settings: the settings.
         recording: a recorded cluster; None for the live cluster of the settings.
+        recorded_pods: those of the recording, for the dashboard.
         now: the time of day.
 
     Raises:
@@ -88,13 +83,15 @@ async def run_server(
         # 2. Placement by the policies in force.
         explanations = Explanations(settings.explanations_kept)
         placer = _placer(settings, cluster, explanations)
-        policies, counts = _policies(settings, cluster, placer, now), PolicyCounts()
+        policies, counts = _policies(settings, services, placer, now), PolicyCounts()
         outcome = None
         if services.leadership is not None:
             builder.keep_node_marks(services.leadership, cluster, policies)
             outcome = _judge_outcomes(
                 stack, services.leadership, cluster, settings, placer, policies, metrics, now
             )
+
+            _tell_status(services, services.leadership, policies, counts, outcome, now)
 
         if services.releasing is not None:
             _release(services.releasing, cluster, settings, placer, policies, counts, metrics, now)
@@ -118,7 +115,7 @@ async def run_server(
         _show_state(metrics, cluster, policies, counts, certificate, health, now)
 
         # 4. The HTTP applications.
-        handlers = _handlers(settings, services, placer, policies, counts, metrics)
+        handlers = review_paths(settings, services, placer, policies, counts, metrics)
         names = frozenset(settings.client_allowed_names)
         reviews = build_app(
             handlers=handlers,
@@ -157,7 +154,9 @@ async def run_server(
             # Its templates take memory and time to import.
             from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
 
-            app = webhook_dashboard(settings, services, policies, counts, explanations, outcome)
+            app = webhook_dashboard(
+                settings, services, policies, counts, explanations, outcome, recorded_pods
+            )
             tls, port = certificate.current.probe_context, settings.dashboard_port
             _, dashboard_url = await listen(stack, app, settings.host, port, tls)
             _log.info("dashboard on %s", dashboard_url)
@@ -194,7 +193,7 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         reclaims=settings.reclaims,
         surges=SurgingPods(cluster.state, services.deployments.replaced_by),
     )
-    controller = release_controller(
+    controller, gangs = release_controller(
         services,
         cluster,
         placer=placer,
@@ -207,19 +206,20 @@ def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
         registry=metrics.registry,
         now=now,
     )
-    services.elector.add_duty(controller.run)
     if services.running is not None:
         reclaim = reclaim_controller(
             services,
             cluster,
             running=services.running,
+            gangs=gangs,
             quota_queue=quota_queue,
             policies=policies,
             settings=settings,
             registry=metrics.registry,
             now=now,
         )
-        services.elector.add_duty(reclaim.run)
+        services.elector.add_duty(reclaim.run)  # first: whoever is reclaimed for is not released
+    services.elector.add_duty(controller.run)
 
 
 def _judge_outcomes(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
@@ -249,6 +249,30 @@ def _judge_outcomes(  # noqa: PLR0913, PLR0917 - named parts, joined in one plac
     return controller
 
 
+def _tell_status(
+    services: Services,
+    leadership: Leadership,
+    policies: LivePolicies,
+    counts: PolicyCounts,
+    outcome: OutcomeController | None,
+    now: Callable[[], Micros],
+) -> None:
+    """Let the leader write the status of policies of the API."""
+    if services.policy_resources is None:
+        return
+    observations = PolicyObservations(
+        policies, counts, None if outcome is None else outcome.report, time.monotonic
+    )
+    controller = PolicyStatusController(
+        leadership.connection,
+        standings=lambda: policies.standings if policies.is_loaded else (),
+        facts=observations.read,
+        today=lambda: f"{date(now()):%Y-%m-%dT%H:%M:%SZ}",
+        may_write=lambda: leadership.elector.is_leader,
+    )
+    leadership.elector.add_duty(controller.run)
+
+
 def _node_for(cluster: Cluster, policies: LivePolicies, scope: Scope, held: HeldPod) -> str:
     """Return a node that would take a held pod that counts on none, "" for none."""
     view = cluster.state.view()
@@ -263,6 +287,7 @@ def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) ->
         view=cluster.view,
         now=cluster.now,
         scope=settings.scope(),
+        encode=partial(encode, percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score),
         clock=time.monotonic,
         freshness=cluster.freshness,
         explanations=explanations,
@@ -271,10 +296,12 @@ def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) ->
 
 
 def _policies(
-    settings: Settings, cluster: Cluster, placer: Placer, now: Callable[[], Micros]
+    settings: Settings, services: Services, placer: Placer, now: Callable[[], Micros]
 ) -> LivePolicies:
+    cluster = services.cluster
     return LivePolicies(
         () if settings.placement_mode == "Off" else settings.policies,
+        resources=services.policy_resources,
         track=cluster.state.track_sums,
         prepare=cluster.state.prepare_sums,
         warm_up=placer.warm_up,
@@ -306,6 +333,11 @@ def _show_state(
         digest=lambda: policies.digest,
         is_current=lambda: not policies.last_error,
     )
+    metrics.show_policy_resources(
+        lambda: Counter(
+            (each.resource.kind.value, each.acceptance.value) for each in policies.standings
+        )
+    )
     metrics.show_policy_counts(
         decisions=lambda: counts.decisions(policies.current),
         rejections=lambda: counts.rejections(policies.current),
@@ -313,82 +345,6 @@ def _show_state(
     metrics.show_certificate(lambda: certificate.current.expires_at)
     loop = asyncio.get_running_loop()
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
-
-
-def _queues(
-    settings: Settings, view: Callable[[], ClusterView]
-) -> Callable[[str, str | None], bool]:
-    """Return whether pods of a namespace and of a label wait for quota."""
-    paths, mode = QuotaPaths(settings.quota_rules()), settings.quota_mode
-
-    def queues(namespace: str, label: str | None) -> bool:
-        now = view()
-        if queues_pods(now, namespace, mode):
-            return True
-        if not paths.may_have(now) or mode_of(now, namespace, mode) != "Queue":
-            return False
-        return label is None or bool(paths.quotas_of(now, namespace, label))
-
-    return queues
-
-
-def _has_pod_groups(cluster: Cluster) -> Callable[[], bool]:
-    """Return what tells whether the API server has PodGroups."""
-    sources = [
-        cluster.sources[kind.name]
-        for kind in WATCHED
-        if kind.decode is pod_group_of and kind.name in cluster.sources
-    ]
-    return lambda: any(source.present for source in sources)
-
-
-def _handlers(
-    settings: Settings,
-    services: Services,
-    placer: Placer,
-    policies: LivePolicies,
-    counts: PolicyCounts,
-    metrics: Metrics,
-) -> tuple[ReviewHandler, ...]:
-    """Handlers of both paths: advice fails open, quota fails by the API server's failure policy."""
-    holder, view = None, services.cluster.state.view
-    if services.hold_guard is not None:
-        holder = PodHolder(
-            placer,
-            services.hold_guard,
-            queues=_queues(settings, view),
-            gangs=GangHolds(view, _has_pod_groups(services.cluster)),
-            now=services.cluster.now,
-            seconds=settings.hold_seconds,
-            count_refusal=metrics.hold_refused,
-        )
-    placement = PlacementReviews(placer, lambda: policies.current, time.monotonic, counts, holder)
-    quota = QuotaReviews(
-        ledger=services.ledger,
-        view=view,
-        mode=settings.quota_mode,
-        excluded_namespaces=settings.excluded_namespaces,
-        rules=settings.quota_rules(),
-        queues=settings.hold,
-        record_denial=services.record_denial,
-        withdraw=services.cluster.withdraw,
-    )
-    quota_objects = QuotaObjectReviews(view=view, rules=settings.quota_rules())
-    limits = ReviewLimits(
-        max_in_flight=settings.max_in_flight,
-        default_timeout_seconds=settings.default_timeout_seconds,
-        deadline_fraction=settings.deadline_fraction,
-    )
-    handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
-    # Pods may be held for quota also where nothing is placed.
-    is_off = settings.placement_mode == "Off" and holder is None
-    advise = ignored if is_off else placement.review
-    mutate = by_resource(pods=advise, quotas=quota_objects.fill)
-    validate = by_resource(pods=quota.review, quotas=quota_objects.review)
-    return (
-        handler("mutate", mutate, fails_open=True),
-        handler("validate", validate, fails_open=False),
-    )
 
 
 def _start_tasks(
@@ -402,8 +358,13 @@ def _start_tasks(
     async def reload_policies() -> None:
         metrics.policies_reloaded(succeeded=await policies.reload())
 
+    async def follow_resources() -> None:
+        await cluster.synced()  # all that are there come into force together
+        await policies.follow_resources()
+
     if settings.reload_seconds:
         in_background(stack, on_change(settings.policies, settings.reload_seconds, reload_policies))
+    in_background(stack, follow_resources())
     in_background(stack, certificate.watch())
     if cluster.is_live:
         in_background(stack, log_changes(cluster.freshness, _LOG_STALENESS_SECONDS))

@@ -7,6 +7,7 @@ import time
 
 from aiohttp import web
 
+from webhook.cluster import RecordedPods
 from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.controllers.outcome import OutcomeController
 from webhook.dashboard import (
@@ -17,7 +18,6 @@ from webhook.dashboard import (
     ReadPod,
     TokenReaders,
     build_dashboard,
-    no_pods,
     stored_pods,
 )
 from webhook.placement.explanations import Explanations
@@ -34,6 +34,7 @@ def webhook_dashboard(
     counts: PolicyCounts,
     explanations: Explanations,
     outcome: OutcomeController | None,
+    recorded_pods: RecordedPods | None,
 ) -> web.Application:
     """Return the dashboard of a webhook.
 
@@ -44,10 +45,11 @@ def webhook_dashboard(
         counts: of what they decided.
         explanations: of the latest decisions.
         outcome: where pods were bound; None where nobody counts.
+        recorded_pods: those of a recording; None for a live cluster.
     """
     cluster, queue = services.cluster, services.held_queue
-    read_pod: ReadPod = no_pods
     readers: Readers = Anybody()
+    read_pod: ReadPod = (recorded_pods or RecordedPods()).read
     if services.leadership is not None:
         connection = services.leadership.connection
         read_pod = stored_pods(connection)
@@ -67,6 +69,7 @@ def webhook_dashboard(
         ),
         read_pod=read_pod,
         outcome=None if outcome is None else outcome.report,
+        waits_for_cluster=True,
         held=None if queue is None else lambda namespace: queue.report(namespace=namespace),
     )
     return build_dashboard(source, readers)

@@ -17,6 +17,7 @@ from engine.report import (
 from webhook.cluster.cluster import Cluster
 from webhook.cluster.watch.source_status import SourceStatus, age_seconds
 from webhook.placement.live_policies import LivePolicies
+from webhook.placement.policy_resources import Acceptance
 from webhook.serving.tls import LiveCertificate
 
 
@@ -97,6 +98,11 @@ class Health:
                     policy.name
                     for policy in self._policies.current.policies
                     if policy.placement.at is PlacementAt.RELEASE
+                ),
+                refused=tuple(
+                    each.resource.policy_name
+                    for each in self._policies.standings
+                    if each.acceptance is not Acceptance.ACCEPTED
                 ),
             ),
             view=ViewStatus(

@@ -54,7 +54,9 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
         now: the time of day.
     """
     elector = leadership.elector
-    stock = SchedulerModel(_SEED)
+    stock = SchedulerModel(
+        _SEED, percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
+    )
     judge = LandingJudge(
         JudgeParts(
             cluster=cluster,

@@ -14,7 +14,7 @@ from typing import Final
 import uvloop
 
 from webhook.background import in_background
-from webhook.cluster import Recording, load_recorded
+from webhook.cluster import RecordedPods, Recording, load_recorded
 from webhook.serving import logs
 from webhook.serving.composition import run_server
 from webhook.serving.connections import raise_descriptor_limit
@@ -53,10 +53,11 @@ def serve(settings: Settings) -> None:
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     logs.configure(settings.log_level, settings.log_format, sys.stderr)
-    recording = _recording(settings) if settings.cluster else None
+    pods = RecordedPods() if settings.dashboard_port is not None else None
+    recording = _recording(settings, pods) if settings.cluster else None
     _freeze_objects()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, recording))
+        runner.run(_serve(settings, recording, pods))
 
 
 def map_large_blocks() -> None:
@@ -77,17 +78,21 @@ def trim_heap() -> None:
         _libc.malloc_trim(0)
 
 
-def _recording(settings: Settings) -> Recording:
-    recording = load_recorded(settings.cluster)
+def _recording(settings: Settings, pods: RecordedPods | None) -> Recording:
+    recording = load_recorded(settings.cluster, observers=() if pods is None else (pods,))
     for problem in recording.problems:
         _log.warning("left out: %s", problem)
     return recording
 
 
-async def _serve(settings: Settings, recording: Recording | None) -> None:
+async def _serve(
+    settings: Settings, recording: Recording | None, pods: RecordedPods | None
+) -> None:
     terminated = _termination()
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(run_server(settings, recording))
+        server = await stack.enter_async_context(
+            run_server(settings, recording, recorded_pods=pods)
+        )
         print(server.greeting(), flush=True)  # noqa: T201 - for the person who started it
         in_background(stack, _settle(server))
         in_background(stack, _trim_periodically())

@@ -1,4 +1,4 @@
-"""What the leader does for quotas: their status, the figures of those that queue, the audit."""
+"""What the leader does for quotas: status, figures of those that queue, audit, and roll-out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from itertools import chain
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
-from engine.quota import quota_figures, quota_usages
+from engine.quota import Reach, quota_figures, quota_usages, reach_of
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
+from webhook.controllers.quota_rollout import (
+    ApiServers,
+    QuotaCoverage,
+    QuotaRolloutController,
+    RolloutConfiguration,
+    StoredQuotas,
+)
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.controllers.release import QuotaPace
 from webhook.quota import QuotaConfig, QuotaLedger
@@ -59,6 +66,40 @@ class QuotaDuties:
             show=show,
             may_write=self.may_write,
         )
+
+    def coverage(self) -> QuotaCoverage:
+        """Return what makes API servers ask about the namespace of a new quota."""
+        servers = ApiServers(self.connection, self.settings.namespace)
+        return QuotaCoverage(self._configuration, servers)
+
+    def rollout(
+        self, coverage: QuotaCoverage, show: Callable[[Reach], None]
+    ) -> QuotaRolloutController:
+        """Return what lets API servers ask about namespaces with a quota alone.
+
+        Args:
+            coverage: through which namespaces are added.
+            show: called with the namespaces that are asked about.
+        """
+        view = self.cluster.state.view
+
+        def known() -> Reach:
+            quotas = chain.from_iterable(view().namespaces.quotas.values())
+            return reach_of(quota.key for quota in quotas)
+
+        return QuotaRolloutController(
+            self._configuration,
+            coverage,
+            known=known,
+            stored=StoredQuotas(self.connection).reach,
+            settle_seconds=self.settings.quota_reservation_seconds,
+            may_write=self.may_write,
+            show=show,
+        )
+
+    @property
+    def _configuration(self) -> RolloutConfiguration:
+        return RolloutConfiguration(self.connection, self.settings.webhook_configurations[0])
 
     def figures(self, pace: QuotaPace) -> QuotaFigureController:
         """Return what writes the figures of quotas that queue on them.

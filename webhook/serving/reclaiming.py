@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry
@@ -10,15 +11,14 @@ from prometheus_client import CollectorRegistry
 from engine.model.elastic_quota import QuotaKey, ReclaimMode
 from engine.model.kinds import WATCHED_FOR_RECLAIM
 from engine.model.pod import Pod
-from engine.model.resource_names import PODS
-from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.quota import QuotaMode, mode_of
 from engine.quota.tree import QuotaPaths
-from engine.reclaim import QuotaAccount, is_paused
+from engine.reclaim import is_paused, quota_standing
 from engine.view import ClusterState, ClusterView
 from webhook.cluster import Cluster
 from webhook.cluster.client.config_map import ConfigMapStore
+from webhook.controllers.gang import GangController
 from webhook.controllers.reclaim import (
     Claims,
     EvictionEvents,
@@ -30,8 +30,8 @@ from webhook.controllers.reclaim import (
     PlanInputs,
     PlanParts,
     PreemptionSource,
+    QuotasOfMoment,
     QuotaSource,
-    QuotaStanding,
     ReclaimController,
     ReclaimMetrics,
     ReclaimParts,
@@ -50,6 +50,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     cluster: Cluster,
     *,
     running: RunningPods,
+    gangs: GangController,
     quota_queue: QuotaQueue,
     policies: LivePolicies,
     settings: Settings,
@@ -62,6 +63,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         services: those of the release.
         cluster: the cluster.
         running: the pods that may be evicted.
+        gangs: those that wait.
         quota_queue: the pods that wait for quota.
         policies: those in force.
         settings: the settings.
@@ -76,7 +78,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         state=cluster.state,
         running=running,
         claims=claims,
-        standing=partial(quota_standing, quota_queue, cluster.state),
+        standing=partial(quotas_without, quota_queue, cluster.state),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
         scope=settings.scope(),
@@ -125,8 +127,8 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     return ReclaimController(
         parts,
         [
-            QuotaSource(plans, waiting, Micros(settings.reclaim_after_seconds * SECOND)),
-            PreemptionSource(plans, services.preemptors.blocked),
+            QuotaSource(plans, waiting, gangs, Micros(settings.reclaim_after_seconds * SECOND)),
+            PreemptionSource(plans, services.preemptors.blocked, gangs),
         ],
         OveruseRevocation(overuse),
         is_ready=inputs.are_ready,
@@ -145,33 +147,23 @@ def quota_mode(queue: QuotaQueue, pod: Pod) -> ReclaimMode:
     return ReclaimMode.OFF if quota is None else quota.reclaim
 
 
-def quota_standing(queue: QuotaQueue, state: ClusterState, held: HeldPod) -> QuotaStanding:
-    """Return the quotas as they would be without a pod that is held, or was until now."""
-    situation = queue.situation_without(held)
-    own, own_quota = state.requests(held.key), queue.quota_of(held.pod.namespace, held.pod.labels)
-    own_key = None if own_quota is None else own_quota.key
-    capacity, used = situation.cohort.capacity, _less(situation.cohort.used, own)
-    named = {*capacity, *held.pod.shape.requests, PODS}
+def quotas_without(
+    queue: QuotaQueue, state: ClusterState, pods: Sequence[HeldPod]
+) -> QuotasOfMoment:
+    """Return the quotas as they would be without pods that are held, or were until now."""
+    counted: dict[QuotaKey | None, Counter[str]] = {}
+    for held in pods:
+        own = queue.quota_of(held.pod.namespace, held.pod.labels)
+        amounts = counted.setdefault(None if own is None else own.key, Counter())
+        amounts.update(state.requests(held.key))
 
     def quotas_of(namespace: str, labels: Mapping[str, str]) -> tuple[QuotaKey, ...]:
         quota = queue.quota_of(namespace, labels)
         return () if quota is None else (quota.key,)
 
-    return QuotaStanding(
-        accounts={
-            key: QuotaAccount(
-                guaranteed=quota.guaranteed,
-                used=_less(situation.usage.get(key, {}), own if key == own_key else {}),
-                weight=quota.weight,
-            )
-            for key, quota in situation.quotas.items()
-            if quota.is_in_cohort
-        },
-        cohort_room={name: capacity.get(name, 0) - used.get(name, 0) for name in named},
-        lendable=capacity,
+    return QuotasOfMoment(
+        standing=quota_standing(
+            queue.situation_without(pods), [held.pod.shape for held in pods], counted
+        ),
         quotas_of=quotas_of,
     )
-
-
-def _less(amounts: Amounts, taken: Amounts) -> Amounts:
-    return {name: amount - taken.get(name, 0) for name, amount in amounts.items()}

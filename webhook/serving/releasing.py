@@ -94,8 +94,8 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     recreates_gangs: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
-) -> ReleaseController:
-    """Return the controller, a task of the leader.
+) -> tuple[ReleaseController, GangController]:
+    """Return the controller, a task of the leader, and the gangs that it releases.
 
     Args:
         services: what it works with.
@@ -158,6 +158,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
             events=GangEvents(
                 services.connection, identity=elector.identity, view=cluster.state.view
             ),
+            reclaims=services.reclaims,
             now=now,
             count=gang_metrics.ended,
         )
@@ -176,6 +177,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         node_for=node_for,
         preemptors=services.preemptors,
     )
-    return ReleaseController(
+    controller = ReleaseController(
         parts, is_ready=lambda: cluster.is_synced and policies.is_loaded, now=now
     )
+    return controller, gangs

@@ -16,7 +16,7 @@ from engine.errors import Diagnostic
 from webhook.cluster import Cluster
 from webhook.serving.connections import HANDSHAKE_SECONDS, Connection, Connections
 from webhook.serving.health import Health
-from webhook.settings_sources import SettingsError
+from webhook.settings import SettingsError
 
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 _DRAIN_POLL_SECONDS = 0.05

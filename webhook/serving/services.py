@@ -28,6 +28,7 @@ from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.outcome import Bindings
 from webhook.controllers.pod_group_status import PodGroupStatusController
+from webhook.controllers.quota_rollout import QuotaCoverage
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import (
     Outcomes,
@@ -44,6 +45,7 @@ from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.live_policies import LivePolicies
+from webhook.placement.policy_resources import PolicyResources
 from webhook.quota import (
     DeploymentPods,
     MemoryStore,
@@ -95,6 +97,8 @@ class Services:
         hold_guard: says whether pods may be held; None where they never are.
         held_queue: the held pods in order; None where they never are.
         releasing: what the release of held pods works with; None where none is held.
+        quota_coverage: makes API servers ask about namespaces; None where the chart says which.
+        policy_resources: the policies of the API; None where none are taken.
         leadership: None for a recording.
     """
 
@@ -106,6 +110,8 @@ class Services:
     hold_guard: HoldGuard | None = None
     held_queue: HeldQueue | None = None
     releasing: ReleaseServices | None = None
+    quota_coverage: QuotaCoverage | None = None
+    policy_resources: PolicyResources | None = None
     leadership: Leadership | None = None
 
 
@@ -161,7 +167,10 @@ class ServiceBuilder:
         bindings = Bindings() if settings.outcome else None
         if bindings is not None:
             observers.append(bindings)
-        cluster = await watched_cluster(self.stack, settings, connection, observers, now=self.now)
+        policy_resources = PolicyResources() if settings.takes_policy_resources else None
+        cluster = await watched_cluster(
+            self.stack, settings, connection, observers, policy_resources, now=self.now
+        )
 
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
         ledger = self._ledger(observed, ApiStore(connection))
@@ -180,6 +189,7 @@ class ServiceBuilder:
                 elector, held, unbound, gang_members, deployments, running
             )
         controllers: list[Duty] = []
+        coverage = None
         if releasing is not None:
             phases = PodGroupStatusController(
                 connection,
@@ -200,6 +210,10 @@ class ServiceBuilder:
                 quotas.status(ledger, self.metrics.quotas_drifted).run,
                 quotas.audit(identity, self.metrics.quotas_over_max).run,
             ]
+            if settings.keeps_quota_namespaces:
+                coverage = quotas.coverage()
+                self.stack.push_async_callback(coverage.close)
+                controllers.append(quotas.rollout(coverage, self.metrics.quota_namespaces).run)
             rules = settings.queue_rules()
             self.metrics.registry.register(
                 QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
@@ -222,6 +236,8 @@ class ServiceBuilder:
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
             releasing=releasing,
+            quota_coverage=coverage,
+            policy_resources=policy_resources,
             leadership=Leadership(connection=connection, elector=elector, bindings=bindings),
         )
 

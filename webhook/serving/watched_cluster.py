@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from engine.model.domain import Domain
-from engine.model.kinds import WATCHED, WATCHED_FOR_RECLAIM
+from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
 from engine.model.time import Micros
 from engine.view import ClusterState, UsageHistory
 from webhook.cluster import Cluster
@@ -15,7 +15,7 @@ from webhook.cluster.timing import Clock
 from webhook.cluster.usage.metrics_api import MetricsApi
 from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
 from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
-from webhook.cluster.watch.event_applier import EventApplier, PodObserver
+from webhook.cluster.watch.event_applier import EventApplier, PodObserver, PolicyObserver
 from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.settings import Settings
@@ -26,6 +26,7 @@ async def watched_cluster(
     settings: Settings,
     connection: Connection,
     observers: Sequence[PodObserver],
+    policies: PolicyObserver | None,
     *,
     now: Callable[[], Micros],
 ) -> Cluster:
@@ -36,18 +37,25 @@ async def watched_cluster(
         settings: how to follow it.
         connection: to its API server.
         observers: get each pod.
+        policies: gets the policies of the API; None where none are taken.
         now: the time of day.
     """
     # With `--hold` alone are there queued pods, and a webhook that sees their release.
     state = ClusterState(assumed_seconds=settings.assumed_seconds, leave_out_queued=settings.hold)
-    applier = EventApplier(state, now=now, observers=observers, buffers_usage=True)
+    applier = EventApplier(
+        state, now=now, observers=observers, policies=policies, buffers_usage=True
+    )
     stale_after = StaleAfter(
         nodes=settings.stale_nodes_seconds,
         pods=settings.stale_pods_seconds,
         usage=settings.stale_usage_seconds,
     )
     usage = await _usage(stack, settings, connection, applier, now)
-    kinds = (*WATCHED, *WATCHED_FOR_RECLAIM) if settings.evicts else WATCHED
+    kinds = [*WATCHED]
+    if settings.evicts:
+        kinds += WATCHED_FOR_RECLAIM
+    if policies is not None:
+        kinds += WATCHED_FOR_POLICIES
     return await stack.enter_async_context(
         live_cluster(
             connection, applier, Clock(now=now), also=[usage], kinds=kinds, stale_after=stale_after

@@ -159,6 +159,11 @@ matchExpressions:
 {{- or (eq (include "stowplan.reclaims" .) "true") (and .Values.hold.enabled .Values.hold.recreateGangs) }}
 {{- end }}
 
+{{/* Whether replicas narrow what is asked about quota: "true" or "false". */}}
+{{- define "stowplan.narrowsQuota" -}}
+{{- and (eq .Values.quota.rollout "Automatic") (ne (include "stowplan.mode" .Values.quota.mode) "Off") }}
+{{- end }}
+
 {{/* A setting as an environment variable holds it. */}}
 {{- define "stowplan.setting" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else if kindIs "slice" . }}{{ join "," . }}{{ else }}{{ toJson . }}{{ end }}
@@ -171,6 +176,8 @@ matchExpressions:
       fieldPath: metadata.namespace
 - name: STOWPLAN_POLICIES
   value: /etc/stowplan/policies
+- name: STOWPLAN_POLICY_RESOURCES
+  value: {{ include "stowplan.policyResources" . | quote }}
 - name: STOWPLAN_PORT
   value: {{ .Values.webhook.port | quote }}
 - name: STOWPLAN_PROBE_PORT
@@ -199,6 +206,10 @@ matchExpressions:
   value: {{ include "stowplan.mode" .Values.placement.mode | quote }}
 - name: STOWPLAN_QUOTA_MODE
   value: {{ include "stowplan.mode" .Values.quota.mode | quote }}
+- name: STOWPLAN_QUOTA_ROLLOUT
+  value: {{ .Values.quota.rollout | quote }}
+- name: STOWPLAN_WEBHOOK_CONFIGURATIONS
+  value: {{ include "stowplan.fullname" . }}
 {{- if .Values.hold.enabled }}
 - name: STOWPLAN_HOLD
   value: "true"
@@ -224,8 +235,6 @@ matchExpressions:
   value: {{ include "stowplan.secret" . }}
 - name: STOWPLAN_CERTIFICATE_NAMES
   value: {{ include "stowplan.certificateNames" . | fromJsonArray | join "," }}
-- name: STOWPLAN_WEBHOOK_CONFIGURATIONS
-  value: {{ include "stowplan.fullname" . }}
 {{- else }}
 - name: STOWPLAN_TLS_CERT
   value: /etc/stowplan/tls/tls.crt
@@ -263,6 +272,11 @@ shipped-{{ . }}.yaml: |
   {{- toYaml $policy | nindent 2 }}
   {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* Whether policies are taken from the API too: "true" or "false". */}}
+{{- define "stowplan.policyResources" -}}
+{{- and .Values.policies.resources.enabled (ne (include "stowplan.mode" .Values.placement.mode) "Off") }}
 {{- end }}
 
 {{/* What the pods of hooks and tests have in common. */}}

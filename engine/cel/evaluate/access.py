@@ -47,8 +47,16 @@ def index(node: ast.Index, compile_: Compile, _environment: Environment) -> Clos
     if path is not None:
         return path
     operand, key = compile_(node.operand), compile_(node.index)
-    selection = operators.optional_index if node.optional else operators.index
-    return lambda frame: selection(operand(frame), key(frame))
+    if node.optional:
+        return lambda frame: operators.optional_index(operand(frame), key(frame))
+
+    def evaluate(frame: Frame) -> object:
+        container, name = operand(frame), key(frame)
+        if type(container) is dict and type(name) is str and name in container:
+            return container[name]
+        return operators.index(container, name)
+
+    return evaluate
 
 
 def has(node: ast.Has, compile_: Compile, _environment: Environment) -> Closure:

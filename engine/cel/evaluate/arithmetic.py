@@ -11,7 +11,7 @@ from engine.cel.environment import Environment
 from engine.cel.evaluate.frame import BUDGET, Closure, Compile, Frame
 from engine.cel.values import EXACT, INT, NUMBERS, STRING
 
-_OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
+OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
     "-": operators.subtract,
     "*": operators.multiply,
     "/": operators.divide,
@@ -21,10 +21,13 @@ _OPERATORS: Final[Mapping[str, Callable[[object, object], object]]] = {
     ">": operators.greater,
     ">=": operators.greater_or_equal,
 }
-_BUDGETED_OPERATORS: Final[Mapping[str, Callable[[object, object, Budget], object]]] = {
+"""Binary operators by symbol, but for the equalities and those below."""
+
+BUDGETED_OPERATORS: Final[Mapping[str, Callable[[object, object, Budget], object]]] = {
     "+": operators.add,
     "in": operators.member,
 }
+"""Those whose work outgrows their operands."""
 
 
 def binary(node: ast.Binary, compile_: Compile, _environment: Environment) -> Closure:
@@ -36,10 +39,10 @@ def binary(node: ast.Binary, compile_: Compile, _environment: Environment) -> Cl
         if shortcut is not None:
             return shortcut
     left, right = compile_(node.left), compile_(node.right)
-    if node.operator in _BUDGETED_OPERATORS:
-        apply_budgeted = _BUDGETED_OPERATORS[node.operator]
+    if node.operator in BUDGETED_OPERATORS:
+        apply_budgeted = BUDGETED_OPERATORS[node.operator]
         return lambda frame: apply_budgeted(left(frame), right(frame), frame[BUDGET])
-    apply = _OPERATORS[node.operator]
+    apply = OPERATORS[node.operator]
     return lambda frame: apply(left(frame), right(frame))
 
 
@@ -61,7 +64,10 @@ def _equality(node: ast.Binary, compile_: Compile) -> Closure:
     first, second = compile_(left), compile_(right)
 
     def evaluate(frame: Frame) -> bool:
-        return operators.equals(first(frame), second(frame), frame[BUDGET]) is expected
+        value, other = first(frame), second(frame)
+        if type(value) is str:  # equal to an equal string alone
+            return (value == other) is expected
+        return operators.equals(value, other, frame[BUDGET]) is expected
 
     return evaluate
 

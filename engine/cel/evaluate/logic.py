@@ -10,7 +10,7 @@ from engine.cel import ast
 from engine.cel.environment import Environment
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate.frame import Closure, Compile, Frame
-from engine.cel.operators import no_overload, not_bool
+from engine.cel.operators import no_overload, not_bool, optional_index
 from engine.cel.values import OptionalValue
 
 
@@ -81,6 +81,8 @@ def conditional(node: ast.Conditional, compile_: Compile, _environment: Environm
 def alternative(node: ast.Alternative, compile_: Compile, _environment: Environment) -> Closure:
     """Compile `operand.or(other)` or `operand.orValue(other)`."""
     operand, other, unwraps = compile_(node.operand), compile_(node.other), node.unwraps
+    if unwraps and isinstance(node.operand, ast.Index) and node.operand.optional:
+        return _entry_or(compile_(node.operand.operand), compile_(node.operand.index), other)
 
     def evaluate(frame: Frame) -> object:
         value = operand(frame)
@@ -92,5 +94,18 @@ def alternative(node: ast.Alternative, compile_: Compile, _environment: Environm
         if not unwraps and type(replacement) is not OptionalValue:
             raise no_overload("or", value, replacement)
         return replacement
+
+    return evaluate
+
+
+def _entry_or(container: Closure, key: Closure, other: Closure) -> Closure:
+    """Return the closure of `container[?key].orValue(other)`, mostly without an optional."""
+
+    def evaluate(frame: Frame) -> object:
+        entries, name = container(frame), key(frame)
+        if type(entries) is dict and type(name) is str:
+            return entries[name] if name in entries else other(frame)
+        found = optional_index(entries, name)
+        return found.value if found.present else other(frame)
 
     return evaluate

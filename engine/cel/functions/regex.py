@@ -38,18 +38,30 @@ _LINE_OPTIONS: Final = _options()
 _LINE_OPTIONS.never_capture = True  # of groups, which takes a slower engine than the DFA
 
 
-_WITHIN_LINE: Final = re.compile(
-    r"""(?:
-        [\w\-:/@, =%#~<>!&;'"]  # characters that stand for themselves
-        |\\[.\-+*?()\[\]{}|^$/dw]
-        |[.*+?^$|)]
-        |\((?!\?)|\(\?:
-        |\{\d+(?:,\d*)?\}
-        |\[[\w\-.:/@]+\]
-    )*""",
+_TOKEN: Final = re.compile(
+    r"""(?P<same>
+            [\w\-:/@, =%#~<>!&;'"]|[^\x00-\x7f]  # characters that stand for themselves
+            |\\[.\-+*?()\[\]{}|^$/dwSbB]
+            |[.*+?^$|)]
+            |\((?!\?)|\(\?i?:|\(\?i\)|\(\?P?<[A-Za-z]\w*>
+            |\{\d+(?:,\d*)?\}
+        )
+        |\\(?P<escape>[sDWAz])
+        |\[(?P<negated>\^?)(?P<members>(?:
+            [\w\-.:/@, =%#~<>!&;'"+*?(){}|$]|[^\x00-\x7f]
+            |\\[.\-+*?()\[\]{}|^$/dws]
+        )+)\]""",
     re.VERBOSE | re.ASCII,
 )
-"""Patterns that no newline can match, and whose anchors are those of a line where `(?m)` is set."""
+"""What patterns are made of that can be made not to match a newline."""
+
+_ESCAPES_WITHIN_LINE: Final = {
+    "s": r"[\t\f\r ]",
+    "D": r"[^0-9\n]",
+    "W": r"[^0-9A-Za-z_\n]",
+    "A": "^",
+    "z": "$",
+}
 
 _MOST_JOINED: Final = 2 << 20  # characters of texts that are searched together
 
@@ -109,11 +121,36 @@ class Pattern:
         """Return the expression that matches runs of lines with a match, None if there is none."""
         if self._lines is None:
             self._lines = False
-            if _WITHIN_LINE.fullmatch(self._source):
-                runs = f"(?m)(?:^.*(?:{self._source}).*\n)+"
+            pattern = _within_line(self._source)
+            if pattern is not None:
+                runs = f"(?m)(?:^.*(?:{pattern}).*\n)+"
                 with suppress(re2.error):  # beyond the memory of one program
                     self._lines = re2.compile(runs.encode(), _LINE_OPTIONS)
         return self._lines or None
+
+
+def _within_line(source: str) -> str | None:
+    """Return a pattern that matches in a line of a text what `source` matches in that line alone.
+
+    It has to be read with `(?m)`, as which its anchors are those of a line. None if there is none.
+    """
+    translated, at = [], 0
+    while at < len(source):
+        token = _TOKEN.match(source, at)
+        if token is None:
+            return None
+        translated.append(_token_within_line(token))
+        at = token.end()
+    return "".join(translated)
+
+
+def _token_within_line(token: re.Match[str]) -> str:
+    if token["same"]:
+        return token["same"]
+    if token["escape"]:
+        return _ESCAPES_WITHIN_LINE[token["escape"]]
+    members = token["members"].replace(r"\s", r"\t\f\r ")
+    return rf"[^{members}\n]" if token["negated"] else f"[{members}]"
 
 
 def encode(text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -70,6 +70,20 @@ class DictColumn(msgspec.Struct, frozen=True, gc=False):
     values: Sequence[object]
 
 
+class TextColumn(DictColumn, frozen=True, gc=False):
+    """A dictionary-encoded column of strings, however many of them differ.
+
+    No two codes have the same string; that of code 0 is no string.
+
+    Attributes:
+        find: the code of a string, None where no row has it.
+        absent: the rows with code 0, shape (n,); None if none.
+    """
+
+    find: Callable[[str], int | None]
+    absent: Bools | None
+
+
 @dataclass(frozen=True, slots=True)
 class MissingPath:
     """Stands for a path that ends early in some row.
@@ -89,8 +103,9 @@ class Leaf:
 
     Attributes:
         path: the path, or the prefix of it that the table has a column for.
-        type: one of `COLUMN_TYPES` if the table stores such values, `MAP` if the values are always
-            maps, None if they may be of any type.
+        type: one of `COLUMN_TYPES` if the table stores such values, `STRING` if it has a
+            `TextColumn` of them, `MAP` if the values are always maps, None if they may be of any
+            type.
         distinct: estimated number of distinct values in a large table.
     """
 
@@ -137,14 +152,13 @@ class Table(Protocol):
         None for a variable as a whole, and if too many values are distinct.
         """
 
-    def texts(self, path: Path) -> Sequence[str | None] | None:
-        """Return the string of each row, None for a row without one.
+    def texts(self, path: Path) -> TextColumn | None:
+        """Return the strings of a leaf of type `STRING`; None for a leaf of any other type."""
 
-        None in all if a value may be of another type than string.
-        """
-
-    def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
-        """Return the variables of a row, with at least the values at `paths`."""
+    def rows_at(
+        self, numbers: Iterable[int], paths: Sequence[Path]
+    ) -> Iterator[Mapping[str, object]]:
+        """Return the variables of some rows, with at least the values at `paths`."""
 
     def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:
         """Return tables that together hold every element of the lists at a path.

@@ -43,6 +43,8 @@ def as_bool(column: Column) -> Column:
 
 def as_number(column: Column) -> Column:
     """Convert a column of numbers to doubles; any other is a fault."""
+    if column.values.dtype.kind == "f":
+        return column
     number = _whole_number(column.values)
     if number is None:
         return to_double(column)
@@ -263,9 +265,10 @@ def _nans(values: Any) -> Bools | None:  # noqa: ANN401 (an array, or a Python n
     """Return where doubles are NaN, None if nowhere."""
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
         return None
-    # The least is NaN if any is, and is found more quickly than which.
-    least = np.minimum.reduce(values, axis=None, initial=np.inf)
-    return np.isnan(values) if math.isnan(least) else None
+    # The least is NaN if any is, and its position is found more quickly than which.
+    if not values.size or not math.isnan(values.item(values.argmin())):
+        return None
+    return np.isnan(values)
 
 
 _NATIVELY_COMPARED: Final = frozenset({"bb", "ii", "ff", "if", "fi", "MM", "mm"})

@@ -119,11 +119,11 @@ class Plan:
         """
         context = EvalContext(table, new_frame(activation, budget))
         with np.errstate(all="ignore"):
-            return self._expanded(self._column(context, mask), len(table))
+            return self._expanded(self._column(context, mask), table)
 
     def failed(self, table: Table) -> Column:
         """Column in which all rows are at fault."""
-        return self._expanded(FAILED, len(table))
+        return self._expanded(FAILED, table)
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         try:
@@ -134,15 +134,18 @@ class Plan:
             frame = context.frame
             return self._fallback.evaluate(context.table, frame, frame[BUDGET], mask)
 
-    def _expanded(self, column: Column, rows: int) -> Column:
+    def _expanded(self, column: Column, table: Table) -> Column:
         """Bring a column to shape (n,) and the type of the plan."""
-        values, faults = column.values.astype(self._dtype, copy=False), column.faults
+        values, faults = column.values, column.faults
+        if values.ndim and faults is None and values.dtype == self._dtype:
+            return column
+        values = values.astype(self._dtype, copy=False)
         if faults is not None and not faults.any():
             faults = None
         if not values.ndim:
-            values = np.broadcast_to(values, rows)
+            values = np.broadcast_to(values, len(table))
         if faults is not None and not faults.ndim:
-            faults = np.broadcast_to(faults, rows)
+            faults = np.broadcast_to(faults, len(table))
         return Column(values, faults)
 
     @property

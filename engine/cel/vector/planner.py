@@ -7,7 +7,6 @@ order the operands of `&&` and `||`, and warn of slow policies.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.cel import ast
@@ -15,7 +14,8 @@ from engine.cel.environment import Environment
 from engine.cel.evaluate import compile_node
 from engine.cel.unparse import unparse
 from engine.cel.values import BOOL, DOUBLE, DURATION, INT, STRING, TIMESTAMP
-from engine.cel.vector.columns import Bools, Layout, constant
+from engine.cel.vector.bulk import bulk_function
+from engine.cel.vector.columns import Layout, constant
 from engine.cel.vector.kernels import (
     FUNCTIONS,
     OPERATORS,
@@ -43,6 +43,7 @@ from engine.cel.vector.steps import (
     Presence,
     Step,
     Strategy,
+    TextLookup,
 )
 from engine.cel.vector.time_kernels import DURATION_PARTS
 
@@ -54,7 +55,6 @@ _COST_OF_CACHED: Final = 6.0
 _COST_OF_FALLBACK: Final = 20.0  # beside its evaluations
 _TURNS: Final = 8  # assumed for every loop
 _LOOPS: Final = (ast.Quantifier, ast.SortBy, ast.Transform)
-_TEXT_AND_LITERAL: Final = (str, str)
 _TYPED: Final = {
     BOOL: Accepts.BOOL,
     INT: Accepts.INT,
@@ -147,6 +147,14 @@ class _Planner:
                 return self._conditional(part, (self.condition(test), *branches))
             case ast.Quantifier():
                 return self._loop(part, node)
+            case ast.Binary(operator="in") if part.below:
+                return self._lookup(part, node.operator, *part.below)
+            case ast.Binary(operator="==" | "!="):
+                left, right = part.below
+                lookup = self._lookup(part, node.operator, left, right) or self._lookup(
+                    part, node.operator, right, left
+                )
+                return lookup or self._strict(part, OPERATORS[node.operator])
             case ast.Binary() if node.operator in OPERATORS:
                 return self._strict(part, OPERATORS[node.operator])
             case ast.Negate():
@@ -171,6 +179,24 @@ class _Planner:
         if part.type is not None:
             return Numbers(text=text, strategy=Strategy.COLUMNS, cost=cost, path=path)
         return None
+
+    def _lookup(self, part: Part, operator: str, leaf: Part, value: Part) -> Step | None:
+        """Return the step that compares a string of each row with a value that all rows share.
+
+        None if the operands are not these.
+        """
+        if leaf.leaf is None or leaf.leaf.type != STRING or leaf.type or not value.constant:
+            return None
+        closure = compile_node(value.node, self._environment)
+        return TextLookup(
+            text=unparse(part.node),
+            strategy=Strategy.COLUMNS,
+            cost=_cost_of_columns(2),
+            constants=(closure,) if value.request else (),
+            path=leaf.leaf.path,
+            operator=operator,
+            value=closure,
+        )
 
     def _strict(self, part: Part, kernel: Kernel) -> Step | None:
         """Return the step of an operator or function, None if an operand cannot be a column."""
@@ -252,27 +278,10 @@ class _Planner:
             paths=part.paths(),
             closure=compile_node(body, self._environment),
             constants=tuple(compile_node(node, self._environment) for node in constants),
-            in_bulk=self._in_bulk(part),
+            in_bulk=bulk_function(
+                part_of(body, self._layout, self._environment), self._environment
+            ),
         )
-
-    def _in_bulk(self, part: Part) -> Callable[[Sequence[str]], Bools | None] | None:
-        """Return the function that a call applies to a leaf, for many strings; None if it cannot.
-
-        Its second argument is a literal.
-        """
-        node = part.node
-        if not isinstance(node, ast.Call) or len(part.below) != len(_TEXT_AND_LITERAL):
-            return None
-        function = self._environment.functions.get((node.function, node.member))
-        argument = node.args[1]
-        if function is None or part.below[0].leaf is None or not isinstance(argument, ast.Literal):
-            return None
-        overload = function.find(_TEXT_AND_LITERAL)
-        if argument.type != STRING or overload is None or overload.in_bulk is None:
-            return None
-        assert overload.preparation is not None  # noqa: S101 - INVARIANT: see `Overload.in_bulk`
-        in_bulk, prepared = overload.in_bulk, overload.preparation.prepare(argument.value)
-        return lambda texts: in_bulk(texts, prepared)
 
     def root_fallback(self, part: Part, accepts: Accepts) -> ScalarFallback | None:
         """Evaluate a whole expression by its closure alone; None if all rows share its value."""

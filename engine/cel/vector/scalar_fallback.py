@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame
 from engine.cel.values import NUMBERS, Duration, Timestamp
+from engine.cel.vector.bulk import BulkFunction
 from engine.cel.vector.columns import (
     MOMENTS,
     SPANS,
@@ -37,6 +39,7 @@ _FEW: Final = 32  # evaluations that take no longer than a lookup in the cache
 _LONGEST_KEY: Final = 4096  # characters
 _DENSE: Final = 65_536  # combinations of codes up to which counting them beats sorting them
 _COUNTABLE: Final = 2**62  # combinations of codes that fit into an int64
+_NOTHING: Final = object()  # in place of a value where an evaluation failed
 
 
 class Accepts(enum.Enum):
@@ -77,6 +80,7 @@ _KINDS: Final = {
     Accepts.TIMESTAMP: Timestamp,
     Accepts.DURATION: Duration,
 }
+_PLAIN: Final = frozenset({bool, float})  # types of which numpy takes any value as it is
 _TIMES: Final[Mapping[type, np.dtype[Any]]] = {Timestamp: MOMENTS, Duration: SPANS}
 
 
@@ -103,14 +107,14 @@ class ScalarFallback(Step):
         paths: the leaves that it reads; at least one.
         closure: reads the leaves, and the constants by the names of `constant_name`.
         is_root: whether it is a whole expression.
-        in_bulk: gives its values for many strings of its only path, if it can; see `Overload`.
+        in_bulk: computes it for many values of the leaves, if anything can.
     """
 
     accepts: Accepts
     paths: tuple[Path, ...]
     closure: Closure
     is_root: bool = False
-    in_bulk: Callable[[Sequence[str]], Bools | None] | None = None
+    in_bulk: BulkFunction | None = None
 
     def column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Evaluate the column, or take it from the cache of the table."""
@@ -145,10 +149,13 @@ class ScalarFallback(Step):
 
     def _dictionaries(self, table: Table) -> list[DictColumn] | None:
         """Dictionary columns of all leaves; None if one has none, or they have too many values."""
-        columns = [column for path in self.paths if (column := table.dictionary(path)) is not None]
-        if len(columns) < len(self.paths) or math.prod(_sizes(columns)) > _COUNTABLE:
-            return None
-        return columns
+        columns: list[DictColumn] = []
+        for path in self.paths:
+            column = table.dictionary(path) or table.texts(path)
+            if column is None:
+                return None
+            columns.append(column)
+        return columns if math.prod(_sizes(columns)) <= _COUNTABLE else None
 
     def evaluate(
         self, table: Table, constants: Frame, budget: Budget | None, mask: Bools | None
@@ -162,65 +169,88 @@ class ScalarFallback(Step):
             mask: the rows to evaluate, None for all; others may get any value.
         """
         columns = self._dictionaries(table)
-        rows: Iterator[Mapping[str, object]]
-        if columns is None and self.in_bulk is not None and mask is None:
-            found = self._evaluate_in_bulk(table)
-            if found is not None:
-                return found
         if columns is None:
             numbers = np.arange(len(table)) if mask is None else np.flatnonzero(mask)
-            rows = (table.row(number, self.paths) for number in numbers.tolist())
+            rows = table.rows_at(numbers.tolist(), self.paths)
             count, index = len(numbers), _positions(numbers, len(table))
         else:
             combinations, index = _combinations(columns, mask)
-            rows = (_row_of(self.paths, columns, codes) for codes in combinations)
-            count = len(combinations)
+            rows = _rows_of(self.paths, columns, combinations)
+            count = combinations.shape[1]
         if budget is not None and count > MOST_DISTINCT:
             budget.spend(count)
-        return self._gather(rows, count, index, {**constants, BUDGET: budget})
+        if columns is not None and self.in_bulk is not None and count > _FEW:
+            found = self._in_bulk(columns, combinations, constants)
+            if found is not None:
+                return _taken(found, index)
+        return _taken(self._values(rows, {**constants, BUDGET: budget}), index)
 
-    def _evaluate_in_bulk(self, table: Table) -> Column | None:
+    def _in_bulk(
+        self, columns: Sequence[DictColumn], combinations: NDArray[np.intp], constants: Frame
+    ) -> Column | None:
+        """Return the value for each combination of codes, None if closures have to be asked.
+
+        Where a leaf has no value, a function of it has none.
+        """
         assert self.in_bulk is not None  # noqa: S101 - INVARIANT: the caller checks
-        texts = table.texts(self.paths[0])
-        if texts is None:
-            return None
-        present = np.fromiter((text is not None for text in texts), np.bool_, len(texts))
-        found = self.in_bulk([text for text in texts if text is not None])
-        if found is None:
-            return None
-        values = np.zeros(len(texts), np.bool_)
-        values[present] = found
-        return Column(values, None if present.all() else ~present)
+        present: Bools = combinations.all(axis=0)  # type: ignore[assignment]  # of two axes
+        leaves: list[list[object]] = []
+        for column, codes in zip(columns, combinations, strict=True):
+            values = list(map(column.values.__getitem__, codes.tolist()))
+            if MissingPath in set(map(type, values)):
+                present &= np.array([type(value) is not MissingPath for value in values])
+            leaves.append(values)
+        if present.all():
+            found = self.in_bulk(dict(zip(self.paths, leaves, strict=True)), constants)
+            return None if found is None else self._admitted(found)
+        leaves = [list(compress(values, present)) for values in leaves]
+        found = self.in_bulk(dict(zip(self.paths, leaves, strict=True)), constants)
+        return None if found is None else _widened(self._admitted(found), present)
 
-    def _gather(
-        self,
-        rows: Iterator[Mapping[str, object]],
-        count: int,
-        index: NDArray[np.intp],
-        frame: Frame,
-    ) -> Column:
-        """Evaluate the closure on each of `count` rows, then take the results by `index`."""
-        kind = _KINDS[self.accepts]
-        values: NDArray[Any] = np.zeros(max(count, 1), _TIMES.get(kind, kind))
-        faults = np.zeros(max(count, 1), np.bool_)
-        budget = frame[BUDGET]
-        for position, row in enumerate(rows):
+    def _values(self, rows: Iterator[Mapping[str, object]], frame: Frame) -> Column:
+        """Evaluate the closure on each row."""
+        closure, budget = self.closure, frame[BUDGET]
+        if budget is None:
+            frame[BUDGET] = Budget()
+        found: list[object] = []
+        for row in rows:
             frame.update(row)
-            if budget is None:
+            if budget is None and frame[BUDGET].is_charged:
                 frame[BUDGET] = Budget()
             try:
-                values[position] = self.accepts.admit(self.closure(frame))
+                found.append(closure(frame))
             except BudgetExhaustedError:
                 if budget is not None:
                     raise
-                faults[position] = True
+                found.append(_NOTHING)
             except CelError:
-                faults[position] = True
+                found.append(_NOTHING)
             except (RecursionError, OverflowError):
                 if not self.is_root:  # the expression around it must not absorb the failure
                     raise NotVectorizableError from None
+                found.append(_NOTHING)
+        return self._admitted(found)
+
+    def _admitted(self, found: Sequence[object]) -> Column:
+        """Return values of the language as a column."""
+        kind = _KINDS[self.accepts]
+        if kind in _PLAIN and {kind}.issuperset(map(type, found)):
+            return Column(np.array(found, kind))
+        values: NDArray[Any] = np.zeros(len(found), _TIMES.get(kind, kind))
+        faults = np.zeros(len(found), np.bool_)
+        for position, value in enumerate(found):
+            if value is _NOTHING:
                 faults[position] = True
-        return Column(values.take(index), faults.take(index) if faults.any() else None)
+                continue
+            try:
+                values[position] = self.accepts.admit(value)
+            except CelError:
+                faults[position] = True
+            except OverflowError:
+                if not self.is_root:
+                    raise NotVectorizableError from None
+                faults[position] = True
+        return Column(values, faults)
 
 
 def constant_name(position: int) -> str:
@@ -243,16 +273,19 @@ def _sizes(columns: Sequence[DictColumn]) -> tuple[int, ...]:
 
 def _combinations(
     columns: Sequence[DictColumn], mask: Bools | None
-) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the combinations of codes that occur within the mask, and the index of each row's.
 
-    The index of other rows is arbitrary.
+    The combinations are of shape (columns, m). The index of other rows is arbitrary.
     """
     sizes = _sizes(columns)
     total = math.prod(sizes)
-    if len(sizes) == 1 and total <= _FEW:
-        return [(code,) for code in range(total)], columns[0].codes.astype(np.intp)
-    joint = np.ravel_multi_index([column.codes for column in columns], sizes)
+    if len(sizes) == 1:
+        joint = columns[0].codes.astype(np.intp)
+        if total <= _FEW:
+            return np.arange(total)[np.newaxis], joint
+    else:
+        joint = np.ravel_multi_index([column.codes for column in columns], sizes)
     masked = joint if mask is None else joint[mask]
     if total <= _DENSE:
         present = np.flatnonzero(np.bincount(masked, minlength=total))
@@ -260,8 +293,9 @@ def _combinations(
     else:
         present = np.unique(masked)
         index = np.searchsorted(present, joint).clip(max=max(len(present) - 1, 0))
-    codes = (part.tolist() for part in np.unravel_index(present, sizes))
-    return list(zip(*codes, strict=True)), index
+    if len(sizes) == 1:
+        return present[np.newaxis], index
+    return np.array(np.unravel_index(present, sizes)), index
 
 
 def _positions(numbers: NDArray[np.intp], size: int) -> NDArray[np.intp]:
@@ -269,6 +303,45 @@ def _positions(numbers: NDArray[np.intp], size: int) -> NDArray[np.intp]:
     positions = np.zeros(size, np.intp)
     positions[numbers] = np.arange(len(numbers))
     return positions
+
+
+def _taken(found: Column, index: NDArray[np.intp]) -> Column:
+    """Return the values at `index`, shape (n,); any where there are no values."""
+    if not len(found.values):
+        return Column(np.zeros(len(index), found.values.dtype))
+    faults = found.faults
+    if faults is None or not faults.any():
+        return Column(found.values.take(index))
+    return Column(found.values.take(index), faults.take(index))
+
+
+def _widened(found: Column, present: Bools) -> Column:
+    """Return the values of the rows that are present among all, the others at fault."""
+    values = np.zeros(len(present), found.values.dtype)
+    values[present] = found.values
+    faults = ~present
+    if found.faults is not None:
+        faults[present] = found.faults
+    return Column(values, faults)
+
+
+def _rows_of(
+    paths: Sequence[Path], columns: Sequence[DictColumn], combinations: NDArray[np.intp]
+) -> Iterator[Mapping[str, object]]:
+    """Return the variables of a row for each combination of codes; see `_row_of`."""
+    if len(paths) > 1:
+        for codes in combinations.T.tolist():
+            yield _row_of(paths, columns, codes)
+        return
+    outward, values = paths[0][::-1], columns[0].values
+    for code in combinations[0].tolist():
+        value = values[code]
+        if not code or type(value) is MissingPath:
+            yield _row_of(paths, columns, [code])
+        else:
+            for key in outward:
+                value = {key: value}
+            yield value
 
 
 def _row_of(

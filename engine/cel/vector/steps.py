@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -157,6 +157,43 @@ class Presence(Step):
     def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Read whether the last key of the path is there."""
         return context.table.presence(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TextLookup(Step):
+    """Compares a leaf of type `STRING` with a value that all rows share.
+
+    Attributes:
+        path: the leaf.
+        operator: `==`, `!=` or `in`, of the leaf and the value.
+        value: the value.
+    """
+
+    path: Path
+    operator: str
+    value: Closure
+
+    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+        """Look the value up among the strings that rows have, then compare codes."""
+        value = outcome(self.value, context.frame)
+        if isinstance(value, CelError):
+            return FAILED
+        accepted: Iterable[object] = (value,)
+        if self.operator == "in":
+            if not isinstance(value, list | tuple | dict):
+                return FAILED
+            accepted = value
+        texts = context.table.texts(self.path)
+        assert texts is not None  # noqa: S101 - INVARIANT: the planner has asked the layout
+        found = [texts.find(each) for each in accepted if type(each) is str]
+        codes = [code for code in found if code is not None]
+        if len(codes) == 1:
+            values = texts.codes == codes[0]
+        else:
+            table = np.zeros(len(texts.values), np.bool_)
+            table[codes] = True
+            values = table.take(texts.codes)
+        return Column(~values if self.operator == "!=" else values, texts.absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.plugins.base import MAX_SCORE
-from engine.view import BoolColumn, IntColumn
+from engine.view import BoolColumn, IntColumn, extremes
 
 FloatColumn: TypeAlias = NDArray[np.float64]
 """One float64 per node."""
@@ -89,6 +89,14 @@ def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
     return percent
 
 
+def sum_of_rows(matrix: FloatColumn) -> FloatColumn:
+    """Return the sum of the rows of a matrix, a new column; two, as of cpu and memory, at once."""
+    total: FloatColumn = (
+        np.add(*matrix) if len(matrix) == 2 else np.add.reduce(matrix, axis=0)  # noqa: PLR2004
+    )
+    return total
+
+
 def bounded_percent(percent: FloatColumn) -> IntColumn:
     """Return percentages truncated toward zero, and at most GREATEST_PERCENT in magnitude.
 
@@ -121,7 +129,7 @@ def inverse_minmax(costs: IntColumn) -> IntColumn:
     """
     if not costs.size:
         return costs
-    low, high = int(costs.min()), int(costs.max())
+    low, high = map(int, extremes(costs))
     above = MAX_SCORE * (costs - low).astype(np.float64) / ((high - low) or 1)
     return MAX_SCORE - above.astype(np.int64)
 
@@ -134,7 +142,7 @@ def minmax_normalize(scores: IntColumn, points: int = MAX_SCORE) -> IntColumn:
     """
     if not scores.size:
         return scores
-    least, greatest = int(scores.min()), int(scores.max())
+    least, greatest = map(int, extremes(scores))
     spread = greatest - least
     if spread * points > _GREATEST_INT:
         exact = (scores.astype(object) - least) * points // spread
@@ -204,4 +212,7 @@ def _is_exact(divisor: IntColumn | FloatColumn | int) -> bool:
 
 def _within(values: IntColumn | FloatColumn, bound: int) -> bool:
     """Return whether all values lie strictly between -bound and bound."""
-    return bool(values.max(initial=0) < bound and values.min(initial=0) > -bound)
+    if not values.size:
+        return True
+    least, greatest = extremes(values)
+    return bool(-bound < least and greatest < bound)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from engine.documents import mistake, warn
@@ -22,7 +23,7 @@ from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
-from engine.plugins.lib.arithmetic import FloatColumn, free_percent
+from engine.plugins.lib.arithmetic import FloatColumn, free_percent, sum_of_rows
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.plugins.limit_aware.limit_ratios import (
     LIMIT_TO_ALLOCATABLE,
@@ -31,7 +32,16 @@ from engine.plugins.limit_aware.limit_ratios import (
     is_percentage,
     read,
 )
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum, capped
+from engine.view import (
+    BoolColumn,
+    ClusterView,
+    Domain,
+    IntColumn,
+    RowWise,
+    Sum,
+    capped,
+    extremes,
+)
 
 _NODES = (Domain.NODES,)
 _UNCHECKED = 2**62
@@ -155,7 +165,7 @@ class _LimitAware:
 
 
 @dataclass(frozen=True, slots=True)
-class _FilterSide:
+class _FilterSide(RowWise):
     """Columns of all nodes that do not depend on the pod.
 
     Attributes:
@@ -167,6 +177,11 @@ class _FilterSide:
     capacities: IntColumn
     named: frozenset[str]
     faulty: BoolColumn | None
+
+    def take(self, rows: NDArray[np.intp]) -> _FilterSide:
+        """Return some rows; resources that only others have a ratio for reject none of them."""
+        faulty = None if self.faulty is None else self.faulty.take(rows)
+        return _FilterSide(self.capacities.take(rows, axis=1), self.named, faulty)
 
 
 class LimitAwareFilter(_LimitAware):
@@ -238,7 +253,7 @@ class LimitAwareFilter(_LimitAware):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ScoreSide:
+class _ScoreSide(RowWise):
     """What is known of all nodes before a pod is; a resource takes no part where it has no ratio.
 
     Attributes:
@@ -254,6 +269,17 @@ class _ScoreSide:
     weights: FloatColumn | None
     total_weight: FloatColumn | float
     faulty: BoolColumn | None
+
+    def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
+        """Return some rows."""
+        total = self.total_weight
+        return _ScoreSide(
+            capacities=self.capacities.take(rows, axis=1),
+            divisors=self.divisors.take(rows, axis=1),
+            weights=None if self.weights is None else self.weights.take(rows, axis=1),
+            total_weight=total if isinstance(total, float) else total.take(rows),
+            faulty=None if self.faulty is None else self.faulty.take(rows),
+        )
 
 
 class LimitAwareScore(_LimitAware):
@@ -279,7 +305,7 @@ class LimitAwareScore(_LimitAware):
         percents = free_percent(side.divisors, free)
         if side.weights is not None:
             percents *= side.weights
-        mean = np.add.reduce(percents, axis=0)
+        mean = sum_of_rows(percents)
         mean /= side.total_weight
         return Scores(mean.astype(np.int64), side.faulty)
 
@@ -287,12 +313,11 @@ class LimitAwareScore(_LimitAware):
         """Stretch the scores over 0..MAX_SCORE in float64, truncated; all equal scores become 0."""
         if not scores.size:
             return scores
-        least = scores.min()
-        spread = scores.max() - least
-        if not spread:
+        least, greatest = extremes(scores)
+        if least == greatest:
             return np.zeros_like(scores)
         share: FloatColumn = (scores - least).astype(np.float64)
-        share /= spread
+        share /= greatest - least
         share *= MAX_SCORE
         return share.astype(np.int64)
 

@@ -7,7 +7,8 @@ given replaces its default as a whole, except the scaling factors, which are com
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Final, Literal, Self, TypeAlias
+from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -36,6 +37,7 @@ _Duration: TypeAlias = Annotated[str, AfterValidator(_not_negative)]
 _TOO_LITTLE = 5
 """Percent: an idle node uses more, so a fraction or a number of cores was meant."""
 
+_PROFILES: Final[WeakValueDictionary[str, LoadProfile]] = WeakValueDictionary()
 _WHOLE = 100
 _WEIGHTS = {"cpu": 1, "memory": 1}
 _THRESHOLDS = {"cpu": 65, "memory": 95}
@@ -176,10 +178,11 @@ class LoadAwareArgs(Args):
     @property
     def load_profile(self) -> LoadProfile:
         """The sums that the view must keep for these arguments."""
-        return LoadProfile(
+        profile = LoadProfile(
             known=self.known,
             factors=tuple(sorted(self.estimated_scaling_factors.items())),
             seconds_after_scheduled=self.estimated_seconds_after_pod_scheduled,
             seconds_after_initialized=self.estimated_seconds_after_initialized,
             customize=self.allow_customize_estimation,
         )
+        return _PROFILES.setdefault(repr(profile), profile)

@@ -25,7 +25,12 @@ from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import SECOND, Micros
 from engine.plugins.base import MAX_SCORE, PASS, NeverFaults, Plugin, Scores
-from engine.plugins.lib.arithmetic import FloatColumn, free_percent, least_reaching
+from engine.plugins.lib.arithmetic import (
+    FloatColumn,
+    free_percent,
+    least_reaching,
+    sum_of_rows,
+)
 from engine.plugins.lib.inputs import report_age
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import estimate, estimate_vector
@@ -38,6 +43,8 @@ from engine.view import (
     ClusterView,
     Domain,
     IntColumn,
+    RowWise,
+    extremes,
     stale_reports,
 )
 
@@ -52,7 +59,7 @@ _UNREACHABLE = 2**60
 
 
 @dataclass(frozen=True, slots=True)
-class _FilterSide:
+class _FilterSide(RowWise):
     """The part of the filter that no pod changes.
 
     Attributes:
@@ -67,9 +74,18 @@ class _FilterSide:
     is_judged: BoolColumn
     codes: Codes
 
+    def take(self, rows: NDArray[np.intp]) -> _FilterSide:
+        """Return some rows."""
+        return _FilterSide(
+            self.readings.take(rows),
+            self.slack.take(rows, axis=1),
+            self.is_judged.take(rows),
+            self.codes.take(rows),
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class _ScoreSide:
+class _ScoreSide(RowWise):
     """The part of the score that no pod changes.
 
     Attributes:
@@ -81,6 +97,12 @@ class _ScoreSide:
     readings: Readings
     room: IntColumn
     totals: FloatColumn
+
+    def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
+        """Return some rows."""
+        return _ScoreSide(
+            self.readings.take(rows), self.room.take(rows, axis=1), self.totals.take(rows, axis=1)
+        )
 
 
 class LoadAwareFilter(NeverFaults):
@@ -227,7 +249,7 @@ class LoadAwareScore(NeverFaults):
         np.maximum(free, 0, out=free)
         percents = free_percent(side.totals, free)
         weighed = percents if self._are_alike else percents * self._weights
-        total = np.add.reduce(weighed, axis=0)
+        total = sum_of_rows(weighed)
         if self._args.dominant_resource_weight:
             total += percents.min(axis=0) * self._args.dominant_resource_weight
         total /= self._total_weight
@@ -239,7 +261,10 @@ class LoadAwareScore(NeverFaults):
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are percentages unless estimates are negative."""
-        return np.maximum(np.minimum(scores, MAX_SCORE), 0)
+        if not scores.size:
+            return scores
+        least, greatest = extremes(scores)
+        return scores if least >= 0 and greatest <= MAX_SCORE else np.clip(scores, 0, MAX_SCORE)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the expected usage with the pod, and the capacity."""

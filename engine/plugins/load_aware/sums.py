@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, TypeAlias
 
+import msgspec
+
 from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.pod_shape import PodShape
 from engine.model.resources import Amounts
@@ -25,9 +27,13 @@ _Amounts: TypeAlias = tuple[int, ...]
 """By known resource."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class LoadProfile(Estimation):
-    """The profile of the sums (`PodSumProfile`); rules with equal estimates share them."""
+    """The profile of the sums (`PodSumProfile`); rules with equal estimates share them.
+
+    Compared by identity, as it is looked up several times in each decision: `LoadAwareArgs` give
+    one object for equal arguments.
+    """
 
     reads_reports: ClassVar[bool] = True
     _facts: ByteLimitedCache[PodShape, _ShapeFacts] = field(
@@ -39,7 +45,8 @@ class LoadProfile(Estimation):
         ),
     )
 
-    __hash__ = Estimation.__hash__
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     @property
     def width(self) -> int:
@@ -88,8 +95,7 @@ class LoadProfile(Estimation):
         return facts
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSums:
+class LoadSums(msgspec.Struct, frozen=True, eq=False):
     """The sums of a profile, named; all in base units, (n_known, n), zeros without a report.
 
     Attributes:

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.errors import QuantityError
 from engine.model import api, resources
@@ -80,6 +81,10 @@ class Readings:
         width = len(known) + 3
         flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
         return cls(np.ascontiguousarray(flat.reshape(len(rows), width).T))
+
+    def take(self, rows: NDArray[np.intp]) -> Readings:
+        """Return those of some rows."""
+        return Readings(self.table.take(rows, axis=1))
 
     @property
     def is_reported(self) -> BoolColumn:

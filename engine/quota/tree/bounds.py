@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.model.elastic_quota import QuotaKey
-from engine.model.koordinator_quota import DEFAULT_QUOTA, SYSTEM_QUOTA
 from engine.model.resources import Amounts
 from engine.quota.bounds import sum_of
 from engine.quota.tree.requests import QuotaRequests, sum_requests, sum_usage
@@ -62,7 +61,12 @@ class TreeBounds:
 
 
 def tree_bounds(
-    tree: QuotaTree, usage: UsageByQuota, total: Amounts, *, scales_min: bool = True
+    tree: QuotaTree,
+    usage: UsageByQuota,
+    total: Amounts,
+    outside: Amounts,
+    *,
+    scales_min: bool = True,
 ) -> TreeBounds:
     """Return what bounds each quota.
 
@@ -70,12 +74,12 @@ def tree_bounds(
         tree: the quotas.
         usage: of the pods of each quota.
         total: allocatable of all nodes, cordoned ones too.
+        outside: requests of the bound pods of no quota of the tree, see `usage_outside`.
         scales_min: whether guarantees shrink where they come to more than there is.
     """
     names = usage.used.keys() | usage.queued.keys()
     own = {name: sum_of((usage.used.get(name, {}), usage.queued.get(name, {}))) for name in names}
-    outside = [usage.used.get(name, {}) for name in (DEFAULT_QUOTA, SYSTEM_QUOTA)]
-    taken = sum_of((*outside, *tree.taken_out()))
+    taken = sum_of((outside, *tree.taken_out()))
     left = {name: amount - taken.get(name, 0) for name, amount in total.items()}
     requests = sum_requests(tree, own)
     return TreeBounds(

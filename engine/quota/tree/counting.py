@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from engine.model.koordinator_quota import DEFAULT_QUOTA, SYSTEM_QUOTA
 from engine.model.resources import Amounts
 from engine.quota.bounds import excess, sum_of
 from engine.quota.tree.bounds import TreeBounds, UsageByQuota, tree_bounds
@@ -21,7 +22,8 @@ def bounds_in(view: ClusterView, tree: QuotaTree, *, scales_min: bool = True) ->
     """Return what bounds the pods of each quota now; the tree has what all nodes offer."""
     names = {name for quota in tree for name in quota.max or {}}
     total = {name: int(view.amount(view.allocatable, name)[view.valid].sum()) for name in names}
-    return tree_bounds(tree, usage_in(view, tree), total, scales_min=scales_min)
+    usage, outside = usage_in(view, tree), usage_outside(view, tree)
+    return tree_bounds(tree, usage, total, outside, scales_min=scales_min)
 
 
 def usage_in(view: ClusterView, tree: QuotaTree) -> UsageByQuota:
@@ -31,6 +33,17 @@ def usage_in(view: ClusterView, tree: QuotaTree) -> UsageByQuota:
         used=_by_quota(tree, facts.requested, facts.labelled),
         queued=_by_quota(tree, facts.queued, facts.labelled_queued),
     )
+
+
+def usage_outside(view: ClusterView, tree: QuotaTree) -> Amounts:
+    """Return what pods of the default and of the system quota take of what nodes offer.
+
+    Those that are bound alone, as upstream counts what is used: nobody may ever place the others.
+    Source: koordinator, core/group_quota_manager.go.
+    """
+    facts = view.namespaces
+    bound = _by_quota(tree, facts.scheduled, facts.labelled_scheduled)
+    return sum_of(bound.get(name, {}) for name in (DEFAULT_QUOTA, SYSTEM_QUOTA))
 
 
 def _by_quota(

@@ -1,7 +1,7 @@
 """What the filters and scores of the scheduler say of nodes, remembered for pods of a template.
 
-There are two memories: of what pods do not change, and of what they do. Of the latter only the rows
-of nodes that took pods are computed again, all in one pass.
+There are memories of what pods do not change, of the room that they leave, and of the pods that
+selectors select. Of the last two only the rows of nodes that took pods are computed again.
 """
 
 from __future__ import annotations
@@ -86,15 +86,17 @@ def node_columns(
         now: the moment.
         selectors: of pods of its namespace, for `matching`.
     """
-    selectors = tuple(dict.fromkeys(selectors))
     allowed, taints = _still(pod, view, now)
-    fits, fit, balance, *matching = _moving(pod, view, now, selectors)
+    fits, fit, balance = _room(pod, view, now)
     return NodeColumns(
         passes=view.valid & (allowed != 0) & (fits != 0),
         taints=taints,
         fit=fit,
         balance=balance,
-        matching=dict(zip(selectors, matching, strict=True)),
+        matching={
+            selector: matching_pods(selector, pod.namespace, view)
+            for selector in dict.fromkeys(selectors)
+        },
     )
 
 
@@ -125,19 +127,15 @@ def _still(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:
     return view.pod_column(key, _NODES, columns)
 
 
-def _moving(
-    pod: Pod, view: ClusterView, now: Micros, selectors: tuple[LabelSelector, ...]
-) -> NDArray[np.int64]:
-    """Return where a pod fits, the scores by requests, and pods by selector, (3 + k, n)."""
+def _room(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:
+    """Return where a pod fits, and the scores by requests, (3, n)."""
 
     def columns(rows: ClusterView) -> NDArray[np.int64]:
         fit = _FIT.filter(pod, rows, now).rejects
         points = _FIT_SCORE.score(pod, rows, now), _BALANCE.score(pod, rows, now)
-        matching = [matching_pods(selector, pod.namespace, rows) for selector in selectors]
-        return np.array([~fit, *(each.values for each in points), *matching], np.int64)
+        return np.array([~fit, *(each.values for each in points)], np.int64)
 
-    key = ("scheduler's room", _amounts(pod.shape), pod.namespace if selectors else "", selectors)
-    return view.pod_column(key, _NODES_AND_PODS, columns)
+    return view.pod_column(("scheduler's room", _amounts(pod.shape)), _NODES_AND_PODS, columns)
 
 
 @cached_by_shape

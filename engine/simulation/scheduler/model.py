@@ -15,11 +15,12 @@ from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.selectors import named_nodes
 from engine.model.time import Micros
+from engine.placement import nodes_to_find
 from engine.plugins import PLUGINS
 from engine.plugins.lib.spread_constraints import SpreadConstraint
 from engine.policy import SCHEDULER_FILTERS
 from engine.simulation.scheduler.columns import NodeColumns, filter_of, node_columns
-from engine.simulation.scheduler.sampling import node_order, nodes_to_find, search
+from engine.simulation.scheduler.sampling import node_order, search
 from engine.simulation.scheduler.scoring import scores, weighted_sum
 from engine.simulation.scheduler.topology_spread import (
     SYSTEM_DEFAULT_CONSTRAINTS,

@@ -1,6 +1,6 @@
 """Which nodes the scheduler looks at for a pod: in a large cluster not all of them.
 
-Source: pkg/scheduler/schedule_one.go (numFeasibleNodesToFind, findNodesThatPassFilters) and
+Source: pkg/scheduler/schedule_one.go (findNodesThatPassFilters) and
 pkg/scheduler/backend/cache/node_tree.go. The scheduler looks at several nodes at a time, and so may
 find others than the first ones by a few.
 """
@@ -14,10 +14,6 @@ from numpy.typing import NDArray
 
 from engine.view import BoolColumn, ClusterView, Domain, label_column
 
-_LEAST_NODES: Final = 100
-_LEAST_PERCENTAGE: Final = 5
-_PERCENTAGE: Final = 50
-_NODES_PER_PERCENT: Final = 125
 _REGION: Final = "topology.kubernetes.io/region"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -34,20 +30,6 @@ class Sample(NamedTuple):
 
     feasible: Rows
     looked_at: int
-
-
-def nodes_to_find(nodes: int, percentage: int = 0) -> int:
-    """Return how many feasible nodes are enough to choose among.
-
-    Args:
-        nodes: that there are.
-        percentage: `percentageOfNodesToScore`; 0 lets the number of nodes decide.
-    """
-    if nodes < _LEAST_NODES:
-        return nodes
-    if not percentage:
-        percentage = max(_PERCENTAGE - nodes // _NODES_PER_PERCENT, _LEAST_PERCENTAGE)
-    return max(nodes * percentage // 100, _LEAST_NODES)
 
 
 def node_order(view: ClusterView) -> Rows:

@@ -112,13 +112,13 @@ def spread_points(
         spread.constraints, spread.selectors, counting, strict=True
     ):
         pods = np.zeros(len(view), np.int64) if selector is None else matching[selector]
-        costs += _costs(constraint, np.where(nodes, pods, 0), pods, view, rows, competes)
+        costs += _costs(constraint, nodes, pods, view, rows, competes)
     return _normalized(rounded(costs), competes)
 
 
 def _costs(
     constraint: SpreadConstraint,
-    counted: IntColumn,
+    counting: BoolColumn,
     pods: IntColumn,
     view: ClusterView,
     rows: NDArray[np.intp],
@@ -128,7 +128,7 @@ def _costs(
 
     Args:
         constraint: the constraint.
-        counted: pods of each node that count in its domain, (n,).
+        counting: nodes whose pods count in their domains, (n,).
         pods: pods of each node that the constraint selects, (n,).
         view: the cluster.
         rows: nodes.
@@ -140,7 +140,7 @@ def _costs(
         domains, near = int(np.count_nonzero(competes)), pods.take(rows)
     else:
         domains = int(np.count_nonzero(np.bincount(codes[competes])))
-        sums = np.bincount(label.codes, counted, minlength=len(label.book))
+        sums = np.bincount(label.codes, pods * counting, minlength=len(label.book))
         near = sums.take(codes).astype(np.int64)
     costs = near * log(domains + 2) + (constraint.max_skew - 1)
     return np.where(codes != MISSING, costs, 0.0)

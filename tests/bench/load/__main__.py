@@ -31,6 +31,9 @@ _SETTLE_SECONDS = 1.0
 _BURST_REVIEWS, _BURST_SECONDS = 5_000, 10.0
 _SATURATING_CONNECTIONS = 32
 _WARM_UP_SECONDS, _WARM_UP_RATE = 2.0, 250.0
+_TENTH = "a tenth of the floor's highest rate"
+_OVERLOAD_SHARE = 1.5
+_OVERLOAD = "1.5 times the highest rate"
 
 
 class Bench:
@@ -49,6 +52,7 @@ class Bench:
             "floor with envelope": floor.target("/mutate"),
         }
         self._seconds = seconds
+        self._tenth = 0.0  # of the floor's highest rate; known once that is measured
         self._progress = progress
         self._server = Observer(
             server=stage.server,
@@ -69,6 +73,10 @@ class Bench:
         for name, target in self._layers.items():
             self._send(f"{name} {when}, {rate:,.0f}/s", target, Arrival.RANDOM, rate, self._passing)
             self._send(f"{name} {when}, saturated", target, Arrival.AT_ONCE, 0, self._passing)
+            if name == "floor":
+                self._tenth = self._tenth or self.figures[-1].rate / 10
+                tenth = f"{name} {when}, {_TENTH}"
+                self._send(tenth, target, Arrival.RANDOM, self._tenth, self._passing)
 
     def server(self, rates: Sequence[float]) -> None:
         """Measure `stowplan serve` while its cluster changes, and while it does not."""
@@ -84,7 +92,10 @@ class Bench:
         for rate in rates:
             self._send(f"{rate:,.0f}/s", target, Arrival.RANDOM, rate, self._server)
             self._send(f"{rate:,.0f}/s, even", target, Arrival.EVEN, rate, self._server)
+        self._send(_TENTH, target, Arrival.RANDOM, self._tenth, self._server)
         self._send("saturated", target, Arrival.AT_ONCE, 0, self._server)
+        most = self.figures[-1].rate
+        self._send(_OVERLOAD, target, Arrival.RANDOM, _OVERLOAD_SHARE * most, self._server)
         burst_rate = _BURST_REVIEWS / _BURST_SECONDS
         name = "burst of 5,000 in 10 s"
         self._send(name, target, Arrival.BURST, burst_rate, self._server, _BURST_SECONDS)
@@ -178,6 +189,10 @@ def _ratios(by_name: Mapping[str, Figures], rate: float) -> dict[str, float]:
     for share in ("p50", "p99"):
         waited = floors.mean("floor", f"{rate:,.0f}/s", _client(share))
         ratios[f"client {share} at {rate:,.0f}/s, to floor"] = amid.client[share] / waited
+        waited = floors.mean("floor", _TENTH, _client(share))
+        ratios[f"client {share} at {_TENTH}"] = by_name[_TENTH].client[share] / waited
+    for phase in (_TENTH, "saturated", _OVERLOAD):
+        ratios[f"share advised at {phase}"] = by_name[phase].share_advised
     return ratios
 
 

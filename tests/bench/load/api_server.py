@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import uvloop
 
+from engine.model import api
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load.churn import Churn, Running
 from tests.bench.load.giants import giants
@@ -36,6 +37,8 @@ GIANTS_PATH = "/bench/giants"
 A real API server does so beside its other work; this one would let that wait if it had to decode
 the pod.
 """
+
+_pod_of = msgspec.json.Decoder(api.Pod).decode
 
 _HISTORY = 5_000  # changes per resource: half a minute
 _BOOKMARK_SECONDS = 30
@@ -82,15 +85,14 @@ def _giants(namespace: str) -> list[tuple[str, bytes]]:
 
 def _fill(server: FakeApiServer, cluster: GeneratedCluster) -> list[Running]:
     """Store all objects of the cluster; return the pods that may end: not those of DaemonSets."""
+    for text in cluster.others():
+        server.create(msgspec.json.decode(text))
     running = []
-    for text in cluster.objects():
-        obj = msgspec.json.decode(text)
-        server.create(obj)
-        is_pod = obj["kind"] == "Pod"
-        if is_pod and obj["status"]["phase"] == "Running":
-            meta = obj["metadata"]
-            if meta["namespace"] != "kube-system":
-                running.append(Running(meta["namespace"], meta["name"], obj["spec"]["nodeName"]))
+    for text in cluster.pods():
+        server.put_pod(text)  # decoded as a whole, a million would take minutes
+        pod = _pod_of(text)
+        if pod.status.phase == "Running" and pod.metadata.namespace != "kube-system":
+            running.append(Running(pod.metadata.namespace, pod.metadata.name, pod.spec.node_name))
     return running
 
 

@@ -80,6 +80,11 @@ class Figures:
         return self.answered / self.seconds
 
     @property
+    def share_advised(self) -> float:
+        """Of the reviews with an answer, those with a patch; 0 where none was answered."""
+        return self.advised / max(1, self.answered)
+
+    @property
     def cpu_per_review(self) -> float:
         """Seconds of the server's processor time for each answer."""
         return self.cpu["server"] / self.answered if self.answered else 0.0

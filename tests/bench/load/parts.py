@@ -20,7 +20,7 @@ from tests.bench.load.certificates import Certificates
 from tests.bench.load.messages import Target
 from tests.bench.load.processes import Usage, usage_of
 from tests.bench.load.scrape import Scrape, scraped
-from tests.e2e.part import Part
+from tests.e2e.part import READY_WITHIN_SECONDS, Part
 
 _HOST = "127.0.0.1"
 _STOWPLAN = Path(sys.executable).parent / "stowplan"
@@ -62,10 +62,10 @@ class Server(MeasuredPart):
         command += [f"--metrics-port={metrics_port}", *options]
         super().__init__(name, command, folder / f"{name}.log", self._is_ready)
 
-    def start(self) -> None:
+    def start(self, within_seconds: float = READY_WITHIN_SECONDS) -> None:
         """Start it, and wait until it is ready."""
         started = time.monotonic()
-        super().start()
+        super().start(within_seconds)
         self.ready_after = time.monotonic() - started
         self.ready_with = self.usage.cpu_seconds
 

@@ -24,6 +24,7 @@ from aiohttp import web
 
 from engine.view import ClusterState
 from tests.bench.load import standard_input
+from webhook.admission.concurrency_limiter import ConcurrencyLimiter
 from webhook.admission.handler import ReviewHandler, ReviewLimits
 from webhook.admission.review_result import ignored
 from webhook.admission.wire import allowed, encode
@@ -38,7 +39,8 @@ from webhook.serving.tls import CertificateFiles, LiveCertificate
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 _ANSWER = encode(allowed("00000000-0000-4000-8000-000000000000"))
 _LARGEST_BODY = 7 * 1024 * 1024
-_LIMITS = ReviewLimits(max_in_flight=128, default_timeout_seconds=10.0, deadline_fraction=0.6)
+_MOST_IN_FLIGHT = 128  # as by default
+_LIMITS = ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6)
 
 
 async def _floor(request: web.Request) -> web.Response:
@@ -61,6 +63,7 @@ def _app(certificate: LiveCertificate) -> web.Application:
         ignored,
         fails_open=True,
         limits=_LIMITS,
+        limiter=ConcurrencyLimiter(_MOST_IN_FLIGHT, time.monotonic),
         metrics=Metrics(),
         clock=time.monotonic,
     )
@@ -76,7 +79,9 @@ async def serve(certificate: LiveCertificate, folder: Path) -> None:
     for context in (certificate.current.context, None):
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     ports = [str(address[1]) for address in runner.addresses]
-    (folder / "ports").write_text(" ".join(ports), encoding="ascii")
+    written = folder / "ports.new"
+    written.write_text(" ".join(ports), encoding="ascii")
+    written.replace(folder / "ports")  # whoever waits for the file finds it whole
     await standard_input.until_closed()
     await runner.cleanup()
 

@@ -67,7 +67,7 @@ def _latencies(figures: Sequence[Figures]) -> Table:
         table.add_row(
             one.name,
             f"{one.rate:,.0f}",
-            f"{one.advised / one.answered:.0%}" if one.answered else "",
+            f"{one.share_advised:.0%}" if one.answered else "",
             *(f"{ms:.2f}" for ms in one.client.values()),
             f"{one.lag_p99:.2f}",
             str(one.connected),

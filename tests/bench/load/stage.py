@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,9 @@ from tests.bench.load.certificates import Certificates
 from tests.bench.load.messages import Phase, Window
 from tests.bench.load.parts import ApiServer, Floor, Server
 from tests.bench.load.processes import Usage, usage_of
+from tests.e2e.part import READY_WITHIN_SECONDS
+
+_PODS_PER_SECOND: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,11 @@ class Plan:
     def sizes(self) -> list[str]:
         """The flags that describe the cluster to our own processes."""
         return [f"--nodes={self.nodes}", f"--pods={self.pods}"]
+
+    @property
+    def ready_within_seconds(self) -> float:
+        """How long a server may take until it has all objects, beside other work."""
+        return READY_WITHIN_SECONDS + self.pods / _PODS_PER_SECOND
 
 
 class Sender:
@@ -132,10 +141,10 @@ def staged(plan: Plan, folder: Path) -> Iterator[Stage]:
         api_server.launch()
         sender = Sender(plan)
         stack.callback(sender.end)
-        api_server.wait()
+        api_server.wait(plan.ready_within_seconds)
         server = _server("stowplan", folder, plan, certificates, api_server)
         stack.callback(server.kill)
-        server.start()
+        server.start(plan.ready_within_seconds)
         yield Stage(
             plan=plan,
             folder=folder,

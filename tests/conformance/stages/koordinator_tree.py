@@ -8,7 +8,12 @@ import msgspec
 
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota, quota_of
-from engine.model.koordinator_quota import DEFAULT_QUOTA, NAME_LABEL, PREEMPTIBLE_LABEL
+from engine.model.koordinator_quota import (
+    DEFAULT_QUOTA,
+    NAME_LABEL,
+    PREEMPTIBLE_LABEL,
+    SYSTEM_QUOTA,
+)
 from engine.model.resources import Amounts, amounts
 from engine.quota.bounds import sum_of
 from engine.quota.tree import (
@@ -142,11 +147,11 @@ def _default_quota() -> ElasticQuota:
 
 
 def _bounds(case: Json) -> TreeBounds:
-    usage = UsageByQuota(
-        used=_own(case, _is_bound), queued=_own(case, lambda pod: not _is_bound(pod))
-    )
-    scales = case["args"].get("enableMinQuotaScale", True)
-    return tree_bounds(tree_of(case), usage, amounts(case["total_resource"]), scales_min=scales)
+    used = _own(case, _is_bound)
+    usage = UsageByQuota(used=used, queued=_own(case, lambda pod: not _is_bound(pod)))
+    outside = sum_of(used.get(name, {}) for name in (DEFAULT_QUOTA, SYSTEM_QUOTA))
+    total, scales = amounts(case["total_resource"]), case["args"].get("enableMinQuotaScale", True)
+    return tree_bounds(tree_of(case), usage, total, outside, scales_min=scales)
 
 
 def _own(case: Json, counts: Callable[[Pod], bool]) -> dict[str, Amounts]:

@@ -251,3 +251,42 @@ def test_a_batch_on_many_nodes_is_decided_as_one_by_one(templates: int) -> None:
     batch = decide_batch(requests, policy_set, world.state().view(), NOW)
     assert plain(batch) == plain(one_by_one(world))
     assert len({outcome.node for outcome in batch}) > 100
+
+
+def _of_tier(tier: str, expression: str) -> str:
+    match = f"match: {{objectSelector: {{matchLabels: {{tier: {tier}}}}}}}\n"
+    return f"{match}scores: [{{name: score, expression: '{expression}'}}]"
+
+
+TIERS = policies(
+    large=_of_tier("large", "node.allocatable.cpu - 100.0 * double(node.podCount)"),
+    small=_of_tier("small", "-node.allocatable.cpu"),
+    taken=_of_tier("taken", "node.allocatable.cpu * double(node.podCount)"),
+)
+
+
+def test_a_rare_template_sees_all_pods_since_its_last_turn() -> None:
+    # So many nodes that a part of them is evaluated: those of the latest pods, and likely ones. It
+    # begins anew for the small nodes; by then it lacks the largest, which the last pod is to take.
+    tiers = ["taken", *["large"] * 290, "small", "large", "small", "large", "taken"]
+    pods = [
+        request(
+            {"metadata": {"namespace": "default", "labels": {"tier": tier}}, "spec": CONTAINERS},
+            f"p{i}",
+        )
+        for i, tier in enumerate(tiers)
+    ]
+    # Pods of one template that follow each other are not looked up in the part: two take turns.
+    for i in range(1, 291, 2):
+        pods[i] = request(
+            {"metadata": {"namespace": "default", "labels": {"tier": "large"}}, "spec": LESS},
+            f"p{i}",
+        )
+    nodes = [node(f"n{i}", cpu=f"{4000 + i}m", memory="8Gi", pods="3") for i in range(2_600)]
+    world = BatchWorld(TIERS, nodes, [], pods)
+    batch = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    assert batch[-1].node == "n2599"
+    assert plain(batch) == plain(one_by_one(world))
+
+
+LESS = {"containers": [{"resources": {"requests": {"cpu": "500m"}}}]}

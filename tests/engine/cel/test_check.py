@@ -7,6 +7,8 @@ from engine.cel.check import Checked, check
 from engine.cel.parser import parse
 from engine.cel.values import BOOL, DOUBLE, DURATION, DYN, INT, STRING, TYPE, Duration
 
+STRING_AS_BOOL = "a string is no bool: compare it with `'true'`"
+
 TAINT = ObjectType("taint", fields={"key": STRING, "effect": STRING})
 NODE = ObjectType(
     "node",
@@ -123,10 +125,10 @@ def test_types_are_known_as_far_as_they_are_certain(source: str, type_name: str)
         ("has(node)", 4, "`has` needs a field", "write `has(a.b)`, or `'b' in a`"),
         ("has(node.?name)", 10, "`has` needs a field", "write `has(a.b)`, or `'b' in a`"),
         ("-node.name", 0, "`-` does not apply to `string`", ""),
-        ("!node.name", 6, "expected `bool`, not `string`", ""),
-        ("node.name && true", 5, "expected `bool`, not `string`", ""),
+        ("!node.name", 6, "expected `bool`, not `string`", STRING_AS_BOOL),
+        ("node.name && true", 5, "expected `bool`, not `string`", STRING_AS_BOOL),
         ("node.podCount ? 1 : 2", 5, "expected `bool`, not `int`", ""),
-        ("node.taints.exists(t, t.key)", 24, "expected `bool`, not `string`", ""),
+        ("node.taints.exists(t, t.key)", 24, "expected `bool`, not `string`", STRING_AS_BOOL),
         ("node.name.all(c, true)", 5, "a value of type `string` cannot be looped over", ""),
         (
             "node.taints['a']",

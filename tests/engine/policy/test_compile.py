@@ -5,7 +5,8 @@ import pytest
 from engine.errors import InvalidFileError
 from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions, WhenNoneFits
 from engine.policy import Mode
-from engine.policy.schema import OnFilterError, OnScoreError, Placement
+from engine.policy.rule_schema import OnFilterError, OnScoreError
+from engine.policy.schema import Placement
 from tests.engine.policy.worlds import policy
 
 

@@ -133,7 +133,8 @@ def test_ten_mistakes_in_two_files_make_one_report(tmp_path: Path) -> None:
          | ..............^
         b.yaml:14:19: a score must be a number, not `string`
          |       expression: node.name
-         | ..................^"""
+         | ..................^
+        hint: convert it, with `double(..)`"""
     )
 
 
@@ -317,3 +318,64 @@ def test_the_digest_of_a_policy_tells_its_text_but_not_its_layout(tmp_path: Path
     text = _prioritised("a", 1)
     assert digest(text) == digest(f"# a remark\n{text}")
     assert digest(text) != digest(_prioritised("a", 2))
+
+
+def test_what_kubectl_prints_is_loaded(tmp_path: Path) -> None:
+    _write(
+        tmp_path,
+        list_yaml="""\
+        apiVersion: v1
+        items:
+        - apiVersion: stowplan.dev/v1alpha1
+          kind: PlacementPolicy
+          metadata:
+            creationTimestamp: "2026-01-01T00:00:00Z"
+            generation: 2
+            name: web
+            resourceVersion: "12"
+            uid: 7a1e
+          spec:
+            priority: 1
+          status:
+            conditions: []
+        - apiVersion: stowplan.dev/v1alpha1
+          kind: NamespacedPlacementPolicy
+          metadata:
+            name: web
+            namespace: shop
+          spec:
+            priority: 1
+        kind: List
+        metadata:
+          resourceVersion: ""
+        """,
+    )
+    assert _names(load_policies([tmp_path])) == ["web", "shop/web"]
+
+
+def test_a_mistake_in_a_list_is_in_its_line(tmp_path: Path) -> None:
+    _write(
+        tmp_path,
+        list_yaml="""\
+        kind: List
+        items:
+        - apiVersion: stowplan.dev/v1alpha1
+          kind: NamespacedPlacementPolicy
+          metadata: {name: web}
+          spec: {priority: high}
+        - kind: Pod
+        """,
+    )
+    report = _report(tmp_path)
+    assert "list.yaml:5:13: missing key `namespace`" in report
+    assert "list.yaml:6:20: expected a whole number" in report
+    assert "list.yaml:7:9: `Pod` is not `PlacementPolicy`" in report
+
+
+def test_one_name_may_be_used_in_several_namespaces(tmp_path: Path) -> None:
+    text = _POLICY.replace("Placement", "NamespacedPlacement", 1)
+    (tmp_path / "a.yaml").write_text(text.format(name="web\n  namespace: a"))
+    (tmp_path / "b.yaml").write_text(text.format(name="web\n  namespace: b"))
+    assert _names(load_policies([tmp_path])) == ["a/web", "b/web"]
+    (tmp_path / "c.yaml").write_text(text.format(name="web\n  namespace: b"))
+    assert "there is a policy `b/web` in b.yaml already" in _report(tmp_path)

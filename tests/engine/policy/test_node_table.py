@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from engine.cel.values import BOOL, DOUBLE, INT, MAP, TIMESTAMP
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, STRING, TIMESTAMP
 from engine.cel.vector.columns import Column, Path, Table
 from engine.model.time import SECOND, Micros, micros
 from engine.policy.activation import NODE_FIELDS, node_value, timestamp_value
@@ -105,11 +105,11 @@ def test_a_column_agrees_with_the_value_of_each_node(
         (("node",), ("node",), MAP),
         (("node", "usage"), ("node", "usage"), MAP),
         (("node", "usage", "cpu", "x"), ("node", "usage", "cpu"), DOUBLE),
-        (("node", "labels", "a", "b"), ("node", "labels", "a"), None),
+        (("node", "labels", "a", "b"), ("node", "labels", "a"), STRING),
         (("node", "taints", "x"), ("node", "taints"), None),
         (("node", "podCount"), ("node", "podCount"), INT),
         (("node", "ready"), ("node", "ready"), BOOL),
-        (("node", "name"), ("node", "name"), None),
+        (("node", "name"), ("node", "name"), STRING),
     ],
 )
 def test_a_path_ends_where_the_columns_do(path: Path, leaf: Path, of_type: object) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
-from engine.policy import Match, PolicySet
+from engine.policy import CompiledPolicy, Match, PolicySet
 from tests.engine.policy.worlds import NOW, policies, policy, request_of
 
 
@@ -28,6 +30,31 @@ def test_a_policy_without_a_match_speaks_of_every_pod() -> None:
 def test_the_highest_priority_comes_first_then_the_name() -> None:
     loaded = policies(b="priority: 1", c="priority: 5", a="priority: 1", d="priority: -1")
     assert _names(loaded.match(request_of(), NOW)) == ["c", "a", "b", "d"]
+
+
+def test_a_policy_for_a_namespace_applies_there_alone_and_comes_last() -> None:
+    of_all = policies(b="priority: 1", a="priority: -5")
+    of_shop = replace(policy("{priority: 9}"), name="shop/p", namespace="shop")
+    of_bank = replace(policy("{priority: 9}"), name="bank/p", namespace="bank")
+    loaded = PolicySet([of_bank, of_shop, *of_all])
+    assert [found.name for found in loaded] == ["b", "a", "bank/p", "shop/p"]
+    assert _names(loaded.match(request_of(), NOW)) == ["b", "a", "shop/p"]
+    elsewhere = request_of(namespace="home")
+    assert _names(loaded.match(elsewhere, NOW)) == ["b", "a"]
+    assert not of_shop.selects(elsewhere)
+
+
+def test_a_policy_for_a_namespace_may_loop_less() -> None:
+    numbers = ",".join(map(str, range(200)))
+    loops = f"[{numbers}].all(a, [{numbers}].all(b, a + b < 999))"
+    spec = f'match: {{matchConditions: [{{name: c, expression: "{loops}"}}]}}'
+    of_all = policy(spec)
+    of_shop = replace(of_all, namespace="shop")
+    errors: list[str] = []
+    assert of_all.meets(request_of(), NOW, errors)
+    assert not errors
+    assert not of_shop.meets(request_of(), NOW, errors)
+    assert "iterations" in errors[0]
 
 
 def test_policies_in_audit_mode_are_kept_apart() -> None:
@@ -105,3 +132,11 @@ def test_a_condition_may_read_the_moment() -> None:
         ["p"],
         ["p"],
     ]
+
+
+def test_policies_of_one_namespace_share_their_iterations() -> None:
+    names = (("", "all"), ("shop", "shop/a"), ("shop", "shop/b"), ("web", "web/a"))
+    policies = PolicySet(CompiledPolicy(namespace=within, name=name) for within, name in names)
+    shares = {policy.name: policy.most_iterations for policy in policies}
+    assert shares == {"all": 250_000, "shop/a": 10_000, "shop/b": 10_000, "web/a": 20_000}
+    assert {policy.name: policy.most_iterations for policy in policies.in_audit_mode()} == shares

@@ -6,6 +6,7 @@ import pytest
 
 from engine.policy import load_policies
 from engine.policy_lint import lint_policy
+from engine.policy_lint.samples import samples_for
 from tests.engine.policy.worlds import policy
 
 _ROOT = Path(__file__).parents[3]
@@ -37,3 +38,16 @@ def test_variables_and_match_conditions_have_units_too() -> None:
         "variable `v`",
         "match condition `c`",
     ]
+
+
+def test_a_policy_that_takes_too_long_is_tried_in_part_and_says_so() -> None:
+    compiled = policy("""
+    variables: [{name: v, expression: 1 / 0}]
+    filters: [{name: r, expression: node.usage.cpu < 0.0}]
+    """)
+    of_variable, of_rule = lint_policy(compiled)
+    assert of_rule.startswith("r: true for no node")
+    moments = iter([False] * (len(samples_for(compiled).requests) + 1))
+    warnings = lint_policy(compiled, lambda: next(moments, True))
+    last = "its rules take too long to try all of them: try them with `stowplan lint`"
+    assert warnings == (of_variable, last)

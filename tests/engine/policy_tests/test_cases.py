@@ -88,6 +88,21 @@ def test_a_pod_without_a_namespace_is_in_the_default_one(tmp_path: Path) -> None
     assert case.request.pod.namespace == "default"
 
 
+def test_the_pod_may_be_one_of_a_workload(tmp_path: Path) -> None:
+    template = (
+        "{metadata: {labels: {app: web}}, spec: {containers: [{resources: {limits: {cpu: 2}}}]}}"
+    )
+    workload = "{{kind: {}, metadata: {{name: web, namespace: shop}}, spec: {}}}"
+    deployment = workload.format("Deployment", f"{{template: {template}}}")
+    cron_job = workload.format("CronJob", f"{{jobTemplate: {{spec: {{template: {template}}}}}}}")
+    for text, owner in ((deployment, "ReplicaSet"), (cron_job, "Job")):
+        (case,) = _read(tmp_path, _one(pod=text))
+        pod = case.request.pod
+        assert (pod.key, pod.labels["app"], pod.owner_kinds) == ("shop/web-0", "web", (owner,))
+        assert pod.shape.requests["cpu"] == 2000  # what it is limited to
+        assert case.request.object["metadata"]["generateName"] == "web-"
+
+
 @pytest.mark.parametrize(
     ("text", "report"),
     [
@@ -111,9 +126,15 @@ def test_a_pod_without_a_namespace_is_in_the_default_one(tmp_path: Path) -> None
             "cases.yaml:3:21: `lots` is not a quantity",
         ),
         (_one() + "- {}", "cases.yaml:6:3: missing key `name`"),
-        (_one(pod="{kind: Deployment}"), "cases.yaml:4:15: `Deployment` is not `Pod`"),
-        (_one(pod="{kind: Job}"), "hint: write the pod it makes: `metadata` and `spec` of its"),
+        (_one(pod="{kind: Deployment}"), "cases.yaml:4:8: a Deployment needs `spec.template`"),
+        (_one(pod="{kind: Service}"), "cases.yaml:4:15: `Service` is not `Pod`"),
+        (_one(pod="{kind: Service}"), "hint: write a Pod, or a CronJob, DaemonSet, Deployment, "),
+        (
+            _one(pod="{kind: Job, spec: {template: {spec: {nodeName: 5}}}}"),
+            "cases.yaml:4:55: expected a text",
+        ),
         (_one(pod="{spec: {template: {}}}"), "cases.yaml:4:26: this is not a Pod"),
+        (_one(pod="{spec: {template: {}}}"), "hint: say of which kind, as `kind: Deployment`"),
         (_one(cluster="{nodes: [{kind: Pod}]}"), "cases.yaml:3:28: `Pod` is not `Node`"),
         (_one().replace("Z", ""), "cases.yaml:2:8: input should have timezone info"),
     ],

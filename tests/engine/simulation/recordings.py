@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -80,9 +81,12 @@ def recording(
     pods: Iterable[RecordedPod] = (),
     reports: Iterable[NodeUsage] = (),
     quotas: Iterable[ElasticQuota] = (),
+    quota_modes: Mapping[str, str] = MappingProxyType({}),
 ) -> RecordedCluster:
-    """Return the recording of these objects."""
+    """Return the recording of these objects; namespaces are known by their mode of quotas."""
     state, listed = ClusterState(), list(pods)
+    for namespace, mode in quota_modes.items():
+        state.set_namespace(namespace, {}, quota_mode=mode)
     for each in nodes:
         state.set_node(each)
     for recorded in listed:

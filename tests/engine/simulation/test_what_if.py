@@ -115,6 +115,53 @@ def test_what_exceeds_a_quota_is_refused() -> None:
     assert (stock.refused, stock.unplaced) == (1, 0)
 
 
+def two_queues(*pods: RecordedPod, least: int = 0, most: int = 8000) -> RecordedCluster:
+    """Return a node of 8 cores, and queues of shop and of lab, which is guaranteed nothing.
+
+    Args:
+        pods: that run or wait.
+        least: millicores that shop is guaranteed.
+        most: millicores that it may use.
+    """
+    limits = {"shop": ({"cpu": least}, {"cpu": most}), "lab": ({"cpu": 0}, {"cpu": 8000})}
+    quotas = [
+        ElasticQuota(namespace=name, name=name, group=UPSTREAM_GROUP, min=low, max=high, used={})
+        for name, (low, high) in limits.items()
+    ]
+    modes = dict.fromkeys(limits, "Queue")
+    return recording([large_node("a")], pods, quotas=quotas, quota_modes=modes)
+
+
+def of_lab(name: str, cpu: str) -> RecordedPod:
+    """Return a pod of lab that runs."""
+    return recorded_pod(name, "a", cpu=cpu, metadata={"namespace": "lab"})
+
+
+def test_what_exceeds_the_quota_of_a_queue_waits() -> None:
+    cluster = two_queues(of_deployment("web", 1, "a"), most=2000)
+    (stock,) = answer(cluster, ScaleDeployment("shop", "web", 3)).arms
+    assert [outcome.fate for outcome in stock.outcomes] == [PodFate.PLACED, PodFate.NOWHERE]
+    assert stock.outcomes[1].message.startswith("waits for quota: ")
+    assert (stock.refused, stock.unplaced) == (0, 1)
+
+
+def test_what_others_borrow_is_taken_back_for_a_pod_within_its_min() -> None:
+    pods = [of_lab("x", "3"), of_lab("y", "5"), recorded_pod("w", cpu="4")]
+    (stock,) = answer(two_queues(*pods, least=4000)).arms
+    (outcome,) = stock.outcomes
+    assert (outcome.fate, outcome.node) == (PodFate.RECLAIMED, "a")
+    assert [str(victim.pod) for victim in outcome.victims] == ["lab/y"]
+    assert stock.levels[0].percent == (87.5,)  # 3 + 4 of 8 cores
+
+
+def test_nothing_is_taken_back_for_a_pod_beyond_its_min() -> None:
+    pods = [of_lab("x", "3"), of_lab("y", "5"), recorded_pod("w", cpu="4")]
+    (stock,) = answer(two_queues(*pods, least=3000)).arms
+    (outcome,) = stock.outcomes
+    assert (outcome.fate, outcome.victims) == (PodFate.NOWHERE, ())
+    assert outcome.message.startswith("waits for quota: ")
+
+
 def test_others_of_lower_priority_are_evicted() -> None:
     low = recorded_pod("low", "a", cpu="6")
     urgent = recorded_pod("urgent", cpu="6", priority=100)

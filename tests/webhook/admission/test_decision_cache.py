@@ -9,7 +9,7 @@ import pytest
 from engine.model import api
 from engine.model.decision import Verdict
 from engine.model.pod import pod_of
-from engine.placement import ADVICE_ANNOTATION, Advice, Patch, advice_id
+from engine.placement import ADVICE_ANNOTATION, Advice, Patch, SharedPatch, advice_id
 from engine.policy import PolicySet, load_policies
 from webhook.admission import wire
 from webhook.admission.decision_cache import DecisionCache
@@ -49,12 +49,17 @@ def placed(
     return Placement(pod=POD, verdict=verdict, errors=("one",), patch=patch, advice=advice)
 
 
+def written(placement: Placement) -> SharedPatch:
+    return SharedPatch(wire.json_patch(placement.patch.operations), placement.advice)
+
+
 class Busy:
     """A cache after decisions that took 30 of the last 100 ms, and its clock."""
 
     def __init__(self) -> None:
         self.now = 10.0
-        self.cache = DecisionCache(lambda: self.now)
+        self.is_crowded = False
+        self.cache = DecisionCache(lambda: self.now, lambda: self.is_crowded)
         self.keep(request_of("earlier", namespace="other"), seconds=0.03)
 
     def keep(
@@ -69,6 +74,11 @@ class Busy:
         self.now += seconds
         self.cache.put(request, policies, placed(request.uid, verdict), began)
 
+    def finds_for(self, request: AdmissionRequest) -> SharedPatch:
+        found = self.cache.get(request, POLICIES)
+        assert found is not None
+        return found[1]
+
     def finds(self, request: AdmissionRequest, policies: PolicySet = POLICIES) -> bool:
         return self.cache.get(request, policies) is not None
 
@@ -76,31 +86,29 @@ class Busy:
 def test_a_pod_of_the_same_template_gets_the_placement_under_its_own_name() -> None:
     busy = Busy()
     busy.keep(request_of("u-1"))
-    found = busy.cache.get(request_of("u-2", "kube-api-access-zzzzz"), POLICIES)
-    assert found == placed("u-2")
+    assert busy.finds_for(request_of("u-2", "kube-api-access-zzzzz")) == written(placed("u-2"))
 
 
 def test_an_advice_that_prefers_no_node_is_shared_too() -> None:
     busy = Busy()
     busy.cache.put(request_of("u-1"), POLICIES, placed("u-1", nodes=()), busy.now)
-    found = busy.cache.get(request_of("u-2"), POLICIES)
-    assert found == placed("u-2", nodes=())
+    assert busy.finds_for(request_of("u-2")) == written(placed("u-2", nodes=()))
 
 
 def test_pods_of_one_template_take_the_nodes_of_the_advice_by_turns() -> None:
     busy = Busy()
     busy.cache.put(request_of("u-0"), POLICIES, placed("u-0", nodes=("a", "b", "c")), busy.now)
-    found = [busy.cache.get(request_of(f"u-{number}"), POLICIES) for number in (1, 2, 3, 4)]
+    found = [busy.finds_for(request_of(f"u-{number}")) for number in (1, 2, 3, 4)]
     assert found == [
-        placed("u-1", nodes=("b", "c", "a")),
-        placed("u-2", nodes=("c", "a", "b")),
-        placed("u-3", nodes=("a", "b", "c")),
-        placed("u-4", nodes=("b", "c", "a")),
+        written(placed("u-1", nodes=("b", "c", "a"))),
+        written(placed("u-2", nodes=("c", "a", "b"))),
+        written(placed("u-3", nodes=("a", "b", "c"))),
+        written(placed("u-4", nodes=("b", "c", "a"))),
     ]
 
 
 def test_as_long_as_there_is_time_each_pod_has_a_decision_of_its_own() -> None:
-    cache = DecisionCache(lambda: 10.0)
+    cache = DecisionCache(lambda: 10.0, lambda: False)
     cache.put(request_of("u-1"), POLICIES, placed("u-1"), 9.991)  # 9 of 100 ms
     assert cache.get(request_of("u-2"), POLICIES) is None
 
@@ -110,6 +118,8 @@ def test_a_busy_time_ends_after_a_while() -> None:
     assert busy.cache.is_busy
     busy.now += 0.11
     assert not busy.cache.is_busy
+    busy.is_crowded = True
+    assert busy.cache.is_busy
 
 
 def pinned_to(value: str) -> dict[str, Any]:
@@ -159,10 +169,22 @@ def test_a_decision_is_shared_for_a_quarter_of_a_second() -> None:
     busy = Busy()
     busy.keep(request_of("u-1"))
     busy.now += 0.2
-    busy.keep(request_of("u-2", namespace="other"), seconds=0.03)  # still busy
+    busy.keep(request_of("u-2", namespace="other"), seconds=0.011)  # still busy
     assert busy.finds(request_of("u-3"))
-    busy.now += 0.03
+    busy.now += 0.07
     assert not busy.finds(request_of("u-4"))
+
+
+def test_a_decision_is_shared_for_longer_where_decisions_take_more_of_the_time() -> None:
+    busy = Busy()
+    busy.keep(request_of("u-1"))
+    busy.now += 0.9
+    busy.keep(request_of("u-2", namespace="other"), seconds=0.035)
+    assert not busy.finds(request_of("u-3"))  # 0.88 s at 35 of 100 ms
+    busy.keep(request_of("u-4", namespace="other"), seconds=0.005)
+    assert busy.finds(request_of("u-5"))  # 1 s at 40 of 100 ms
+    busy.keep(request_of("u-6", namespace="other"), seconds=0.06)
+    assert not busy.finds(request_of("u-7"))  # never more than that
 
 
 def test_a_decision_is_shared_32_times() -> None:

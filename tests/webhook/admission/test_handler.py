@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Self
 
@@ -14,6 +15,7 @@ from aiohttp.test_utils import make_mocked_request
 from engine.errors import QuotaUndecidedError
 from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
+from webhook.admission.concurrency_limiter import ConcurrencyLimiter
 from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, _timeout_in
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError, AdmissionRequest
@@ -60,7 +62,6 @@ class Webhook:
     ) -> None:
         self.metrics = Metrics()
         limits = ReviewLimits(
-            max_in_flight=max_in_flight,
             default_timeout_seconds=10.0,
             deadline_fraction=0.6,
             body_seconds=body_seconds,
@@ -70,6 +71,7 @@ class Webhook:
             decide,
             fails_open=fails_open,
             limits=limits,
+            limiter=ConcurrencyLimiter(max_in_flight, time.monotonic),
             metrics=self.metrics,
             clock=clock or Clock(),
         )
@@ -385,13 +387,13 @@ async def test_rules_that_could_not_be_evaluated_are_counted() -> None:
 def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
     query: str, seconds: float
 ) -> None:
-    limits = ReviewLimits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
+    limits = ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6)
     request = make_mocked_request("POST", f"/review{query}")
     assert limits.seconds(request) == pytest.approx(seconds)
 
 
 def test_the_cache_of_timeouts_is_bounded() -> None:
-    limits = ReviewLimits(max_in_flight=1, default_timeout_seconds=10.0, deadline_fraction=0.6)
+    limits = ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6)
     for number in range(100):
         limits.seconds(make_mocked_request("POST", f"/review?timeout={number}h"))
     assert _timeout_in.cache_info().currsize <= 16

@@ -169,7 +169,7 @@ def test_a_second_round_of_admission_changes_nothing(world: World) -> None:
     "pod",
     [
         manifest(priority=1_000_000_000),
-        manifest(priority=SYSTEM_CRITICAL, priorityClassName="system-node-critical"),
+        manifest(priority=SYSTEM_CRITICAL),
         manifest(schedulingGroup={"podGroupName": "gang"}),
         manifest(schedulingGates=gates("example.org/theirs")),
         manifest(schedulingGates=gates(HOLD_GATE, "example.org/theirs")),
@@ -186,12 +186,21 @@ def test_pods_that_must_not_wait_for_us_are_advised(world: World, pod: dict[str,
     assert not world.refused  # nobody meant to hold it
 
 
+def test_pods_of_system_classes_are_left_alone(world: World) -> None:
+    result = world.review(
+        manifest(priority=SYSTEM_CRITICAL, priorityClassName="system-node-critical")
+    )
+    assert result.outcome is Outcome.ABSTAINED
+    assert result.response.patch is None
+
+
 @pytest.mark.parametrize(
     ("pod", "namespace"),
     [
         (manifest({"ownerReferences": [{"kind": "DaemonSet"}]}), "shop"),
         (manifest({"annotations": {"kubernetes.io/config.mirror": "a"}}), "shop"),
         (manifest(nodeName="node-a"), "shop"),
+        (manifest(priority=SYSTEM_CRITICAL, priorityClassName="system-node-critical"), "shop"),
         (manifest(schedulerName="volcano"), "shop"),
         (manifest(), "kube-system"),
     ],

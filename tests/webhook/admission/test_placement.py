@@ -61,6 +61,7 @@ def placement(
         current: Callable[[], PolicySet] = lambda: loaded,
         clock: Callable[[], float] = lambda: 0.0,
         freshness: Callable[[], Freshness] = Freshness,
+        is_overloaded: Callable[[], bool] = lambda: False,
     ) -> PlacementReviews:
         placer = Placer(
             view=state.view,
@@ -70,7 +71,14 @@ def placement(
             freshness=freshness,
             explanations=explanations,
         )
-        return PlacementReviews(placer, current, clock, counts)
+        return PlacementReviews(
+            placer,
+            current,
+            clock,
+            counts,
+            is_crowded=lambda: True,
+            is_overloaded=is_overloaded,
+        )
 
     return make
 
@@ -255,3 +263,20 @@ def test_a_pod_that_would_delay_others_passes_with_a_warning(
     assert result.response.allowed
     assert result.response.patch is None
     assert result.response.warnings == (f"stowplan gave no placement advice: the pod has {reason}",)
+
+
+def test_where_there_is_no_time_pods_share_decisions_or_pass_unmodified(
+    placement: Callable[..., PlacementReviews],
+) -> None:
+    is_overloaded = False
+    reviews = placement(is_overloaded=lambda: is_overloaded)
+    assert reviews.review(review_of()).outcome is Outcome.PLACED
+    is_overloaded = True
+    assert reviews.review(review_of(uid="u-2")).outcome is Outcome.SHARED
+    result = reviews.review(review_of("other"))
+    assert result.outcome is Outcome.SHED
+    assert result.response.allowed
+    assert result.response.patch is None
+    assert result.response.warnings == (
+        "stowplan gave no placement advice: too many pods at a time",
+    )

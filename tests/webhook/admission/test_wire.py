@@ -118,7 +118,7 @@ def test_expressions_see_the_request_as_kubernetes_names_it() -> None:
 
 def test_a_patch_travels_as_base64_with_its_type() -> None:
     operations = [{"op": "add", "path": "/metadata/annotations", "value": {"a": "b"}}]
-    answer = response_of(wire.allowed("u-1", operations=operations))
+    answer = response_of(wire.allowed("u-1", patch=wire.json_patch(operations)))
     assert answer["patchType"] == "JSONPatch"
     assert json.loads(base64.b64decode(answer["patch"])) == operations
 

@@ -1,19 +1,56 @@
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
-from tests.webhook.cli.running import CLUSTER, POD, POLICIES, Stowplan, process
+from tests.webhook.cli.running import CLUSTER, POD, POLICIES, ROOT, Stowplan, process
+from webhook.version import VERSION
 
 COMMANDS = ("demo", "explain", "lint", "serve", "snapshot", "test")
 
 
 def test_the_version_is_that_of_the_package(stowplan: Stowplan) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == VERSION
     ran = stowplan("--version")
     assert (ran.status, ran.out) == (None, f"{importlib.metadata.version('stowplan')}\n")
+
+
+HEAVY = {
+    ("--version",): ("rich", "pydantic", "numpy", "msgspec", "importlib.metadata", "engine.model"),
+    ("lint", "balanced"): (
+        *("aiohttp", "asyncio", "cryptography", "jinja2", "kubernetes", "logging", "plotly", "ssl"),
+        *("prometheus_client", "pydantic_settings", "requests", "xml"),
+        *("engine.gang", "engine.pipeline", "engine.quota", "engine.report", "engine.simulation"),
+        *("webhook.cluster", "webhook.serving"),
+    ),
+}
+"""What commands do not need, and would take long to import."""
+
+STARTED = """
+import sys
+from webhook.cli.app import run
+run(sys.argv[1:])
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", HEAVY, ids=" ".join)
+def test_a_quick_command_imports_nothing_heavy(command: tuple[str, ...]) -> None:
+    ran = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", STARTED, *command],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert not set(ran.stderr.split()) & set(HEAVY[command])
 
 
 def test_help_names_every_command_and_what_exit_statuses_mean(stowplan: Stowplan) -> None:

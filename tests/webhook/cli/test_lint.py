@@ -37,7 +37,7 @@ def test_what_an_author_should_think_of_is_a_warning(stowplan: Stowplan, tmp_pat
     ran = stowplan("lint", tmp_path)
     names, slow = (line for line in ran.out.splitlines() if line.startswith("warning: mixed: "))
     assert "Karpenter" in names
-    assert "slow: same-name: `node.taints.exists(t, " in slow
+    assert "warning: mixed: same-name: `node.taints.exists(t, " in slow
     assert "5,000 nodes" in slow
 
 

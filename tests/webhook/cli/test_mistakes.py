@@ -115,8 +115,40 @@ REFUSED = (
             ("pod.spec.nodeName == ''", "write `object.spec`"),
             ("pod.metadata.name == ''", "write `pod.labels`, or `object.metadata`"),
             ("namespace.labels.team == 'a'", "its name is `pod.namespace`, its labels are"),
+            ("node.labels.gpu == true", "a string is no bool: compare it with `'true'`"),
+            ("node.ready && node.labels.gpu", "a string is no bool: compare it with `'true'`"),
+            ("!'gpu' in node.labels", "write `!(x in y)`"),
+            ("node.usage.memory < 4GiB", "write `quantity('4Gi').asApproximateFloat()`"),
+            ("node.labels.get('a', 'b') == 'b'", "write `x[?'key'].orValue('b')`"),
+            ("node.labels.a ?? 'b' == 'b'", "write `x[?'key'].orValue('b')`"),
+            ("defined(node.usage)", "write `has(a.b)`, or `'b' in a`"),
+            ("'a' in node.labels.keys()", "write `'key' in x`, or `x.exists(key, ..)`"),
+            ("now - node.creationTimestamp > 600", "write `duration('600s')`"),
+            ("now - node.creationTimestamp > duration(600)", "write `duration('600s')`"),
+            (
+                "node.conditions.Ready == 'True'",
+                "write `node.conditions.exists(e, e.type == 'Ready')`",
+            ),
+            ("pod.tolerations.contains('a')", "write `pod.tolerations.exists(e, ..)`"),
+            ("node.hostname == 'a'", "write `node.name`, or `node.labels["),
+            ("node.free.cpu > 1.0", "write `node.allocatable.cpu - node.requested.cpu`"),
+            ("pod.cpu > 1.0", "amounts are at `pod.requests` and `pod.limits`"),
+            ("pod.resources.limits.cpu > 1.0", "amounts are at `pod.requests` and `pod.limits`"),
+            ("1 < node.allocatable.cpu < 4", "write `a < x && x < b`"),
+            ("node.usage.cpu ** 2 > 1.0", "there is no power: write the product"),
+            ("node.name in {'a', 'b'}", "a list is written `['a', 'b']`"),
+            ("node.name eq 'a'", "write `==`"),
+            ("node.name == `a`", "a string is written in quotes: `'a'`"),
+            (
+                "quantity(node.allocatable.memory).isGreaterThan(quantity('4Gi'))",
+                "an amount is a number: compare it with `quantity('4Gi').asApproximateFloat()`",
+            ),
+            ("this.ready", "write `node` or `pod`"),
+            ("node.labels.zone", "compare it, as `x == 'a'`"),
         )
     ),
+    Mistake(_scored("node.ready"), ("a score must be a number", "write `test ? 1 : 0`")),
+    Mistake(_scored("node.labels.price"), ("not `string`", "convert it, with `double(..)`")),
     Mistake(
         "variables: [{name: wantsGpu, expression: 'true'}]\n"
         "filters: [{name: r, expression: wantsGpu}]",
@@ -253,7 +285,7 @@ def test_ages_and_conditions_of_nodes_can_be_read(
     assert "warning" not in ran.out
 
 
-def test_a_whole_scheduler_configuration_is_refused_with_what_to_copy(
+def test_a_whole_scheduler_configuration_is_refused_with_the_command_that_takes_it(
     stowplan: Stowplan, tmp_path: Path
 ) -> None:
     file = tmp_path / "scheduler.yaml"
@@ -265,7 +297,7 @@ def test_a_whole_scheduler_configuration_is_refused_with_what_to_copy(
     ran = stowplan("lint", file)
     assert ran.status == 3
     assert ":2:7: `KubeSchedulerConfiguration` is not `PlacementPolicy`" in ran.err
-    assert "hint: copy entries of `profiles[].pluginConfig`, `name` and `args`, into" in ran.err
+    assert "hint: `stowplan import` makes policies of it" in ran.err
 
 
 def test_a_misspelt_kind_hides_no_other_mistake(stowplan: Stowplan, tmp_path: Path) -> None:

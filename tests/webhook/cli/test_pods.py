@@ -17,6 +17,11 @@ kind: Deployment
 metadata: {name: web}
 spec: {template: {spec: {containers: [{name: web}]}}}
 """
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+"""
 
 
 def pod(containers: str) -> str:
@@ -31,7 +36,13 @@ def pod(containers: str) -> str:
         (b"a: b: c", ":1:5: not YAML: mapping values are not allowed"),
         (b"foo: bar", ":1:1: not an object of Kubernetes: it has no `kind`"),
         (b'{"kind": "Pod"', ": not JSON: input data was truncated"),
-        (DEPLOYMENT.encode(), ":3:7: kind: expected a Pod, not a `Deployment`"),
+        (SERVICE.encode(), ":3:7: kind: expected a Pod or a workload, not a `Service`"),
+        (
+            DEPLOYMENT.replace("containers:", "nodeName: 5, containers:").encode(),
+            ":5:36: spec.template.spec.nodeName: expected a text, got a whole number",
+        ),
+        (b"kind: Deployment\napiVersion: apps/v1", ":1:1: spec.template.spec: expected an object"),
+        (b"kind: Job\napiVersion: batch.volcano.sh/v1alpha1", "a workload, not a `Job`"),
         (b"apiVersion: v1\nkind: Pod\nspec:\n", ":3:6: spec: expected an object, got null"),
         (
             pod("containers: [{resources: {limits: {cpu: 2x}}}]").encode(),
@@ -39,9 +50,9 @@ def pod(containers: str) -> str:
         ),
         (
             f"{pod('')}---\n{pod('')}".encode(),
-            ": expected one Pod, found 2 objects",
+            ": expected one Pod or workload, found 2",
         ),
-        (b'{"apiVersion": "v1", "kind": "PodList", "items": []}', "found 0 objects"),
+        (b'{"apiVersion": "v1", "kind": "PodList", "items": []}', "found 0"),
     ],
 )
 def test_what_is_not_one_pod_is_refused_with_its_place(
@@ -55,17 +66,41 @@ def test_what_is_not_one_pod_is_refused_with_its_place(
     assert message in str(refused.value)
 
 
-def test_a_deployment_comes_with_a_hint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "api_version", "template", "owner"),
+    [
+        ("CronJob", "batch/v1", "spec: {jobTemplate: {spec: {template: %s}}}", "Job"),
+        ("DaemonSet", "apps/v1", "spec: {template: %s}", "DaemonSet"),
+        ("Deployment", "apps/v1", "spec: {template: %s}", "ReplicaSet"),
+        ("Job", "batch/v1", "spec: {template: %s}", "Job"),
+        ("ReplicaSet", "apps/v1", "spec: {template: %s}", "ReplicaSet"),
+        ("StatefulSet", "apps/v1", "spec: {template: %s}", "StatefulSet"),
+    ],
+)
+def test_a_workload_stands_for_a_pod_of_its_template(
+    tmp_path: Path, kind: str, api_version: str, template: str, owner: str
+) -> None:
+    pod_template = (
+        "{metadata: {labels: {a: b}}, spec: {containers: [{resources: {limits: {cpu: 2}}}]}}"
+    )
     file = tmp_path / "web.yaml"
-    file.write_text(DEPLOYMENT)
-    hint = "hint: give one of its pods: what is below `spec.template`, with `apiVersion: v1` and"
-    with pytest.raises(InvalidFileError, match=hint):
-        read_manifest(file)
-    file.write_text('{"apiVersion": "batch/v1", "kind": "CronJob"}')
-    with pytest.raises(InvalidFileError, match=r"below `spec\.jobTemplate\.spec\.template`"):
-        read_manifest(file)
-    file.write_text('{"apiVersion": "v1", "kind": "Service"}')
-    with pytest.raises(InvalidFileError, match="hint: give the manifest of one Pod"):
+    file.write_text(
+        f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: web, namespace: shop}}\n"
+        f"{template % pod_template}\n---\n{SERVICE}"  # the Service beside it is skipped
+    )
+    request = placement_request(
+        read_manifest(file), namespace="default", view=ClusterState().view()
+    )
+    assert (request.pod.key, request.pod.generate_name) == ("shop/web-0", "web-")
+    assert request.pod.owner_kinds == (owner,)
+    assert request.pod.labels["a"] == "b"
+    assert request.pod.shape.requests["cpu"] == 2000
+
+
+def test_another_kind_comes_with_a_hint(tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(SERVICE)
+    with pytest.raises(InvalidFileError, match="hint: give the manifest of a Pod, or of a CronJob"):
         read_manifest(file)
 
 

@@ -32,6 +32,16 @@ spec:
   containers: [{name: large, resources: {requests: {cpu: "1"}}}]
 """
 
+DAEMON_SET = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  template:
+    spec:
+      containers: [{name: agent, resources: {requests: {cpu: 10m}}}]
+"""
+
 
 def report(stowplan: Stowplan, *arguments: str | Path) -> SimulationReport:
     """Return the report on the recorded cluster."""
@@ -108,6 +118,22 @@ def test_pods_of_manifests_arrive(stowplan: Stowplan, tmp_path: Path) -> None:
     ]
 
 
+def test_a_daemon_set_has_a_pod_on_every_node_whose_taints_it_tolerates(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text(DAEMON_SET)
+    (arm,) = report(stowplan, "--arrivals", file).arms
+    assert [(each.pod.name, each.node) for each in arm.outcomes] == [
+        ("agent-0", "node1"),
+        ("agent-1", "node2"),
+        ("agent-2", "node3"),
+    ]
+    file.write_text(f"{DAEMON_SET}      tolerations: [{{operator: Exists}}]\n")
+    (arm,) = report(stowplan, "--arrivals", file).arms
+    assert [each.node for each in arm.outcomes] == ["node1", "node2", "node3", "node4"]
+
+
 def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
     days = [report(stowplan, "--arrivals", "generated", "--seed", seed) for seed in ("1", "2")]
     assert all(day.arms[0].samples for day in days)
@@ -135,7 +161,7 @@ def test_a_folder_without_pods_is_a_bad_file(stowplan: Stowplan, tmp_path: Path)
     (tmp_path / "empty.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: api}\n")
     ran = stowplan("simulate", *CLUSTER, "--arrivals", tmp_path)
     assert (ran.status, ran.out) == (3, "")
-    assert "no pod, and none of CronJob, Deployment" in ran.err
+    assert "no pod, and none of CronJob, DaemonSet" in ran.err
 
 
 def test_json_is_valid_however_names_look(stowplan: Stowplan) -> None:

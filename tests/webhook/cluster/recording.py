@@ -33,6 +33,8 @@ PLURALS = (
     "nodemetrics.slo.koordinator.sh",
     "poddisruptionbudgets.policy",
     "priorityclasses.scheduling.k8s.io",
+    "placementpolicies.stowplan.dev",
+    "namespacedplacementpolicies.stowplan.dev",
     "nodes.metrics.k8s.io",
     "pods.metrics.k8s.io",
 )

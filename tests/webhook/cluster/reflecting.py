@@ -109,11 +109,22 @@ async def reflecting(
     objects: tuple[dict[str, Any], ...] = (),
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
     config: ReflectorConfig = BRISK,
+    on_apply: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Reflecting]:
-    """Run a reflector against a server that holds some objects."""
+    """Run a reflector against a server that holds some objects.
+
+    Args:
+        folder: for the kubeconfig.
+        kind: that it follows.
+        objects: that the server holds.
+        prepare: called with the server before the reflector runs.
+        config: of the reflector.
+        on_apply: called before each object is applied.
+    """
     stored: dict[str, Any] = {}
 
     def apply(one: api.Pod | api.ElasticQuota) -> None:
+        on_apply()
         stored[f"{one.metadata.namespace}/{one.metadata.name}"] = one
 
     def delete(namespace: str, name: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 from aiohttp import web
@@ -17,14 +18,14 @@ from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
 from engine.report import QueueReport
 from engine.view import ClusterState
-from webhook.cluster import Cluster
+from webhook.cluster import Cluster, RecordedPods
 from webhook.cluster.client.access_reviews import Access, ListAccess, PageAccess
+from webhook.cluster.watch.source_status import SourceStatus
 from webhook.dashboard import (
     ClusterSource,
     PodDecisions,
     Reader,
     Readers,
-    RecordedPods,
     SignIn,
     SignInError,
     build_dashboard,
@@ -86,9 +87,10 @@ def source(
     held: HeldPods | None = None,
     pods: RecordedPods | None = None,
     is_live: bool = True,
+    sources: Mapping[str, SourceStatus] = MappingProxyType({}),
 ) -> ClusterSource:
     """Return the reports of a cluster."""
-    cluster = Cluster(state=state, now=lambda: NOW, is_live=is_live)
+    cluster = Cluster(state=state, now=lambda: NOW, is_live=is_live, sources=sources)
     in_force = LivePolicies([policies] if policies else [], track=state.track_sums)
     order = HeldOrder(
         held=held or HeldPods(lambda: NOW),
@@ -117,6 +119,7 @@ def source(
         read_pod=(pods or RecordedPods()).read,
         outcome=None,
         held=queue if held else None,
+        waits_for_cluster=True,
     )
 
 

@@ -14,7 +14,9 @@ from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 from tests.webhook.dashboard.serving import NOW, Client, Tokens, served, source
-from webhook.dashboard import Anybody, RecordedPods, TokenOfThisStart
+from webhook.cluster import RecordedPods
+from webhook.cluster.watch.source_status import SourceStatus
+from webhook.dashboard import Anybody, TokenOfThisStart
 from webhook.placement.held_pods import HeldPods
 
 PAGES = ("nodes", "pod", "quotas", "queue", "policies")
@@ -240,3 +242,19 @@ async def test_an_event_says_that_the_cluster_has_changed(
         state.set_pod(pod_of(wire), seen_at=Micros(NOW))
         line = await response.content.readline()
         assert int(line.removeprefix(b"data: ")) > before
+
+
+async def test_pages_wait_until_the_cluster_is_read_and_come_by_an_update(
+    state: ClusterState, policies: Path
+) -> None:
+    pods = SourceStatus(name="pods", domain=None, required=True)
+    shown = source(state, policies, sources={"pods": pods})
+    async with served(shown, Tokens()) as client:
+        status, text = await get(client, "nodes", "operator")
+        assert (status, "still being read: pods" in text, "node-a" in text) == (200, True, False)
+        assert (await get(client, "nodes"))[0] == 401
+
+        pods.synced = True
+        _, text = await get(client, "data/nodes", "operator")
+        assert json.loads(text)["name"] == "nodes"
+        assert "node-a" in text

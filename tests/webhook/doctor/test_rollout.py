@@ -68,6 +68,38 @@ async def test_quotas_have_a_rollout_of_their_own(
     assert quota.message == "quota.mode is Audit: no pod beyond its quota is denied yet"
 
 
+@pytest.mark.parametrize(
+    ("listed", "probed", "level", "message"),
+    [
+        (["stowplan.dev", "shop"], True, Level.OK, "asks in namespaces with a quota: 1"),
+        ([], True, Level.NOTE, "for now the API server asks about all namespaces"),
+        (["stowplan.dev"], False, Level.PROBLEM, "has no webhook rollout-probe.stowplan.dev"),
+    ],
+)
+async def test_of_an_automatic_rollout_it_says_how_many_namespaces_are_asked_about(
+    installation: FakeInstallation,
+    tmp_path: Path,
+    *,
+    listed: list[str],
+    probed: bool,
+    level: Level,
+    message: str,
+) -> None:
+    own = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": listed}
+    chosen = {"matchExpressions": [own] if listed else []}
+    made = configuration("Validating", installation.authority, namespaceSelector=chosen)
+    names = ["rollout.stowplan.dev", *(["rollout-probe.stowplan.dev"] if probed else [])]
+    made["webhooks"] += [{**made["webhooks"][0], "name": name, "rules": []} for name in names]
+    installation.server.replace(made)
+    modes = {"PLACEMENT_MODE": "Off", "QUOTA_MODE": "Enforce", "QUOTA_ROLLOUT": "Automatic"}
+    installation.server.replace(deployment(**modes))
+    findings = await installation.run_checks(tmp_path)
+    _, automatic = findings["rollout"]
+    assert (automatic.level, message in automatic.message) == (level, True)
+    if listed:  # the pod that is tried is in none of them, and nothing is amiss
+        assert not any("without asking us" in each.message for each in findings["admission"])
+
+
 async def test_a_replica_that_requires_client_certificates_is_read_on_the_port_of_the_probes(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:

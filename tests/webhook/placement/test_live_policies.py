@@ -5,16 +5,19 @@ import logging
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.errors import InvalidFileError
+from engine.model.policy_resource import PolicyKind, PolicyResource
 from engine.policy import PolicySet
 from engine.policy.schema import Mode
 from engine.view import PodSumProfile
 from tests.config_map import MountedConfigMap
 from webhook.background import on_change
 from webhook.placement.live_policies import LivePolicies
+from webhook.placement.policy_resources import PolicyResources
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -213,3 +216,80 @@ async def test_new_policies_are_warmed_up_once_their_sums_are_kept_and_before_th
     assert steps == ["0 kept", "1 kept", "two while ['one']", "1 kept"]
     await live.warm_up()
     assert steps[-1] == "two while ['two']"
+
+
+def _resource(name: str, spec: dict[str, Any]) -> PolicyResource:
+    return PolicyResource(kind=PolicyKind.CLUSTER, name=name, spec=spec)
+
+
+async def test_policies_of_files_and_of_the_api_are_joined(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    resources = PolicyResources()
+    live = LivePolicies([path], resources=resources, track=ignore)
+    assert not live.is_loaded  # those of the API are not known yet
+    resources.set(_resource("two", {"priority": 1}))
+    await live.take_up(resources)
+    assert live.is_loaded
+    assert names(live) == ["two", "one"]
+    before = live.digest
+    resources.delete(PolicyKind.CLUSTER, "two")
+    await live.take_up(resources)
+    assert names(live) == ["one"]
+    assert live.digest != before
+
+
+async def test_a_file_takes_a_name_and_gives_it_back(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    resources = PolicyResources()
+    resources.set(_resource("one", {"priority": 7}))
+    live = LivePolicies([path], resources=resources, track=ignore)
+    await live.take_up(resources)
+    assert [policy.priority for policy in live.current] == [0]
+    assert [each.acceptance for each in live.standings] == ["NameTaken"]
+    write(path, "other")
+    assert await live.reload()
+    assert {policy.name: policy.priority for policy in live.current} == {"one": 7, "other": 0}
+    assert [each.acceptance for each in live.standings] == ["Accepted"]
+
+
+async def test_a_broken_file_leaves_policies_of_the_api_alone(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one", plugin="LimitAwar")
+    resources = PolicyResources()
+    resources.set(_resource("two", {}))
+    live = LivePolicies([path], resources=resources, track=ignore, may_start_empty=True)
+    await live.take_up(resources)
+    assert names(live) == ["two"]
+    assert not live.is_loaded
+    write(path, "one")
+    assert await live.reload()
+    assert live.is_loaded
+    assert names(live) == ["one", "two"]
+
+
+async def test_nothing_is_replaced_where_nothing_has_changed(tmp_path: Path) -> None:
+    resources = PolicyResources()
+    resources.set(_resource("two", {}))
+    live = LivePolicies([tmp_path], resources=resources, track=ignore)
+    await live.take_up(resources)
+    before = live.current
+    resources.set(_resource("broken", {"mode": "?"}))
+    await live.take_up(resources)
+    assert live.current is before  # decisions that pods of a template share stay valid
+
+
+async def test_policies_of_the_api_are_kept_in_audit_mode_like_those_of_files(
+    tmp_path: Path,
+) -> None:
+    resources = PolicyResources()
+    resources.set(_resource("two", {}))
+    live = LivePolicies([tmp_path], resources=resources, track=ignore)
+    await live.take_up(resources)
+    (policy,) = live.current
+    live.keep_in_audit({"two": policy.digest.hex()})
+    assert [each.mode for each in live.current] == [Mode.AUDIT]
+    resources.set(_resource("two", {"priority": 1}))
+    await live.take_up(resources)
+    assert [each.mode for each in live.current] == [Mode.ENFORCE]

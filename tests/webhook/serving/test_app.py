@@ -28,7 +28,12 @@ async def test_the_probes_answer_and_readiness_says_what_is_loaded(caller: Calle
     assert detail["ready"] is True
     assert detail["policies"].pop("loadedAt")
     assert len(detail["policies"].pop("digest")) == 32
-    assert detail["policies"] == {"loaded": 2, "lastReloadError": "", "atRelease": []}
+    assert detail["policies"] == {
+        "loaded": 2,
+        "lastReloadError": "",
+        "refused": [],
+        "atRelease": [],
+    }
     assert detail["view"]["nodes"] == 3
     assert detail["view"]["stale"] == detail["sources"] == []
     assert detail["certificate"]["expiresAt"]

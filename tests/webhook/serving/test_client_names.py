@@ -15,8 +15,7 @@ import pytest
 from tests.e2e.certificates import Authority
 from tests.webhook.conftest import Caller, Start
 from webhook.serving.client_names import names_of
-from webhook.settings import Settings
-from webhook.settings_sources import SettingsError
+from webhook.settings import Settings, SettingsError
 
 REVIEW = json.loads((Path(__file__).parents[1] / "reviews" / "generate_name.json").read_text())[
     "review"

@@ -66,3 +66,39 @@ async def test_metrics_show_what_each_policy_and_rule_does(start: Start) -> None
         assert decisions % (outcome, policy, count) in metrics
     rejected = 'stowplan_rule_rejections_total{mode="Enforce",policy="closed",rule="nobody"} 3.0'
     assert rejected in metrics
+
+
+async def test_policies_of_the_api_are_reviewed_on_a_path_of_their_own(start: Start) -> None:
+    def review(name: str, expression: str) -> dict[str, object]:
+        spec = {"filters": [{"name": "f", "expression": expression}]}
+        resource = {
+            "group": "stowplan.dev",
+            "version": "v1alpha1",
+            "resource": "placementpolicies",
+        }
+        request = {
+            "uid": "u",
+            "operation": "CREATE",
+            "resource": resource,
+            "name": name,
+            "object": {"metadata": {"name": name}, "spec": spec},
+        }
+        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+    async with start() as caller:
+        answers = [
+            (await caller.post("/policies", review(name, expression)))[1]["response"]
+            for name, expression in (
+                ("mine", "node.ready"),
+                ("mine", "nod.ready"),
+                ("balance-limits", "node.ready"),
+            )
+        ]
+        _, metrics = await caller.get(f"{caller.server.metrics_url}/metrics")
+    assert [answer["allowed"] for answer in answers] == [True, False, False]
+    assert (
+        "placementpolicies/mine:7:17: spec.filters[0].expression"
+        in (answers[1]["status"]["message"])
+    )
+    assert "a policy in a file has the name `balance-limits`" in answers[2]["status"]["message"]
+    assert 'stowplan_reviews_total{outcome="invalid",path="policies"} 2.0' in metrics

@@ -11,6 +11,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from textwrap import dedent
 
@@ -24,11 +25,17 @@ ROOT = Path(__file__).parents[3]
 REVIEW = json.loads((Path(__file__).parents[1] / "reviews" / "generate_name.json").read_text())[
     "review"
 ]
-NODE = """
+CLUSTER = """
 apiVersion: v1
 kind: Node
 metadata: {name: node-a, labels: {kubernetes.io/hostname: node-a}}
 status: {allocatable: {cpu: "4", memory: 16Gi, pods: "110"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, uid: web}
+spec: {nodeName: node-a, containers: [{name: main}]}
+status: {phase: Running}
 """
 GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc")
 
@@ -36,7 +43,7 @@ GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc"
 @asynccontextmanager
 async def process(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Process, str, str]]:
     """Start `serve` as a process of its own; yields it with its URL and its greeting."""
-    (tmp_path / "cluster.yaml").write_text(NODE)
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
     (tmp_path / "policy.yaml").write_text(ADVISING)
     program = (
         "from webhook.serving.process import serve; from webhook.settings import Settings;"
@@ -81,6 +88,20 @@ async def test_a_signal_ends_an_idle_process_well(tmp_path: Path, which: signal.
         assert running.returncode == 0
         assert out is not None
         assert all(json.loads(line)["level"] == "info" for line in log.splitlines())
+
+
+async def test_a_recorded_cluster_is_served_with_pages_of_its_pods(tmp_path: Path) -> None:
+    async with process(tmp_path, "dashboard_port=0") as (_, _, greeting):
+        url = re.search(r"dashboard +(https://\S+)", greeting)
+        assert url is not None, greeting
+        connector = aiohttp.TCPConnector(ssl=False)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.get(f"{url[1]}/dashboard/pod?namespace=shop&name=web") as response,
+        ):
+            text = await response.text()
+        assert response.status == HTTPStatus.OK
+        assert "node-a" in text
 
 
 async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.conftest import Start
-from webhook.settings_sources import SettingsError
+from webhook.settings import SettingsError
 
 REVIEW = json.loads((Path(__file__).parents[1] / "reviews" / "generate_name.json").read_text())[
     "review"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.patience import PATIENCE_SECONDS
+from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.conftest import Caller, local_settings
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving.composition import run_server
@@ -85,7 +86,7 @@ async def replica(server: FakeApiServer, tmp_path: Path, **given: object) -> Asy
     """A webhook on the cluster of a server, once it knows all of it, and a client for it."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(LEAST_LIMITS)
-    usual = {"policies": [policy], "reload_seconds": 0}
+    usual = {"policies": [policy], "policy_resources": True, "reload_seconds": 0}
     settings = local_settings(kubeconfig=server.kubeconfig(tmp_path), **{**usual, **given})
     async with AsyncExitStack() as stack:
         webhook = await stack.enter_async_context(run_server(settings))
@@ -114,6 +115,7 @@ async def test_a_pod_is_advised_by_what_the_cluster_holds_now(
         api_server.create(node(name))
     api_server.create(pod("old", node_name="node-a"))
     async with replica(api_server, tmp_path) as caller:
+        await eventually(caller.server.health.ready)
         ready, _ = await caller.get(f"{caller.server.url}/readyz")
         assert ready == 200
         assert await advised(caller, "1") == "node-b"
@@ -131,6 +133,58 @@ async def test_the_next_pod_sees_the_one_before_it_although_nobody_has_created_i
         assert best == ["node-a", "node-b", "node-a"]
 
 
+def policy(name: str, node_name: str, *, namespace: str = "", **spec: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """Return a policy of the API that prefers a node by far."""
+    expression = f"node.name == '{node_name}' ? 100 : 0"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {
+        "apiVersion": "stowplan.dev/v1alpha1",
+        "kind": "NamespacedPlacementPolicy" if namespace else "PlacementPolicy",
+        "metadata": metadata,
+        "spec": {"scores": [{"name": "s", "expression": expression, "weight": 100}], **spec},
+    }
+
+
+async def test_policies_of_the_api_decide_as_they_come_change_and_go(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    api_server.create(node("node-a", cpu="8"))
+    api_server.create(node("node-b", cpu="5"))
+    api_server.create(policy("first", "node-b"))
+
+    def in_force() -> int:
+        return caller.server.health.report().policies.loaded
+
+    async with replica(api_server, tmp_path) as caller:
+        await eventually(caller.server.health.ready)
+        assert in_force() == 2
+        assert await advised(caller, "1") == "node-b"
+        api_server.replace(policy("first", "node-a"))
+        api_server.create(policy("broken", "'"))
+        api_server.create(policy("web", "node-a", namespace="elsewhere"))
+        await eventually(lambda: in_force() == 3)
+        assert await advised(caller, "2") == "node-a"
+        api_server.replace(policy("first", "'"))  # stays in force as it was
+        api_server.delete("namespacedplacementpolicies", "elsewhere", "web")
+        await eventually(lambda: in_force() == 2)
+        assert await advised(caller, "3") == "node-a"
+        api_server.delete("placementpolicies", "", "first")
+        await eventually(lambda: in_force() == 1)
+
+
+async def test_a_policy_of_the_api_for_another_namespace_decides_nothing(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    for name in ("node-a", "node-b"):
+        api_server.create(node(name))
+    api_server.create(policy("p", "node-b", namespace="shop"))
+    api_server.create(policy("p", "node-a", namespace="other", priority=9))
+    async with replica(api_server, tmp_path, policies=[]) as caller:
+        await eventually(caller.server.health.ready)
+        assert caller.server.health.report().policies.loaded == 2
+        assert await advised(caller, "1") == "node-b"
+
+
 async def test_before_the_cluster_is_known_it_is_not_ready_and_advises_nobody(
     api_server: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -141,8 +195,7 @@ async def test_before_the_cluster_is_known_it_is_not_ready_and_advises_nobody(
         assert not webhook.health.ready()
         assert not webhook.cluster.view().rows
         api_server.resume()
-        await webhook.cluster.synced()
-        assert webhook.health.ready()
+        await eventually(webhook.health.ready)
         assert list(webhook.cluster.view().rows) == ["node-a"]
 
 

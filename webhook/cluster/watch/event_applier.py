@@ -14,13 +14,19 @@ from typing import Any, Protocol
 
 import msgspec
 
-from engine.model import api, resource_metrics
+from engine.model import api, policy_api, resource_metrics
 from engine.model.aux_object import AuxObject
 from engine.model.elastic_quota import quota_of
 from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
 from engine.model.namespace import namespace_of
 from engine.model.node import node_of
 from engine.model.pod import Pod, pod_of
+from engine.model.policy_resource import (
+    PolicyKind,
+    PolicyResource,
+    policy_name,
+    policy_resource_of,
+)
 from engine.model.time import Micros, micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
 from engine.view import ClusterState
@@ -45,6 +51,16 @@ class PodObserver(Protocol):
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Handle a pod that is gone; the state no longer has it."""
+
+
+class PolicyObserver(Protocol):
+    """Follows the policies of a cluster."""
+
+    def set(self, resource: PolicyResource) -> None:
+        """Handle a policy that was added or replaced."""
+
+    def delete(self, kind: PolicyKind, policy_name: str) -> None:
+        """Handle a policy that is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +92,7 @@ class EventApplier:
         now: the time of day, where events are applied as they happen. Without it, as in a
             recording, each object was seen at its creation.
         observers: called for each pod event after the state has it.
+        policies: gets each policy; the state has none. None where nobody wants them.
         buffers_usage: whether Koordinator's reports wait until `flush_usage`, or until there are
             many. One report makes columns of many rules out of date, and updating them for all
             changed rows takes about as long as for one.
@@ -92,6 +109,7 @@ class EventApplier:
         *,
         now: Callable[[], Micros] | None = None,
         observers: Sequence[PodObserver] = (),
+        policies: PolicyObserver | None = None,
         buffers_usage: bool = False,
     ) -> None:
         self.state = ClusterState() if state is None else state
@@ -101,6 +119,7 @@ class EventApplier:
         }
         self._now = now
         self._observers = tuple(observers)
+        self._policies = policies
         self._buffers_usage = buffers_usage
         self._buffered: dict[str, NodeUsage] = {}
         self._by_koordinator: set[str] = set()
@@ -161,6 +180,9 @@ class EventApplier:
                 return KindApplier(
                     kind=kind, apply=self.pod_metrics, delete=self.delete_pod_metrics
                 )
+            case policy_api.PlacementPolicy | policy_api.NamespacedPlacementPolicy:
+                delete_policy = partial(self.delete_policy, kind=PolicyKind(kind.kind))
+                return KindApplier(kind=kind, apply=self.policy, delete=delete_policy)
             case _:
                 return KindApplier(
                     kind=kind,
@@ -232,6 +254,17 @@ class EventApplier:
     def delete_quota(self, namespace: str, name: str, *, group: str) -> None:
         """Delete an ElasticQuota."""
         self.state.delete_quota(namespace, name, group)
+
+    def policy(self, wire: policy_api.PlacementPolicy) -> None:
+        """Hand on a policy of either kind."""
+        _check_name(wire.metadata)
+        if self._policies is not None:
+            self._policies.set(policy_resource_of(wire))
+
+    def delete_policy(self, namespace: str, name: str, *, kind: PolicyKind) -> None:
+        """Hand on that a policy is gone."""
+        if self._policies is not None:
+            self._policies.delete(kind, policy_name(namespace, name))
 
     # Usage.
 

@@ -28,12 +28,14 @@ from webhook.cluster.files.json_objects import JsonObject
 from webhook.cluster.readable_part import readable_part
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
 from webhook.cluster.watch.event_applier import KindApplier
+from webhook.cluster.watch.known_objects import KnownObjects
 from webhook.cluster.watch.source_status import SourceStatus
 
 _T = TypeVar("_T")
 
 _MOST_INLINE_BYTES = 64 * 1024  # of an object; reviews must not wait for a larger one to be decoded
-_YIELD_EVERY = 100  # objects, some 3 ms: reviews must not wait for a list
+_TURN_BYTES = 32 * 1024  # of objects, some 0.5 ms: an answer needs several turns during a list
+_DELETED_BYTES = 1024  # a deletion takes as long as so much of an object
 _MOST_REPORTED = 1_000
 _STREAMED_LIST: Query = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
 _STREAMING_REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -82,10 +84,9 @@ class Reflector:
         self._streams_lists = True
         self._was_too_old = False  # by the last failure
         self._version = ""  # resourceVersion to watch from; empty where a list is needed
-        self._known: set[str] = set()  # `namespace/name`
-        self._unseen: set[str] = set()  # known, but not yet shown by the current list
+        self._known = KnownObjects()
         self._reported: set[str] = set()  # as unreadable
-        self._applied = 0
+        self._turn_bytes = 0  # of objects applied since others had a turn
 
     async def run(self) -> None:
         """List, watch, and begin again where needed; until cancelled."""
@@ -105,10 +106,10 @@ class Reflector:
 
     async def _list_by_stream(self) -> None:
         """Read a list at the start of a watch, then go on with that watch."""
-        self._begin_list()
+        await self._begin_list()
         try:
             async with asyncio.timeout(self._config.streamed_list_seconds) as deadline:
-                await self._watch(_STREAMED_LIST, listed=lambda: deadline.reschedule(None))
+                await self._watch(_STREAMED_LIST, deadline)
         except TimeoutError:
             self._stream_no_more("the end of the initial events did not come in time")
         except ApiError as error:
@@ -121,7 +122,7 @@ class Reflector:
         self._streams_lists = False
 
     async def _list_in_pages(self) -> None:
-        self._begin_list()
+        await self._begin_list()
         first = [("limit", str(self._config.page_size)), *self._selection()]
         query = first
         while True:
@@ -129,41 +130,46 @@ class Reflector:
             self._contacted()
             for raw in page.items or ():
                 await self._apply_object(raw)
-                await self._yield_sometimes()
+                await self._take_turns(len(raw))
             if not page.metadata.token:
                 await self._end_list(page.metadata.resource_version)
                 return
             query = [*first, ("continue", page.metadata.token)]
 
-    def _begin_list(self) -> None:
-        self._unseen = self._known.copy()
+    async def _begin_list(self) -> None:
+        for _ in self._known.begin_list():
+            await self._take_turns(_DELETED_BYTES)
 
     async def _end_list(self, version: str) -> None:
         """Delete what the list did not show; changes are watched from its version on."""
-        while self._unseen:
-            self._delete(self._unseen.pop())
-            await self._yield_sometimes()
+        await self._delete_unshown()
         self.status.relists += self.status.synced
         self.status.synced = True
         self.status.version = version_number(version)
         self._version = version
         _log.info("%s: %d listed", self._kind.name, len(self._known))
 
+    async def _delete_unshown(self) -> None:
+        for key in self._known.unshown():
+            self._delete(key)
+            await self._take_turns(_DELETED_BYTES)
+
     # Watches.
 
-    async def _watch(self, initial: Query = (), listed: Callable[[], None] = lambda: None) -> None:
+    async def _watch(self, initial: Query = (), deadline: asyncio.Timeout | None = None) -> None:
         """Apply events until the API server ends the watch.
 
         Args:
             initial: parameters that request a list first; without, the watch goes on from
                 `_version`.
-            listed: called at the end of that list.
+            deadline: of that list, put off as objects come.
         """
-        last = None
+        last, config = None, self._config
+        more_time_at = config.streamed_list_objects
         watch = self._connection.watch(
             self._path,
             self._watch_query(initial),
-            read_timeout_seconds=self._config.silence_seconds,
+            read_timeout_seconds=config.silence_seconds,
         )
         try:
             async with watch as lines:
@@ -176,10 +182,15 @@ class Reflector:
                     last = event.object
                     if event.type != "BOOKMARK":
                         await self._apply_event(event.type, event.object)
-                        await self._yield_sometimes()
-                    elif not self._version and meta_of(last).ends_initial_events:
+                        await self._take_turns(len(line))
+                        if deadline is not None and self._known.shown >= more_time_at:
+                            more_time_at += config.streamed_list_objects
+                            now = asyncio.get_running_loop().time()
+                            deadline.reschedule(now + config.streamed_list_seconds)
+                    elif deadline is not None and meta_of(last).ends_initial_events:
+                        deadline.reschedule(None)
+                        deadline = None
                         await self._end_list(meta_of(last).resource_version)
-                        listed()
         finally:
             # Initial events are unordered; after them, the last object has the newest version.
             if self._version and last is not None:
@@ -240,9 +251,7 @@ class Reflector:
             if self._kind.counts_in_part:
                 with suppress(*UNREADABLE):
                     self._applier.apply(readable_part(raw, self._kind.wire))
-        if key not in self._known:
-            self._known.add(self._applier.intern(key))
-        self._unseen.discard(key)
+        self._known.show(key, self._applier.intern)
         self.status.objects = len(self._known)
         return version
 
@@ -258,7 +267,6 @@ class Reflector:
         namespace, _, name = key.partition("/")
         self._applier.delete(namespace, name)
         self._known.discard(key)
-        self._unseen.discard(key)
         self.status.objects = len(self._known)
 
     def _report(self, key: str, raw: msgspec.Raw, error: ValueError | RecursionError) -> None:
@@ -273,10 +281,15 @@ class Reflector:
         for problem in decode_errors(found, kind.wire, error, consequence=consequence):
             _log.warning("cannot be read: %s", problem)
 
-    async def _yield_sometimes(self) -> None:
-        """Let other tasks run after every few objects."""
-        self._applied += 1
-        if self._applied % _YIELD_EVERY == 0:
+    async def _take_turns(self, size: int) -> None:
+        """Let other tasks run after every few objects.
+
+        Args:
+            size: bytes of JSON of the object that was applied last.
+        """
+        self._turn_bytes += size
+        if self._turn_bytes >= _TURN_BYTES:
+            self._turn_bytes = 0
             await asyncio.sleep(0)
 
     # Status.
@@ -312,9 +325,8 @@ class Reflector:
         status = self.status
         if status.present or status.last_contact is None:
             _log.info("%s: no such API for now", self._kind.name)
-        for key in list(self._known):
-            self._delete(key)
-            await self._yield_sometimes()
+        await self._begin_list()
+        await self._delete_unshown()
         self._version = ""
         self._backoff.reset()
         status.present = status.synced = False

@@ -12,7 +12,7 @@ from typing import Final
 from engine.model.time import SECOND, Micros, micros
 from engine.view import ClusterState
 from webhook.controllers.gang.gang_unit import GangUnit
-from webhook.controllers.release import ReleaseDecision
+from webhook.controllers.release import Reclaims, ReleaseDecision
 from webhook.placement.held_pods import HeldPod
 
 _AGED_AFTER: Final = 600 * SECOND
@@ -23,11 +23,13 @@ class AgedGang:
 
     Args:
         state: the cluster, in which its members count where they have room.
+        reclaims: the held pods that others are evicted for; these have room by that.
         now: the time of day.
     """
 
-    def __init__(self, state: ClusterState, now: Callable[[], Micros]) -> None:
+    def __init__(self, state: ClusterState, reclaims: Reclaims, now: Callable[[], Micros]) -> None:
         self._state = state
+        self._reclaims = reclaims
         self._now = now
         self._unit: GangUnit | None = None
 
@@ -66,7 +68,8 @@ class AgedGang:
         unit, self._unit = self._unit, None
         if unit is not None:
             for held in unit.members:
-                self._state.nominate(held.key, "")
+                if not self._reclaims.counts(held):
+                    self._state.nominate(held.key, "")
 
     def reserves_from(self, held: HeldPod) -> bool:
         """Return whether a single pod that finds no room must not have what the gang waits for.

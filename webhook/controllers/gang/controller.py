@@ -12,7 +12,9 @@ from engine.gang import (
     GangBackoff,
     GangKey,
     GangStage,
+    MemberState,
 )
+from engine.model.pod_shape import PodShape
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, date
 from engine.view import ClusterView, Sum
@@ -30,9 +32,9 @@ from webhook.controllers.gang.held_gangs import (
 from webhook.controllers.gang.memory import GangMemories
 from webhook.controllers.gang.outcome import GangOutcome, GangState
 from webhook.controllers.gang.parts import GangParts
-from webhook.controllers.gang.recreation import end_failed
-from webhook.controllers.gang.starts import Start, StartingGangs
+from webhook.controllers.gang.start_outcomes import StartOutcomes
 from webhook.controllers.release import (
+    BlockedPod,
     GangDecision,
     GangPart,
     QueueTurns,
@@ -86,19 +88,23 @@ class GangController:
         self._backoff = GangBackoff()
         self._releases: dict[GangKey, GangRelease] = {}
         self._tasks = GangTasks()  # releases, recreations and Events
-        self._starting = StartingGangs(parts.members, parts.now)
+        self._starts = StartOutcomes(parts, self._memories, self._backoff, self._tasks)
+        self._tried: set[GangKey] = set()  # nominated by an earlier leader, and had their turn
         self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
         self._free: tuple[int, ...] = ()  # on all nodes, when the cycle began
-        self._aged = AgedGang(parts.state, parts.now)
+        self._aged = AgedGang(parts.state, parts.reclaims, parts.now)
+        self._has_looked = False  # at whose turn may come, since it began
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
     def begin(self) -> None:
         """Begin to release gangs; those that an earlier leader has left are found on their pods."""
         self._memories.clear()
-        self._backoff = GangBackoff()
-        self._starting.begin()
+        self._backoff.clear()
+        self._tried.clear()
+        self._has_looked = False
+        self._starts.begin()
 
     async def end(self) -> None:
         """End all writes; what is nominated by then is left to the next leader."""
@@ -116,7 +122,7 @@ class GangController:
         """
         self._free = _free(view)
         # 1. See what became of gangs that are released.
-        self._see_starts(view)
+        self._starts.see(view)
 
         # 2. See what each gang with held members waits for.
         found = held_gangs(ordered, self._parts.members, view)
@@ -134,6 +140,8 @@ class GangController:
         # 3. A gang that is not complete any more reserves nothing.
         self._aged.retain(self._units)
         self._memories.forget_old()
+        self._tried &= found.gangs.keys()
+        self._has_looked = True
 
         # 4. The others have the turns of their first members.
         together = {
@@ -142,33 +150,41 @@ class GangController:
         queue = [each for each in ordered if each.key not in self._kept or each.key in together]
         return QueueTurns(queue=queue, together=together)
 
-    def prepare(self, first: HeldPod) -> None:
-        """Place a gang whose turn has come, all of it or nothing.
+    def prepare(self, first: HeldPod) -> bool:
+        """Place a gang whose turn has come, all of it or nothing; return whether it has room.
 
         Args:
             first: the member whose place it has.
         """
         unit, parts = self._units[first.key], self._parts
-        if len(self._releases) >= _MOST_AT_ONCE:
+        if len(self._releases) >= _MOST_AT_ONCE and not parts.reclaims.is_ready(first):
             self._messages[unit.key] = _TOO_MANY
-            return
+            return True
         memory, now = self._memories.of(unit.key), parts.clock()
         if self._aged.is_unit(unit):
             self._aged.give_up()
+        for held in unit.members:
+            parts.state.nominate(held.key, "")  # else they would lack what they have
         reason = lacking_resources(unit, parts.state, parts.members)
         placed = GangDecision({}, reason) if reason else parts.decider.decide_gang(unit.parts)
+        for held in unit.members:
+            parts.reclaims.hand_over(held)
         if not placed.reason:
             memory.has_room()
             self._start(unit, placed.decisions)
-            return
+            return True
+        for held in unit.members:
+            if held.pod.nominated_node_name:  # it counts there no longer: others may get that room
+                parts.decided.take_back(held)
         self._messages[unit.key] = placed.reason
         waited = memory.has_no_room(now, self._free, placed.reason)
         if unit.is_released_without_room and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
             unplaced = ReleaseDecision(reason=f"its gang has no room: {placed.reason}")
             decisions = dict.fromkeys([held.key for held in unit.members], unplaced)
             self._start(unit, decisions, is_begun=True)
-        else:
-            self._aged.offer(unit, placed.decisions)
+            return True
+        self._aged.offer(unit, placed.decisions)
+        return False
 
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod waits for its gang."""
@@ -196,6 +212,34 @@ class GangController:
         if not message:
             return None
         return Wait(QueuedReason.WAITING_FOR_GANG, f"gang `{gang}`: {message}")
+
+    # Gangs that others are evicted for.
+
+    def blocked(self) -> list[BlockedPod]:
+        """Return the first members of gangs that have no room as a whole, in queue order."""
+        reclaims = self._parts.reclaims
+        return [
+            BlockedPod(unit.first, QueuedReason.WAITING_FOR_CAPACITY)
+            for unit in {id(unit): unit for unit in self._units.values()}.values()
+            if unit.key not in self._tasks
+            and self._memories.of(unit.key).without_room_since is not None
+            and not any(reclaims.keeps(held) or reclaims.is_ready(held) for held in unit.members)
+        ]
+
+    def waits(self, held: HeldPod) -> bool:
+        """Return whether a pod is to be released with its gang, or nobody knows that yet."""
+        is_member = self._parts.members.gang_of(held.key) is not None
+        return is_member and (held.key in self._kept or not self._has_looked)
+
+    def parts_of(self, held: HeldPod) -> Sequence[GangPart]:
+        """Return the gangs that start together with a member; none if they are not complete."""
+        unit = self._units.get(held.key)
+        return () if unit is None else unit.parts
+
+    def running(self, gang: GangKey) -> list[tuple[str, PodShape]]:
+        """Return the nodes and shapes of the members of a gang that run."""
+        bound = (each for each in self._parts.members.of(gang) if each.state is MemberState.BOUND)
+        return list(filter(None, (self._parts.state.placement(each.key) for each in bound)))
 
     @property
     def failed_at(self) -> Mapping[GangKey, datetime]:
@@ -229,20 +273,19 @@ class GangController:
         if ready.stage is GangStage.COMMITTING:
             self._go_on(gang, held)
             return GangState.RELEASING
-        if self._take_back(held):
-            self._messages[gang.key] = _GIVING_BACK
+        refusal = self._backoff.refusal(key, self._parts.now())
+        if ready.stage is GangStage.READY and not refusal and held[0].key not in self._units:
+            self._add_unit(gang, found)
+        if self._is_made_room_for(held) or self._take_back(gang, held):
             return GangState.WAITING
         if ready.stage is not GangStage.READY:
             self._messages[gang.key] = ready.message
             return GangState.GATHERING
-        refusal = self._backoff.refusal(key, self._parts.now())
         if refusal:
             self._messages[gang.key] = "; ".join(filter(None, (memory.message, refusal)))
             return GangState.BACKING_OFF
-        if memory.without_room_since is not None:
+        if memory.without_room_since is not None and held[0].key in self._units:
             self._messages[gang.key] = memory.message
-        if held[0].key not in self._units:
-            self._add_unit(gang, found)
         return GangState.WAITING
 
     def _add_unit(self, gang: Gang, found: HeldGangs) -> None:
@@ -253,20 +296,43 @@ class GangController:
         else:
             self._messages[gang.key] = unit
 
+    def _is_made_room_for(self, members: Sequence[HeldPod]) -> bool:
+        """Return whether others are evicted for a complete gang, or its room is there."""
+        reclaims = self._parts.reclaims
+        return any(
+            held.key in self._units and (reclaims.keeps(held) or reclaims.is_ready(held))
+            for held in members
+        )
+
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
-        memory = self._memories.of(unit.key)
+        memory, reclaims = self._memories.of(unit.key), self._parts.reclaims
+        if any(map(reclaims.keeps, unit.members)):
+            return False
+        if reclaims.is_ready(unit.first):
+            return True
         # One has some of the room already, in our view; the other is to be released without any.
         is_eager = self._aged.is_unit(unit) or unit.is_released_without_room
         is_time = memory.is_due(self._parts.clock(), self._free, is_eager=is_eager)
         return is_time and all(map(self._parts.decided.may_try, unit.members))
 
-    def _take_back(self, members: Sequence[HeldPod]) -> bool:
-        """Let the room go that an earlier leader reserved for members; return whether there was."""
+    def _take_back(self, gang: Gang, members: Sequence[HeldPod]) -> bool:
+        """Let the room go that an earlier leader reserved for members; return whether it goes.
+
+        Those of a complete gang keep it for their turn in one cycle: it may be released at once.
+        """
         nominated = [held for held in members if held.pod.nominated_node_name]
+        if not nominated:
+            self._tried.discard(gang.key)
+            return False
+        is_complete = any(held.key in self._units for held in nominated)
+        if is_complete and gang.key not in self._tried:
+            self._tried.add(gang.key)
+            return False
         for held in nominated:
             self._parts.decided.take_back(held)
-        return bool(nominated)
+        self._messages[gang.key] = _GIVING_BACK
+        return True
 
     # Releases.
 
@@ -312,47 +378,13 @@ class GangController:
         parts.count(outcome)
         member = next(iter(parts.members.of(unit.key)), None)
         if outcome is GangOutcome.RELEASED:
-            self._starting.add(unit.gangs)
+            self._starts.add(unit.gangs)
             for part in unit.parts:
                 await parts.events.released(part.gang.key, member, len(part.members))
             return
         self._memories.of(unit.key).failed(release.message)
         self._backoff.failed(unit.key, parts.now())
         await parts.events.taken_back(unit.key, member, release.message)
-
-    # Starts.
-
-    def _see_starts(self, view: ClusterView) -> None:
-        """Note which released gangs have started, and which have failed to."""
-        for gang, start in self._starting.ended(view, is_busy=self._tasks.__contains__):
-            key = group_of(gang)[0]
-            if start.bound >= gang.min_member:
-                self._backoff.started(key)
-                self._parts.count(GangOutcome.STARTED)
-            elif start.is_late:
-                self._fail(gang, start, key)
-
-    def _fail(self, gang: Gang, start: Start, key: GangKey) -> None:
-        """Count a gang that has not started in time, and do with its members what it says."""
-        parts = self._parts
-        parts.count(GangOutcome.FAILED)
-        text = (
-            f"{start.bound} of {gang.min_member} members are bound after"
-            f" {gang.schedule_timeout_seconds} s"
-        )
-        self._memories.of(key).failed(text)
-        self._backoff.failed(key, parts.now())
-        failed = end_failed(
-            gang,
-            start,
-            text,
-            members=parts.members,
-            events=parts.events,
-            evictions=parts.evictions,
-            clock=parts.clock,
-            sleep=parts.sleep,
-        )
-        self._tasks.run(key, failed)
 
 
 def _free(view: ClusterView) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ from webhook.controllers.gang.outcome import GangOutcome
 from webhook.controllers.release.decided_pods import DecidedPods
 from webhook.controllers.release.decider import GangDecision
 from webhook.controllers.release.node_room import would_stay
-from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.pod_writer import PodWriter, all_of
 from webhook.controllers.release.states import DecidedPod, ReleaseDecision
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 from webhook.placement.held_pods import HeldPod, HeldPods
@@ -35,6 +35,9 @@ _PREPARE_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 0.25
 """Between the nominations and the last look at the room: the scheduler may have been binding others
 there when it heard of them, and such bindings are seen meanwhile."""
+
+_WRITE_AGAIN_SECONDS: Final = 1.0
+"""After which the release of a member is tried again that was refused, while the others run."""
 
 _MOST_PLANS: Final = 3
 _LOOK_SECONDS: Final = 0.05
@@ -109,6 +112,8 @@ class GangRelease:
         self._moment = moment
         self._parts = parts
         self._written: dict[str, DecidedPod] = {}
+        self._write_at: dict[str, float] = {}  # by key, before which it is not written again
+        self._is_begun = False
 
     def prepared(self) -> list[HeldPod]:
         """The members that are nominated and not decided yet."""
@@ -121,6 +126,7 @@ class GangRelease:
         Args:
             is_begun: whether members are released, or are to be without nominations.
         """
+        self._is_begun = is_begun
         try:
             if not is_begun:
                 await self._prepare()
@@ -165,8 +171,8 @@ class GangRelease:
         """
         writer = self._parts.writer
         due = [held for held in self._members() if self._node(held) != _nominated(held)]
-        await _all(writer.withdraw(held) for held in due if _nominated(held))
-        await _all(writer.nominate(held, self._node(held)) for held in due if self._node(held))
+        await all_of(writer.withdraw(held) for held in due if _nominated(held))
+        await all_of(writer.nominate(held, self._node(held)) for held in due if self._node(held))
 
     async def _release(self, *, is_begun: bool) -> None:
         """Release all members; once one is, the others follow, until the time of the gang is over.
@@ -189,13 +195,20 @@ class GangRelease:
 
     def _write(self, held: HeldPod) -> None:
         """Start the release of a member that is not under way."""
-        decided = self._parts.decided
-        if held.key in decided or not decided.may_try(held):
+        parts, decided = self._parts, self._parts.decided
+        is_due = parts.clock() >= self._write_at.get(held.key, 0.0)
+        if held.key in decided or not is_due or not decided.may_try(held):
             return
+        self._write_at[held.key] = parts.clock() + _WRITE_AGAIN_SECONDS
         decision = self._decisions[held.key]
+        parts.state.nominate(held.key, decision.node_name)
+        # Whoever was prepared a moment ago has room for certain.
+        is_doubtful = decision.node_name and (self._is_begun or held.key in self._written)
+        if is_doubtful and not would_stay(parts.state.view(), decision.node_name, held.pod):
+            parts.state.nominate(held.key, "")
+            decision = ReleaseDecision(reason="its gang runs, and others took its room")
         annotations = {**decision.patch.annotations, GANG_RELEASED_ANNOTATION: self._moment}
         patch = ReleasePatch(operations=decision.patch.operations, annotations=annotations)
-        self._parts.state.nominate(held.key, decision.node_name)
         self._written[held.key] = decided.reserve(held, replace(decision, patch=patch))
 
     def _is_any_released(self) -> bool:
@@ -261,14 +274,3 @@ class GangRelease:
 
 def _nominated(held: HeldPod) -> str:
     return held.pod.nominated_node_name
-
-
-async def _all(writes: Iterable[Awaitable[None]]) -> None:
-    """Make writes at a time, to their ends.
-
-    Raises:
-        WriteError: of the first that failed.
-    """
-    for error in await asyncio.gather(*writes, return_exceptions=True):
-        if error is not None:
-            raise error

@@ -12,7 +12,7 @@ from engine.view import ClusterState
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.outcome import GangOutcome
 from webhook.controllers.reclaim import EvictionWriter
-from webhook.controllers.release import DecidedPods, HeldPodDecider, PodWriter
+from webhook.controllers.release import DecidedPods, HeldPodDecider, PodWriter, Reclaims
 from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPods
 
@@ -30,6 +30,7 @@ class GangParts:
         writer: writes nominations.
         evictions: evicts what runs of a gang that failed; None where nothing may be.
         events: tells what became of a gang.
+        reclaims: the held pods that others are evicted for.
         now: the time of day.
         count: called with each outcome.
         clock: seconds that only go forward.
@@ -44,6 +45,7 @@ class GangParts:
     writer: PodWriter
     evictions: EvictionWriter | None
     events: GangEvents
+    reclaims: Reclaims
     now: Callable[[], Micros]
     count: Callable[[GangOutcome], None] = lambda _outcome: None
     clock: Callable[[], float] = time.monotonic

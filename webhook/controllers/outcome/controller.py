@@ -38,6 +38,9 @@ from webhook.controllers.outcome.record import (
 from webhook.placement.live_policies import WhenWorse
 
 _ROUND_SECONDS: Final = 10.0
+_LATER_SECONDS: Final = 0.25
+"""From a binding to its judgement: what the next pods wait for goes first."""
+
 _STORE_SECONDS: Final = 60.0
 _LAST_STORE_SECONDS: Final = 2.0
 _REPORTED: Final = "makes things worse than the stock scheduler would"
@@ -137,7 +140,8 @@ class OutcomeController:
                 if self._clock() >= due:
                     await self.round()
                     due = self._clock() + _ROUND_SECONDS
-                await self._event(due)
+                if await self._is_bound_before(due):
+                    await asyncio.sleep(_LATER_SECONDS)
         finally:
             await self.end()
 
@@ -282,10 +286,10 @@ class OutcomeController:
             parts.now(), parts.policies(), self._rules.worse, self.audited_policies
         )
 
-    async def _event(self, due: float) -> None:
-        """Wait for a binding, or for the next round."""
+    async def _is_bound_before(self, due: float) -> bool:
+        """Wait for a binding or for the next round; return whether there is a binding."""
         try:
             async with asyncio.timeout(max(0.0, due - self._clock())):
-                await self._parts.bindings.changed.wait()
+                return await self._parts.bindings.changed.wait()
         except TimeoutError:
-            return
+            return False

@@ -14,7 +14,7 @@ from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.metrics import ReclaimMetrics
 from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
 from webhook.controllers.reclaim.plan_inputs import PlanInputs
-from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding
+from webhook.controllers.reclaim.plan_parts import PlanParts, QuotasOfMoment
 from webhook.controllers.reclaim.plan_source import EventReasons, PlanSource
 from webhook.controllers.reclaim.preemption_source import PreemptionSource
 from webhook.controllers.reclaim.quota_source import QuotaSource, WaitingForQuota
@@ -36,7 +36,7 @@ __all__ = [
     "PlanSource",
     "PreemptionSource",
     "QuotaSource",
-    "QuotaStanding",
+    "QuotasOfMoment",
     "ReclaimController",
     "ReclaimMetrics",
     "ReclaimParts",

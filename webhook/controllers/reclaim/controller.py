@@ -80,9 +80,10 @@ class ReclaimController:
 
     async def end(self) -> None:
         """End all reclaims where they are; another leader goes on with them."""
-        for task in self._tasks.values():
+        tasks = {*self._tasks.values()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         await self._overuse.end()
         self._parts.reclaims.end()
@@ -101,12 +102,14 @@ class ReclaimController:
         # 2. Go on with what an earlier leader has begun.
         for each in parts.held:
             if each.raw and each.pod.uid not in self._tasks and parts.reclaims.is_left(each):
-                self._start(each, None, _by_mode(self._sources, each)[0])
+                source = _by_mode(self._sources, each)[0]
+                if pods := source.together(each):
+                    self._start(pods, None, source)
 
         # 3. Plan for those that have waited for long, in their order.
         plans = 0
         for due in self._due.due(self._tasks):
-            if plans == _MOST_PLANS or len(self._tasks) >= _MOST_AT_ONCE:
+            if plans == _MOST_PLANS or len({*self._tasks.values()}) >= _MOST_AT_ONCE:
                 break
             plans += await self._plan(due)
             await asyncio.sleep(0)  # reviews and events come in between
@@ -116,42 +119,62 @@ class ReclaimController:
         await self._overuse.cycle()
 
     async def _plan(self, due: DuePod) -> int:
-        """Make a plan for a pod, and begin with it; return how many were made."""
+        """Make a plan for a due pod, and begin with it; return how many were made."""
         parts, held = self._parts, due.held
         self._due.planned(held)
         no_plans: list[NoPlan] = []
-        node_name = parts.state.assumed_node(held.key)
         for source in _by_mode(due.sources, held):
             if source.mode_of(held) is ReclaimMode.OFF:
                 break
-            plan = await source.plan(held, parts.guards)
-            now = parts.held.get(held.key)
-            is_held = now is not None and now.pod.uid == held.pod.uid
-            if not is_held or parts.state.assumed_node(held.key) != node_name:
-                return len(no_plans) + 1  # it ended, or was decided meanwhile
+            pods = source.together(held)
+            before = self._nodes_of(pods)
+            if not before:
+                break
+            plan = await source.plan(pods, parts.guards)
+            if self._nodes_of(pods) != before:
+                return len(no_plans) + 1  # one ended, or was decided meanwhile
             if isinstance(plan, Plan):
                 parts.reclaims.set_in_vain(held, in_vain=False)
-                await self._begin(held, plan, source)
+                await self._begin(held, pods, plan, source)
                 return len(no_plans) + 1
             no_plans.append(plan)
+            self._note(pods, _note_of(no_plans[0]))
         reasons = {no_plan.reason for no_plan in no_plans}
         in_vain = due.is_due_everywhere and bool(reasons) and reasons <= _IN_VAIN
         parts.reclaims.set_in_vain(held, in_vain=in_vain)
-        parts.reclaims.set_note(held, _note_of(no_plans[0]) if no_plans else None)
+        if not no_plans:
+            parts.reclaims.set_note(held, None)
         return len(no_plans)
 
-    async def _begin(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
-        """Carry out a plan, or say why not."""
+    async def _begin(
+        self, held: HeldPod, pods: Sequence[HeldPod], plan: Plan, source: PlanSource
+    ) -> None:
+        """Carry out a plan for a due pod and those that get room with it, or say why not."""
         parts = self._parts
         if source.mode_of(held) is ReclaimMode.DRY_RUN:
             text = f"{source.name} (DryRun) would evict {victims_text(plan.victims)}"
-            parts.reclaims.set_note(held, ReclaimNote(None, text))
+            self._note(pods, ReclaimNote(None, text))
             if self._due.may_report(held):
                 await self._report(held, plan, source)
         elif len(plan.victims) <= parts.claims.allowed(parts.guards.state):
-            self._start(held, plan, source)
+            self._start(pods, plan, source)
         else:
-            parts.reclaims.set_note(held, _TOO_MANY)
+            self._note(pods, _TOO_MANY)
+
+    def _nodes_of(self, pods: Sequence[HeldPod]) -> list[str]:
+        """Return where each of some pods counts; nothing if one of them is not held any more."""
+        held, state = self._parts.held, self._parts.state
+        now = [held.get(each.key) for each in pods]
+        if any(
+            found is None or found.pod.uid != each.pod.uid
+            for each, found in zip(pods, now, strict=True)
+        ):
+            return []
+        return [state.assumed_node(each.key) for each in pods]
+
+    def _note(self, pods: Sequence[HeldPod], note: ReclaimNote | None) -> None:
+        for held in pods:
+            self._parts.reclaims.set_note(held, note)
 
     async def _report(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
         """Say what mode On would do."""
@@ -168,20 +191,26 @@ class ReclaimController:
                 is_waiting = parts.state.entry(held.key) and not parts.running.get(held.key)
                 if not (held.raw and is_waiting):
                     continue
-                plan = await source.plan(held, parts.guards)
+                plan = await source.plan([held], parts.guards)
                 if isinstance(plan, Plan):
                     await self._report(held, plan, source)
                 await asyncio.sleep(0)
 
-    def _start(self, held: HeldPod, plan: Plan | None, source: PlanSource) -> None:
-        uid = held.pod.uid
-        self._parts.reclaims.keep(held)
+    def _start(self, pods: Sequence[HeldPod], plan: Plan | None, source: PlanSource) -> None:
+        uids = [held.pod.uid for held in pods]
+        for held in pods:
+            self._parts.reclaims.keep(held)
         if plan is not None:
-            self._parts.claims.claim(uid, plan.victims)
-        reclaim = Reclaim(held, plan, source, self._parts)
+            self._parts.claims.claim(uids[0], plan.victims)
+        reclaim = Reclaim(pods, plan, source, self._parts)
         task = asyncio.create_task(self._carry_out(reclaim, source))
-        self._tasks[uid] = task
-        task.add_done_callback(lambda _task: self._tasks.pop(uid, None))
+        self._tasks |= dict.fromkeys(uids, task)
+
+        def forget(_task: asyncio.Task[None]) -> None:
+            for uid in uids:
+                self._tasks.pop(uid, None)
+
+        task.add_done_callback(forget)
 
     async def _carry_out(self, reclaim: Reclaim, source: PlanSource) -> None:
         try:

@@ -16,8 +16,10 @@ _PLAN_AGAIN: Final = 10 * SECOND
 _REPORT_AGAIN: Final = 600 * SECOND
 """Between two Events about what mode On would do for one pod."""
 
-_FORGOTTEN_AFTER: Final = 5 * SECOND
-"""For which a pod may wait for something else, as while it is decided, and go on waiting."""
+_FORGOTTEN_AFTER: Final = 15 * SECOND
+"""For which a pod may wait for something else, as while it is decided, and go on waiting.
+
+A gang without room is placed anew each 10 s, and waits for that in between."""
 
 _AT_ONCE: Final = Micros(0)
 

@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 
 from engine.model.elastic_quota import QuotaKey
 from engine.model.koordinator_quota import NAME_LABEL
-from engine.model.request import PlacementRequest
 from engine.reclaim import (
     Candidate,
     NoPlan,
@@ -21,11 +20,13 @@ from engine.reclaim import (
 )
 from engine.view import ClusterState
 from webhook.controllers.reclaim.guards import Guards
-from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding, uncounted
+from webhook.controllers.reclaim.plan_parts import PlanParts, QuotasOfMoment, uncounted
 from webhook.placement.held_pods import HeldPod
 
 Quotas: TypeAlias = tuple[QuotaKey, ...]
-Planner: TypeAlias = Callable[[PlacementRequest, Quotas, Situation], Steps[Plan | NoPlan]]
+Planner: TypeAlias = Callable[[Quotas, Situation], Steps[Plan | NoPlan]]
+"""Makes a plan for some pods, by the quotas that they count for."""
+
 Matters: TypeAlias = Callable[[RunningPod, Quotas], bool]
 """Whether a planner must know of a running pod of some quotas."""
 
@@ -34,7 +35,7 @@ _FORGOTTEN_AT_ONCE: Final = 2000
 
 
 class PlanMaker:
-    """Makes plans for one pod after the other.
+    """Makes plans for one pod after the other, or for those of one gang after the other.
 
     A plan is made in slices, on what was seen when it was begun. What has changed since may matter
     to it: so it is made once more in the end, at once and on what is seen then, with its victims
@@ -42,70 +43,79 @@ class PlanMaker:
 
     Args:
         parts: what plans are made from.
-        planner: makes one.
     """
 
-    def __init__(self, parts: PlanParts, planner: Planner) -> None:
+    def __init__(self, parts: PlanParts) -> None:
         self._parts = parts
-        self._planner = planner
 
-    async def plan(self, held: HeldPod, guards: Guards, matters: Matters) -> Plan | NoPlan:
-        """Return which pods are to be evicted for a held pod, wherever that is nominated to.
+    async def plan(
+        self, pods: Sequence[HeldPod], planner: Planner, guards: Guards, matters: Matters
+    ) -> Plan | NoPlan:
+        """Return which pods are to be evicted for held pods, wherever they are nominated to.
 
         A plan is right for the moment at which it is returned.
 
         Args:
-            held: within the limits of a decision, so that its object is known.
+            pods: those that get room together; within the limits of a decision, so that their
+                objects are known.
+            planner: makes a plan for them.
             guards: what evictions there were so far.
             matters: which running pods the planner gets.
         """
         slices = self._parts.slices
         async with slices.turn:
             for _ in range(_MOST_TRIES):
-                candidates = self._candidates(held, matters)
+                candidates = self._candidates(pods, matters)
                 await slices.complete(candidates.add(list(self._parts.running)))
                 pauses = slices.pauses
                 plan = await slices.complete(
-                    self._steps(held, guards, candidates, self._parts.running)
+                    self._steps(pods, planner, guards, candidates, self._parts.running)
                 )
                 await slices.complete(candidates.forget())
                 if isinstance(plan, NoPlan) or slices.pauses == pauses:
                     return plan
                 again = completed(
-                    self._steps(held, guards, candidates, self._concerned(held, plan))
+                    self._steps(pods, planner, guards, candidates, self._concerned(pods, plan))
                 )
                 if isinstance(again, Plan) or again.reason is NoPlanReason.NOT_NEEDED:
                     return again
         text = "the cluster changes faster than plans are made"
         return NoPlan(reason=NoPlanReason.STALE, message=text)
 
-    def _candidates(self, held: HeldPod, matters: Matters) -> _Candidates:
-        return _Candidates(self._parts.state, self._standing(held).quotas_of, matters)
+    def _candidates(self, pods: Sequence[HeldPod], matters: Matters) -> _Candidates:
+        return _Candidates(self._parts.state, self._quotas(pods).quotas_of, matters)
 
-    def _standing(self, held: HeldPod) -> QuotaStanding:
-        with uncounted(self._parts.state, held):
-            return self._parts.standing(held)
+    def _quotas(self, pods: Sequence[HeldPod]) -> QuotasOfMoment:
+        with uncounted(self._parts.state, pods):
+            return self._parts.standing(pods)
 
     def _steps(
         self,
-        held: HeldPod,
+        pods: Sequence[HeldPod],
+        planner: Planner,
         guards: Guards,
         candidates: _Candidates,
         running: Iterable[RunningPod],
     ) -> Steps[Plan | NoPlan]:
         """Return the steps of a plan for the cluster as it is now."""
-        with uncounted(self._parts.state, held):
-            standing = self._parts.standing(held)
-            situation = self._parts.situation(held, guards.state, standing, candidates.of(running))
-        quotas = standing.quotas_of(held.pod.namespace, held.pod.labels)
-        return self._planner(held.placement_request, quotas, situation)
+        with uncounted(self._parts.state, pods):
+            quotas = self._parts.standing(pods)
+            situation = self._parts.situation(
+                pods, guards.state, quotas.standing, candidates.of(running)
+            )
+        own = dict.fromkeys(
+            quota
+            for held in pods
+            for quota in quotas.quotas_of(held.pod.namespace, held.pod.labels)
+        )
+        return planner(tuple(own), situation)
 
-    def _concerned(self, held: HeldPod, plan: Plan) -> list[RunningPod]:
+    def _concerned(self, pods: Sequence[HeldPod], plan: Plan) -> list[RunningPod]:
         """Return the victims of a plan that still run, their gangs, and the pods that leave."""
         running = self._parts.running
         keys = [
             victim.key
-            for victim in (*plan.victims, *self._parts.claims.victims_of_others(held.pod.uid))
+            for victim in (*plan.victims, *self._parts.claims.victims_of_others(pods[0].pod.uid))
         ]
         named = [pod for key in keys if (pod := running.get(key)) is not None]
         gangs = {pod.gang for pod in named if pod.gang is not None}
@@ -119,7 +129,7 @@ class _Candidates:
 
     Args:
         state: the cluster.
-        quotas_of: the quotas that a pod counts for, see `QuotaStanding`.
+        quotas_of: the quotas that a pod counts for, see `QuotasOfMoment`.
         matters: which pods planners get.
     """
 

@@ -10,11 +10,10 @@ from typing import NamedTuple
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.model.priority_class import PriorityClass
-from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
-from engine.reclaim import Candidate, GuardState, QuotaAccount, Situation
+from engine.reclaim import Candidate, GuardState, QuotaStanding, Situation
 from engine.view import ClusterState, Freshness
 from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.running_pods import RunningPods
@@ -22,20 +21,16 @@ from webhook.controllers.reclaim.slices import Slices
 from webhook.placement.held_pods import HeldPod
 
 
-class QuotaStanding(NamedTuple):
+class QuotasOfMoment(NamedTuple):
     """The quotas of one moment.
 
     Attributes:
-        accounts: of each quota.
-        cohort_room: what all together may use more, see `Situation`.
-        lendable: what all together may use.
+        standing: what they guarantee, use and share.
         quotas_of: the quota that a pod counts for, then those above that; none where it is limited
             by none. Gets its namespace and labels; of these a name of Koordinator's matters alone.
     """
 
-    accounts: Mapping[QuotaKey, QuotaAccount]
-    cohort_room: Amounts
-    lendable: Amounts
+    standing: QuotaStanding
     quotas_of: Callable[[str, Mapping[str, str]], tuple[QuotaKey, ...]]
 
 
@@ -47,7 +42,7 @@ class PlanParts:
         state: the cluster.
         running: the pods that may be evicted.
         claims: the victims of plans under way.
-        standing: the quotas, as they would be without a held pod.
+        standing: the quotas, as they would be without some held pods.
         policies: those in force.
         freshness: ages of the sources of the view.
         scope: the pods that policies place.
@@ -58,7 +53,7 @@ class PlanParts:
     state: ClusterState
     running: RunningPods
     claims: Claims
-    standing: Callable[[HeldPod], QuotaStanding]
+    standing: Callable[[Sequence[HeldPod]], QuotasOfMoment]
     policies: Callable[[], PolicySet]
     freshness: Callable[[], Freshness]
     scope: Scope
@@ -67,17 +62,17 @@ class PlanParts:
 
     def situation(
         self,
-        held: HeldPod,
+        pods: Sequence[HeldPod],
         guards: GuardState,
         standing: QuotaStanding,
         candidates: Sequence[Candidate],
     ) -> Situation:
-        """Return what a plan for a held pod, which counts nowhere, is made from.
+        """Return what a plan for held pods, which count nowhere, is made from.
 
         Args:
-            held: the pod.
+            pods: those that get room together; the first stands for them.
             guards: what evictions there were so far.
-            standing: the quotas without it.
+            standing: the quotas without them.
             candidates: the running pods that matter.
         """
         view = self.state.view()
@@ -93,19 +88,20 @@ class PlanParts:
             budgets=view.all_of(DisruptionBudget),
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=guards,
-            leaving=self.claims.of_others(held.pod.uid),
+            leaving=self.claims.of_others(pods[0].pod.uid),
             now=self.now(),
         )
 
 
 @contextmanager
-def uncounted(state: ClusterState, held: HeldPod) -> Iterator[None]:
-    """Let a held pod count on no node meanwhile, wherever it is nominated to."""
-    counted = state.assumed_node(held.key)
-    if counted:
-        state.nominate(held.key, "")
+def uncounted(state: ClusterState, pods: Sequence[HeldPod]) -> Iterator[None]:
+    """Let held pods count on no node meanwhile, wherever they are nominated to."""
+    nodes = {held.key: state.assumed_node(held.key) for held in pods}
+    counted = {key: node_name for key, node_name in nodes.items() if node_name}
+    for key in counted:
+        state.nominate(key, "")
     try:
         yield
     finally:
-        if counted:
-            state.nominate(held.key, counted)
+        for key, node_name in counted.items():
+            state.nominate(key, node_name)

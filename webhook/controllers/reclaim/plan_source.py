@@ -60,12 +60,19 @@ class PlanSource(Protocol):
     def mode_of(self, held: HeldPod) -> ReclaimMode:
         """Return what is to be done for a pod; nobody is evicted for one that is not On."""
 
-    async def plan(self, held: HeldPod, guards: Guards) -> Plan | NoPlan:
-        """Return which pods are to be evicted for a held pod, wherever that is nominated to.
+    def together(self, held: HeldPod) -> Sequence[HeldPod]:
+        """Return the held pods that get room with one, itself among them, in a fixed order.
+
+        None where it gets none now. The first of them stands for all where one must.
+        """
+
+    async def plan(self, pods: Sequence[HeldPod], guards: Guards) -> Plan | NoPlan:
+        """Return which pods are to be evicted for held pods, wherever they are nominated to.
 
         Events come in between; a plan is right for the moment at which it is returned.
 
         Args:
-            held: within the limits of a decision, so that its object is known.
+            pods: those of `together`; within the limits of a decision, so that their objects are
+                known.
             guards: what evictions there were so far.
         """

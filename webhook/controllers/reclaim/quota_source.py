@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
@@ -11,6 +12,7 @@ from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
+from engine.preemption import plan_gang_reclaim_in_steps
 from engine.reclaim import (
     NoPlan,
     NoPlanReason,
@@ -21,9 +23,10 @@ from engine.reclaim import (
     plan_reclaim_in_steps,
 )
 from webhook.controllers.reclaim.guards import Guards
-from webhook.controllers.reclaim.plan_maker import PlanMaker, Quotas
+from webhook.controllers.reclaim.plan_maker import PlanMaker, Planner, Quotas
 from webhook.controllers.reclaim.plan_parts import PlanParts
 from webhook.controllers.reclaim.plan_source import EventReasons
+from webhook.controllers.reclaim.waiting_gangs import WaitingGangs, planner_for, together_with
 from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPod
 
@@ -47,6 +50,7 @@ class QuotaSource:
     Args:
         parts: what plans are made from.
         waiting: the pods that plans are made for.
+        gangs: those that have no room.
         after: time for which a pod waits before others are evicted for it.
     """
 
@@ -54,10 +58,13 @@ class QuotaSource:
     event_reasons: Final = EventReasons("WouldReclaim", "Reclaiming", "Reclaimed")
     wait_reason: Final = QueuedReason.WAITING_FOR_RECLAIM
 
-    def __init__(self, parts: PlanParts, waiting: WaitingForQuota, after: Micros) -> None:
+    def __init__(
+        self, parts: PlanParts, waiting: WaitingForQuota, gangs: WaitingGangs, after: Micros
+    ) -> None:
         self._waiting = waiting
+        self._gangs = gangs
         self.after: Final = after
-        self._maker = PlanMaker(parts, _plan)
+        self._maker = PlanMaker(parts)
 
     def blocked(self) -> Sequence[BlockedPod]:
         """Return the pods within `min` that wait for room in the cohort or for a node, in order."""
@@ -67,16 +74,24 @@ class QuotaSource:
         """Return the mode of the quota of a pod."""
         return self._waiting.mode_of(held.pod)
 
-    async def plan(self, held: HeldPod, guards: Guards) -> Plan | NoPlan:
-        """Return which pods are to be evicted for a held pod, wherever that is nominated to.
+    def together(self, held: HeldPod) -> Sequence[HeldPod]:
+        """Return the members of a gang that get room together; of other pods the pod."""
+        return together_with(held, self._gangs)
+
+    async def plan(self, pods: Sequence[HeldPod], guards: Guards) -> Plan | NoPlan:
+        """Return which pods are to be evicted for held pods, wherever they are nominated to.
 
         Events come in between; a plan is right for the moment at which it is returned.
 
         Args:
-            held: within the limits of a decision, so that its object is known.
+            pods: those of `together`; within the limits of a decision, so that their objects are
+                known.
             guards: what evictions there were so far.
         """
-        return await self._maker.plan(held, guards, _matters)
+        planner: Planner = partial(_plan, pods[0].placement_request)
+        if self._gangs.waits(pods[0]):
+            planner = planner_for(pods, self._gangs, plan_gang_reclaim_in_steps)
+        return await self._maker.plan(pods, planner, guards, _matters)
 
 
 def _matters(running: RunningPod, quotas: Quotas) -> bool:

@@ -16,7 +16,7 @@ from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.quota_pace import QuotaPace
 from webhook.controllers.release.quota_queue import QuotaQueue
-from webhook.controllers.release.reclaims import Reclaims
+from webhook.controllers.release.reclaims import BlockedPod, Reclaims
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.scheduler_lease import SchedulerLease
@@ -25,6 +25,7 @@ from webhook.controllers.release.surging_pods import SurgingPods
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 
 __all__ = [
+    "BlockedPod",
     "DecidedPod",
     "DecidedPods",
     "GangDecision",

@@ -217,8 +217,8 @@ class ReleaseController:
         pods = batch[:-1] if is_gang else batch
         for held, decision in zip(pods, self._parts.decider.decide(pods), strict=True):
             self._reserve(held, decision)
-        if is_gang:
-            self._gangs.prepare(batch[-1])
+        if is_gang and not self._gangs.prepare(batch[-1]):
+            self._wait_for_room(batch[-1])
 
     def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
         """Write a pod, unless it stays held as no node takes it."""
@@ -255,6 +255,15 @@ class ReleaseController:
         if preemption is ReclaimMode.ON:
             self._preemptors.keep(held)
         return True
+
+    def _wait_for_room(self, first: HeldPod) -> None:
+        """Note that a gang within the min of its quota has no room: others may be evicted for it.
+
+        Args:
+            first: the member whose place it has.
+        """
+        if self._quota_queue.mode_without_node(first) is not ReclaimMode.OFF:
+            self._quota_queue.keep_without_node(first)
 
     def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[HeldPod]:
         """Return the pods that may be decided, those first whom others were evicted for."""

@@ -53,8 +53,8 @@ class Gangs(Protocol):
             view: the cluster.
         """
 
-    def prepare(self, first: HeldPod) -> None:
-        """Place a gang whose turn has come, all of it or nothing.
+    def prepare(self, first: HeldPod) -> bool:
+        """Place a gang whose turn has come, all of it or nothing; return whether it has room.
 
         Args:
             first: the member whose place it has.

@@ -9,8 +9,9 @@ nomination before the gate goes. A pod is never replaced (PUT): that drops field
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -207,6 +208,17 @@ class PodWriter:
             self._count_write(kind, error.failure)
             raise
         self._count_write(kind, None)
+
+
+async def all_of(writes: Iterable[Awaitable[None]]) -> None:
+    """Make writes at a time, to their ends.
+
+    Raises:
+        WriteError: of the first that failed.
+    """
+    for error in await asyncio.gather(*writes, return_exceptions=True):
+        if error is not None:
+            raise error
 
 
 def _path(held: HeldPod) -> str:

@@ -180,14 +180,19 @@ class QuotaQueue:
 
         Not those within min that others are evicted for.
         """
-        nominated = [held for held in ordered if held.pod.nominated_node_name]
+        nominated = [
+            (first, held)
+            for first in ordered
+            for held in self._all_with(first)
+            if held.pod.nominated_node_name
+        ]
         if not nominated or self._cycle is None:
             return []
         waiting = dict(self._cycle.waiting())
         return [
             held
-            for held in nominated
-            if held.key in waiting and not (waiting[held.key] and held.pod.is_reclaimed_for)
+            for first, held in nominated
+            if first.key in waiting and not (waiting[first.key] and held.pod.is_reclaimed_for)
         ]
 
     @property
@@ -201,7 +206,7 @@ class QuotaQueue:
     def blocked(self) -> list[BlockedPod]:
         """Return the pods within min that wait for room in the cohort or for a node, in order.
 
-        Not those that stand for others: plans are made for one pod.
+        One that stands for others is within it with all of them.
         """
         if not self.within_min_since:
             return []
@@ -210,17 +215,18 @@ class QuotaQueue:
             BlockedPod(held, wait.reason)
             for held, _ in list(self._pods.values())
             if held.key in self.within_min_since
-            and held.key not in self._together
             and (wait := waits.get(held.key)) is not None
             and _is_blocked(wait)
         ]
 
-    def situation_without(self, held: HeldPod) -> QueueSituation:
-        """Return the situation of now, as if a held pod were neither under way nor nominated."""
+    def situation_without(self, pods: Sequence[HeldPod]) -> QueueSituation:
+        """Return the situation of now, as if held pods were neither under way nor nominated."""
         view = self._state.view()
         self._queues.update(view)
-        decided = [key for key in self._decided if key != held.key]
-        return self._situation(view, decided, [each for each in self._held if each is not held])
+        left_out = {held.key for held in pods}
+        decided = [key for key in self._decided if key not in left_out]
+        others = [each for each in self._held if each.key not in left_out]
+        return self._situation(view, decided, others)
 
     def quota_of(self, namespace: str, labels: Mapping[str, str]) -> ElasticQuota | None:
         """Return the quota in the cohort that guarantees room to a pod, if any.
@@ -297,7 +303,12 @@ class QuotaQueue:
             and held.is_queued
             and self._queue_of(held) is not None
         ]
-        nominated = (held.key for held in ordered if held.pod.nominated_node_name)
+        nominated = (
+            held.key
+            for first in ordered
+            for held in self._all_with(first)
+            if held.pod.nominated_node_name
+        )
         # INVARIANT: each of these that is assumed is counted by `unbound` too, or waits.
         candidates = dict.fromkeys((*keys, *self._unbound.keys(), *nominated))
         assumed = [
@@ -329,12 +340,16 @@ class QuotaQueue:
             kept = (pod.requests for _, pod in self._pods.values())
             self._requests = {tuple(each.items()): each for each in kept}
 
+    def _all_with(self, held: HeldPod) -> Sequence[HeldPod]:
+        """Return the pods that a pod stands for, itself included."""
+        return self._together.get(held.key, (held,))
+
     def _queue_of(self, held: HeldPod) -> NamespaceQueue | None:
         return self._queues.get(held.pod.namespace, _label(held))
 
     def _queued_pod(self, held: HeldPod, quota: QuotaKey) -> QueuedPod:
         """Return a pod as queues see it; equal requests are one object."""
-        members = self._together.get(held.key, (held,))
+        members = self._all_with(held)
         requests = _sum([self._state.pod_requests(each.key) for each in members if each.is_queued])
         requests = self._requests.setdefault(tuple(requests.items()), requests)
         created = held.pod.created

@@ -139,7 +139,10 @@ def test_many_texts_at_once_match_as_each_does(source: str, texts: list[str]) ->
 
 @given(st.lists(st.text(st.sampled_from("ab1-."), max_size=6), min_size=1, max_size=20))
 def test_plain_patterns_match_many_texts_at_once(texts: list[str]) -> None:
-    for source in ("", "a", "^a.*1$", "(a|b)+-", "[0-9]{1,2}\\.b", "b$|^1", "^$"):
+    for source in (
+        *("", "a", "^a.*1$", "(a|b)+-", "[0-9]{1,2}\\.b", "b$|^1", "^$", "[^a]", "[^\\s\\d-]$"),
+        *("\\Aa\\s*", "1\\z", "(?i)^A|B-", "(?i:B)1", "\\b1", "\\D\\W\\S", "(?P<part>a|b)\\B."),
+    ):
         pattern = Pattern(source)
         found = pattern.occurs_in_each(texts)
         assert found is not None
@@ -147,7 +150,7 @@ def test_plain_patterns_match_many_texts_at_once(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["[^a]", "(?s).", "\\s", "\\A", "a\\z", "(?i)a", "\\n", "[[:alpha:]]"]
+    "source", ["(?s).", "(?m)^a", "\\n", "[[:alpha:]]", "[\\D]", "[]a]", "\\pL", "\\Qa\\E"]
 )
 def test_what_a_newline_may_match_is_searched_text_by_text(source: str) -> None:
     assert Pattern(source).occurs_in_each(["a", "b"]) is None

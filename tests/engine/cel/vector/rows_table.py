@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from engine.cel.values import (
     INT,
     MAP,
     NUMBERS,
+    STRING,
     TIMESTAMP,
     CelType,
     Duration,
@@ -36,6 +37,7 @@ from engine.cel.vector import (
     Path,
     Plan,
     Table,
+    TextColumn,
     packed,
     plan_condition,
     plan_number,
@@ -58,6 +60,7 @@ _TYPES: Mapping[frozenset[type], CelType] = {
     frozenset({bool}): BOOL,
     frozenset({int}): INT,
     frozenset({float}): DOUBLE,
+    frozenset({str}): STRING,
     frozenset({dict}): MAP,
     frozenset({Timestamp}): TIMESTAMP,
     frozenset({Duration}): DURATION,
@@ -84,7 +87,10 @@ class RowsLayout:
         path = path[:_DEPTH]
         found = [followed(row, path) for row in self.rows]
         kinds = frozenset(type(value) for value in found if type(value) is not MissingPath)
-        return Leaf(path, _TYPES.get(kinds), distinct=len({repr(value) for value in found}))
+        of_type = _TYPES.get(kinds)
+        if of_type == STRING and MissingPath(0) in found and len(path) == _DEPTH:
+            of_type = None  # not even the map is there
+        return Leaf(path, of_type, distinct=len({repr(value) for value in found}))
 
 
 @dataclass(frozen=True)
@@ -129,16 +135,27 @@ class RowsTable:
         numbers = [codes[repr(followed(row, path))] for row in self.rows]
         return DictColumn(np.array(numbers, np.int32), values)
 
-    def texts(self, path: Path) -> Sequence[str | None] | None:
+    def texts(self, path: Path) -> TextColumn | None:
         found = [followed(row, path) for row in self.rows]
         missing = MissingPath(len(path) - 2)
-        if not all(isinstance(value, str) or value == missing for value in found):
+        if len(path) == 1 or not all(isinstance(value, str) or value == missing for value in found):
             return None
-        return [value if isinstance(value, str) else None for value in found]
+        values = [None, *dict.fromkeys(value for value in found if isinstance(value, str))]
+        numbers = {value: code for code, value in enumerate(values)}
+        codes = np.array([numbers.get(value, 0) for value in map(_text, found)], np.int32)
+        absent = codes == 0
+        return TextColumn(
+            codes,
+            values,
+            numbers.get,
+            absent if absent.any() else None,
+        )
 
-    def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
-        self.reads.append(f"row for {paths}")
-        return {"node": self.rows[number]}
+    def rows_at(
+        self, numbers: Iterable[int], paths: Sequence[Path]
+    ) -> Iterator[Mapping[str, object]]:
+        self.reads.append(f"rows for {paths}")
+        return ({"node": self.rows[number]} for number in numbers)
 
     def elements(self, path: Path, variable: str) -> Iterable[Elements]:
         lists = [row[path[-1]] for row in self.rows]
@@ -219,11 +236,15 @@ class ElementTable:
     def dictionary(self, path: Path) -> DictColumn | None:
         return self._of(path).dictionary(path)
 
-    def texts(self, path: Path) -> Sequence[str | None] | None:
+    def texts(self, path: Path) -> TextColumn | None:
         return self._of(path).texts(path)
 
-    def row(self, number: int, paths: Sequence[Path]) -> Mapping[str, object]:
-        return {**self.base.row(number, paths), self.variable: self.found[number]}
+    def rows_at(
+        self, numbers: Iterable[int], paths: Sequence[Path]
+    ) -> Iterator[Mapping[str, object]]:
+        numbers = list(numbers)
+        for number, row in zip(numbers, self.base.rows_at(numbers, paths), strict=True):
+            yield {**row, self.variable: self.found[number]}
 
     def elements(self, path: Path, variable: str) -> None:  # noqa: ARG002 (protocol)
         return None
@@ -237,6 +258,10 @@ class ElementTable:
         for_all_requests: bool,  # noqa: ARG002
     ) -> Column:
         return compute(self)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def followed(row: Row, path: Path) -> object:

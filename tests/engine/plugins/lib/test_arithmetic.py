@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from engine.plugins.lib.arithmetic import (
     percent_of,
     percent_reaches,
     rounded,
+    sum_of_rows,
     trunc_div,
 )
 
@@ -140,3 +142,11 @@ def test_stretching_is_exact_however_far_apart_scores_are(scores: list[int], poi
 
 def test_stretching_nothing_gives_nothing() -> None:
     assert minmax_normalize(np.array([], np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3])
+def test_the_sum_of_rows_is_a_column_of_its_own(rows: int) -> None:
+    matrix = np.arange(rows * 4, dtype=np.float64).reshape(rows, 4)
+    total = sum_of_rows(matrix)
+    assert total.tolist() == matrix.sum(axis=0).tolist()
+    assert not np.shares_memory(total, matrix)

@@ -81,3 +81,9 @@ def test_the_score_looks_at_a_percentile_if_one_is_named() -> None:
     aggregated = {"scoreAggregationType": "p95", "scoreAggregatedDuration": "5m"}
     expected = UsageSource(aggregation="p95", duration_ns=300 * 10**9)
     assert _args(aggregated=aggregated).score_source == expected
+
+
+def test_equal_profiles_are_one_object() -> None:
+    profile = _args(usageThresholds={"cpu": 1}).load_profile
+    assert _args().load_profile is profile
+    assert _args(allowCustomizeEstimation=True).load_profile is not profile

@@ -1,27 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from engine.simulation.scheduler.sampling import node_order, nodes_to_find, search
+from engine.simulation.scheduler.sampling import node_order, search
 from engine.view import ClusterState
 from tests.engine.plugins.neighbour_worlds import node_model_of
-
-
-@pytest.mark.parametrize(
-    ("nodes", "percentage", "enough"),
-    [
-        (99, 0, 99),  # all of fewer than 100
-        (200, 0, 100),  # 50 - 200 / 125 = 49 %, which is 98, but at least 100
-        (1_000, 0, 420),  # 50 - 8 = 42 %
-        (5_000, 0, 500),  # 50 - 40 = 10 %
-        (6_000, 0, 300),  # 50 - 48 = 2 %, but at least 5 %
-        (1_000, 70, 700),
-        (1_000, 100, 1_000),
-    ],
-)
-def test_so_many_feasible_nodes_are_enough(nodes: int, percentage: int, enough: int) -> None:
-    assert nodes_to_find(nodes, percentage) == enough
 
 
 def test_a_search_goes_around_and_ends_at_the_last_node_that_is_needed() -> None:

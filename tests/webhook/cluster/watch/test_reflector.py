@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -24,6 +25,13 @@ from tests.webhook.cluster.reflecting import (
 
 Prepare = Callable[[FakeApiServer], None]
 TEN = tuple(pod(f"pod-{number}") for number in range(10))
+
+
+def large_pod(name: str) -> dict[str, Any]:
+    """Return a pod of some 20 kB."""
+    large = pod(name)
+    large["metadata"]["annotations"] = {"example.com/notes": 20_000 * "x"}
+    return large
 
 
 def refuse_streams(server: FakeApiServer) -> None:
@@ -90,6 +98,52 @@ async def test_a_streamed_list_that_never_ends_is_given_up_for_pages(tmp_path: P
         await at.equal()
         at.server.create(pod("later"))
         await at.equal()
+
+
+async def test_a_streamed_list_may_take_long_as_long_as_objects_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, skipped = asyncio.get_running_loop(), 0.0
+    real_time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real_time() + skipped)
+
+    def take_long() -> None:
+        nonlocal skipped
+        skipped += 2.0
+
+    config = replace(BRISK, streamed_list_seconds=15.0, streamed_list_objects=3)
+    async with reflecting(tmp_path, objects=TEN, config=config, on_apply=take_long) as at:
+        await at.watching()
+        await at.equal()
+        at.server.create(pod("later"))
+        await at.equal()
+        assert at.lists() == 1
+    assert skipped > config.streamed_list_seconds
+
+
+async def test_others_have_their_turns_while_a_page_is_applied(tmp_path: Path) -> None:
+    turns, at_turn = 0, set[int]()
+
+    async def have_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    objects = tuple(large_pod(f"pod-{number}") for number in range(20))
+    other = asyncio.create_task(have_turns())
+    try:
+        async with reflecting(
+            tmp_path,
+            objects=objects,
+            prepare=refuse_streams,
+            config=replace(BRISK, page_size=len(objects)),
+            on_apply=lambda: at_turn.add(turns),
+        ) as at:
+            await at.equal()
+    finally:
+        other.cancel()
+    assert len(at_turn) == len(objects) // 2
 
 
 async def test_a_page_that_has_expired_begins_the_list_anew(tmp_path: Path) -> None:

@@ -396,6 +396,35 @@ async def test_a_new_leader_takes_back_what_was_only_nominated(world: World) -> 
     assert not replica.counted()
 
 
+async def test_a_gang_that_an_earlier_leader_prepared_keeps_its_turn(world: World) -> None:
+    members(world, "one", "two", "three")
+    for name, node in (("one", "c"), ("two", "b"), ("three", "a")):
+        pod = world.stored(name)
+        world.server.replace({**pod, "status": {"nominatedNodeName": node}})
+    world.hold("single")
+    replica = world.replica()
+    await replica.cycle()
+    # The single pod, which comes after it, gets nothing of its room.
+    assert {world.released(name) for name in ("one", "two", "three")} == {"a", "b", "c"}
+    assert world.nominated("single") == ""
+
+
+async def test_a_gang_that_an_earlier_leader_prepared_keeps_no_room_without_its_turn(
+    world: World,
+) -> None:
+    world.quota("shop", maximum=8)
+    members(world, "one", "two", "three", reasons="gang,quota")
+    for name, node in (("one", "c"), ("two", "b"), ("three", "a")):
+        pod = world.stored(name)
+        world.server.replace({**pod, "status": {"nominatedNodeName": node}})
+    replica = world.replica()
+    await replica.cycle()
+    await replica.cycle()
+    assert not any(world.nominated(name) for name in ("one", "two", "three"))
+    assert not replica.counted()
+    assert not world.releases()
+
+
 async def test_what_was_taken_back_is_left_alone_while_the_watch_does_not_show_it(
     world: World,
 ) -> None:
@@ -472,6 +501,29 @@ async def test_gangs_of_a_group_start_together(world: World) -> None:
     world.member("b1", "b", "4")
     await replica.cycle()
     assert world.releases() == {"a1", "b1"}
+
+
+@pytest.mark.parametrize(("mode", "left"), [("Strict", set()), ("NonStrict", {"a1", "b1", "b2"})])
+async def test_a_strict_gang_that_fails_fails_with_its_group(
+    world: World, mode: str, left: set[str]
+) -> None:
+    koordinator = {
+        "gang.scheduling.koordinator.sh/groups": '["shop/a", "shop/b"]',
+        "gang.scheduling.koordinator.sh/mode": mode,
+    }
+    for gang, minimum in (("a", 1), ("b", 2)):
+        world.gang(gang, minimum, more=koordinator, on_gang_failure="Recreate")
+    for name in ("a1", "b1", "b2"):
+        world.member(name, name[0])
+    replica = world.replica()
+    await replica.cycle()
+    Binder(world, but="b2").bind("a1", "b1", "b2")
+    world.seconds += 61
+    await replica.cycle()
+    assert {name for _, name in world.server.objects("pods")} == left
+    told = str(world.server.objects("events"))
+    assert "1 of 2 members are bound after 60 s" in told
+    assert ("gang `shop/b` of its group failed" in told) is (mode == "Strict")
 
 
 async def test_a_gang_asks_quota_for_all_of_it(world: World) -> None:

@@ -33,7 +33,7 @@ async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
 async def _plan(leader: Leader) -> Plan | NoPlan:
     held = leader.held.get("shop/web")
     assert held is not None
-    return await leader.quotas.plan(held, leader.parts.guards)
+    return await leader.quotas.plan([held], leader.parts.guards)
 
 
 def _label(leader: Leader, name: str, labels: dict[str, str]) -> None:

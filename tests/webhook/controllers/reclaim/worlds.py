@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from engine.gang import GangKey
 from engine.model import api
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey, ReclaimMode
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.node import node_of
+from engine.model.pod_shape import PodShape
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota import RESOURCE_QUOTA_RULES
 from engine.quota.tree import QuotaPaths
-from engine.reclaim import QuotaAccount
+from engine.reclaim import QuotaAccount, QuotaStanding
 from engine.view import FRESH, ClusterState
 from tests.fake_api_server import FakeApiServer
 from webhook.cluster.client.config_map import ConfigMapStore
@@ -34,12 +36,13 @@ from webhook.controllers.reclaim.guard_record import GuardRecord
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.outcome import Outcome
 from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
-from webhook.controllers.reclaim.plan_parts import PlanParts, QuotaStanding
+from webhook.controllers.reclaim.plan_parts import PlanParts, QuotasOfMoment
 from webhook.controllers.reclaim.preemption_source import PreemptionSource
 from webhook.controllers.reclaim.quota_source import QuotaSource, WaitingForQuota
 from webhook.controllers.reclaim.reclaim import ReclaimParts
 from webhook.controllers.reclaim.running_pods import RunningPods
 from webhook.controllers.reclaim.slices import Slices
+from webhook.controllers.release import GangPart
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.reclaims import BlockedPod, Reclaims
@@ -251,12 +254,12 @@ class Leader:
             clock=world.clock,
             sleep=self._sleep,
         )
-        self.quotas = QuotaSource(plans, waiting, AFTER)
+        self.quotas = QuotaSource(plans, waiting, NoGangs(), AFTER)
         self.controller = ReclaimController(
             self.parts,
             [
                 self.quotas,
-                PreemptionSource(plans, self.preemptors.blocked),
+                PreemptionSource(plans, self.preemptors.blocked, NoGangs()),
             ],
             OveruseRevocation(
                 OveruseParts(
@@ -351,27 +354,49 @@ class Leader:
             self.see()
         await asyncio.sleep(_REAL_SECONDS)
 
-    def _standing(self, held: HeldPod) -> QuotaStanding:
+    def _standing(self, pods: Sequence[HeldPod]) -> QuotasOfMoment:
         view, minimums = self.applier.state.view(), self.world.minimums
         cpu = view.axis.find("cpu")
         assert cpu is not None
         capacity = {"cpu": int(view.allocatable[cpu].sum())}
         usage = {name: dict(view.namespaces.requested.get(name, {})) for name in minimums}
         for kept in self.reclaims:
-            if kept.key != held.key:
+            if kept.key not in {held.key for held in pods}:
                 usage["shop"]["cpu"] = usage["shop"].get("cpu", 0) + kept.pod.shape.requests["cpu"]
         used = sum(amounts.get("cpu", 0) for amounts in usage.values())
-        return QuotaStanding(
+        standing = QuotaStanding(
             accounts={
                 quota_key(name): QuotaAccount(guaranteed={"cpu": least}, used=usage[name])
                 for name, least in minimums.items()
             },
             cohort_room={"cpu": capacity["cpu"] - used},
             lendable=capacity,
+        )
+        return QuotasOfMoment(
+            standing=standing,
             quotas_of=lambda namespace, _labels: (
                 (quota_key(namespace),) if namespace in minimums else ()
             ),
         )
+
+
+class NoGangs:
+    """Where every pod is by itself."""
+
+    def blocked(self) -> Sequence[BlockedPod]:
+        return ()
+
+    def waits(self, held: HeldPod) -> bool:
+        del held
+        return False
+
+    def parts_of(self, held: HeldPod) -> Sequence[GangPart]:
+        del held
+        return ()
+
+    def running(self, gang: GangKey) -> Sequence[tuple[str, PodShape]]:
+        del gang
+        return ()
 
 
 def _scheduled() -> Json:

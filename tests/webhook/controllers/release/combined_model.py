@@ -1,7 +1,7 @@
 """State machine of all at once: gangs and single pods, quotas, reclaim and preemption.
 
 Gangs wait for quota with all their members, quotas take back what others borrow, and pods of high
-priority, of a namespace without a quota, take the room of those of low priority.
+priority, of a namespace without a quota, take the room of those of low priority, as do gangs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis.stateful import initialize, rule
 
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from tests.fake_api_server.store import Change, Object
-from tests.webhook.controllers.release.gang_model import GangCluster, gang_in
+from tests.webhook.controllers.release.gang_model import GANGS, GangCluster, gang_in
 from tests.webhook.controllers.release.memory_server import Call
 from tests.webhook.controllers.release.queue_model import BOUNDS, namespace_of
 from tests.webhook.controllers.release.reclaim_model import ReclaimCluster, is_reclaimed_for
@@ -62,6 +62,13 @@ class CombinedCluster(ReclaimCluster, GangCluster):
         """Let a gang wait for as long as a reclaim takes to begin."""
         self.gather(gang, cpu)
         self.time_passes(RECLAIM_AFTER_SECONDS + 4.0)
+
+    @rule(gang=st.sampled_from(["small", "large"]), cpu=st.integers(1, 2))
+    def gather_urgently(self, gang: str, cpu: int) -> None:
+        """Create the members of a gang that others are evicted for."""
+        for name in (name for name, of in GANGS.items() if of == gang):
+            self._create(name, cpu, 5, [HOLD_GATE])
+        self.time_passes(6.0)
 
     # What must be true.
 

@@ -128,6 +128,7 @@ class Replica:
             decided=decided,
             decider=decider,
             members=self.gang_members,
+            reclaims=self.reclaims,
             connection=connection,
             may_write=lambda: self.leads,
             now=world.now,

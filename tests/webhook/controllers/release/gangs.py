@@ -9,7 +9,7 @@ from engine.model.time import Micros
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.gang import GangController, GangEvents, GangOutcome, GangParts
 from webhook.controllers.reclaim import EvictionWriter
-from webhook.controllers.release import DecidedPods, HeldPodDecider, WriteParts
+from webhook.controllers.release import DecidedPods, HeldPodDecider, Reclaims, WriteParts
 from webhook.placement.gang_members import GangMembers
 
 
@@ -19,6 +19,7 @@ def gangs_beside(  # noqa: PLR0913 - named parts, joined in one place
     decided: DecidedPods,
     decider: HeldPodDecider,
     members: GangMembers,
+    reclaims: Reclaims,
     connection: Connection,
     may_write: Callable[[], bool],
     now: Callable[[], Micros],
@@ -37,6 +38,7 @@ def gangs_beside(  # noqa: PLR0913 - named parts, joined in one place
             writer=writes.writer,
             evictions=EvictionWriter(connection, may_write=may_write, clock=clock),
             events=GangEvents(connection, identity="me", view=writes.state.view),
+            reclaims=reclaims,
             now=now,
             count=count,
             clock=clock,

@@ -12,6 +12,7 @@ from engine.quota import RESOURCE_QUOTA_RULES
 from engine.quota.tree import QuotaPaths
 from engine.view import FRESH
 from webhook.cluster.client.connection import Connection
+from webhook.controllers.gang import GangController
 from webhook.controllers.reclaim import (
     Claims,
     EvictionEvents,
@@ -28,7 +29,7 @@ from webhook.controllers.reclaim import (
     WaitingForQuota,
 )
 from webhook.controllers.release import Preemptors, Reclaims, WriteParts
-from webhook.serving.reclaiming import quota_mode, quota_standing
+from webhook.serving.reclaiming import quota_mode, quotas_without
 
 
 def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
@@ -45,6 +46,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     clock: Callable[[], float],
     after: Micros,
     preemptors: Preemptors,
+    gangs: GangController,
 ) -> ReclaimController:
     """Return a controller of quotas and of preemption, and of nothing of Koordinator's tree."""
     state, queue, claims = writes.state, writes.quota_queue, Claims(running, now)
@@ -66,7 +68,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
         state=state,
         running=running,
         claims=claims,
-        standing=partial(quota_standing, queue, state),
+        standing=partial(quotas_without, queue, state),
         policies=lambda: policies,
         freshness=lambda: FRESH,
         scope=Scope(),
@@ -87,7 +89,10 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     waiting = WaitingForQuota(queue.blocked, partial(quota_mode, queue))
     return ReclaimController(
         parts,
-        [QuotaSource(plans, waiting, after), PreemptionSource(plans, preemptors.blocked)],
+        [
+            QuotaSource(plans, waiting, gangs, after),
+            PreemptionSource(plans, preemptors.blocked, gangs),
+        ],
         OveruseRevocation(overuse),
         is_ready=is_ready,
         now=now,

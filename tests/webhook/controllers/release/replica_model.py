@@ -146,8 +146,9 @@ class ReplicaModel:
                 clock=loop.time,
                 after=Micros(RECLAIM_AFTER_SECONDS * SECOND),
                 preemptors=self.preemptors,
+                gangs=self._gangs,
             )
-            self._duties.append(reclaiming.run)
+            self._duties.insert(0, reclaiming.run)
         self._task: asyncio.Task[None] | None = None
 
     def _parts(self, policies: PolicySet, *, reclaims: bool) -> ReleaseParts:
@@ -175,20 +176,22 @@ class ReplicaModel:
         decider = HeldPodDecider(
             placer, lambda: policies, state, outcomes.nominates, PolicyCounts()
         )
+        self._gangs = gangs_beside(
+            writes=writes,
+            decided=decided,
+            decider=decider,
+            members=self.gang_members,
+            reclaims=self.reclaims,
+            connection=self.connection,
+            may_write=lambda: self.leads,
+            now=self._now,
+            clock=clock,
+            count=self.gang_outcomes.append,
+        )
         return ReleaseParts(
             writes=writes,
             decided=decided,
-            gangs=gangs_beside(
-                writes=writes,
-                decided=decided,
-                decider=decider,
-                members=self.gang_members,
-                connection=self.connection,
-                may_write=lambda: self.leads,
-                now=self._now,
-                clock=clock,
-                count=self.gang_outcomes.append,
-            ),
+            gangs=self._gangs,
             decider=decider,
             order=QueueOrder(),
             outcomes=outcomes,

@@ -1,0 +1,212 @@
+"""Workloads, and the pods that their controllers make of the templates in them.
+
+As far as that can be told without a cluster: random letters of names, hashes of templates and what
+admission adds are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+POD: Final = "Pod"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A kind whose controller makes pods.
+
+    Attributes:
+        group: API group; the version is v1.
+        kind: `kind` of its objects.
+        plural: its resource in paths.
+        short: kubectl's short name for it, "" for none.
+        template: path of the template of pods.
+        count: path of the number of pods, 1 where it is not given; () where nodes decide it.
+        owner: `kind` of what owns the pods.
+        group_of_owner: its API group.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    short: str
+    template: tuple[str, ...] = ("spec", "template")
+    count: tuple[str, ...] = ("spec", "replicas")
+    owner: str
+    group_of_owner: str
+
+
+def _of_apps(
+    kind: str, short: str, *, owner: str = "", count: tuple[str, ...] = ("spec", "replicas")
+) -> Workload:
+    return Workload(
+        group="apps",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        short=short,
+        count=count,
+        owner=owner or kind,
+        group_of_owner="apps",
+    )
+
+
+WORKLOADS: Final = (
+    Workload(
+        group="batch",
+        kind="CronJob",
+        plural="cronjobs",
+        short="cj",
+        template=("spec", "jobTemplate", "spec", "template"),
+        count=("spec", "jobTemplate", "spec", "parallelism"),
+        owner="Job",
+        group_of_owner="batch",
+    ),
+    _of_apps("DaemonSet", "ds", count=()),
+    _of_apps("Deployment", "deploy", owner="ReplicaSet"),
+    Workload(
+        group="batch",
+        kind="Job",
+        plural="jobs",
+        short="",
+        count=("spec", "parallelism"),
+        owner="Job",
+        group_of_owner="batch",
+    ),
+    _of_apps("ReplicaSet", "rs"),
+    _of_apps("StatefulSet", "sts"),
+)
+"""Every kind that can stand for one of its pods."""
+
+_DAEMON_SET: Final = "DaemonSet"
+_DAEMON_TOLERATIONS: Final = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the DaemonSet controller adds to its pods.
+
+Source: Kubernetes, pkg/controller/daemon/util/daemonset_util.go, AddOrUpdateDaemonPodTolerations.
+"""
+
+_BY_KIND: Final = {workload.kind: workload for workload in WORKLOADS}
+
+
+def workload_of(api_version: object, kind: object) -> Workload | None:
+    """Return the workload of an object, None for an object of any other kind.
+
+    Args:
+        api_version: of the object; None where people left it out.
+        kind: of the object.
+    """
+    workload = _BY_KIND.get(kind) if isinstance(kind, str) else None
+    if workload is None or api_version is None:
+        return workload
+    return workload if api_version == f"{workload.group}/v1" else None
+
+
+def pod_of_workload(
+    manifest: Mapping[str, Any], workload: Workload, number: int = 0
+) -> dict[str, Any]:
+    """Return the manifest of a pod that the controller of a workload would make.
+
+    Args:
+        manifest: of the workload, as plain JSON values.
+        workload: its kind.
+        number: of the pod among all of them, from 0.
+    """
+    template = value_at(manifest, workload.template)
+    template = template if isinstance(template, Mapping) else {}
+    of_template, own = _mapping(template, "metadata"), _mapping(manifest, "metadata")
+    name = own.get("name") or workload.kind.lower()
+    metadata = {
+        **of_template,
+        "name": f"{name}-{number}",
+        "generateName": f"{name}-",
+        "labels": {
+            **_mapping(of_template, "labels"),
+            **_added_labels(workload, name, number),
+        },
+        "ownerReferences": [
+            {
+                "apiVersion": f"{workload.group_of_owner}/v1",
+                "kind": workload.owner,
+                "name": name,
+                "uid": name,
+                "controller": True,
+            }
+        ],
+    }
+    if own.get("namespace"):
+        metadata["namespace"] = own["namespace"]
+    spec = template.get("spec")
+    if workload.kind == _DAEMON_SET and isinstance(spec, Mapping):
+        tolerations = spec.get("tolerations")
+        written = tolerations if isinstance(tolerations, list) else []
+        spec = {**spec, "tolerations": [*written, *_DAEMON_TOLERATIONS]}
+    return {"apiVersion": "v1", "kind": POD, "metadata": metadata, "spec": spec}
+
+
+def pinned_to(pod: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Return the manifest of a pod of a DaemonSet for a node: its affinity requires that node.
+
+    Source: Kubernetes, pkg/controller/daemon/util/daemonset_util.go,
+    ReplaceDaemonSetPodNodeNameNodeAffinity.
+    """
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity, spec = _mapping(_mapping(pod, "spec"), "affinity"), _mapping(pod, "spec")
+    of_nodes = {
+        **_mapping(affinity, "nodeAffinity"),
+        "requiredDuringSchedulingIgnoredDuringExecution": terms,
+    }
+    return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": of_nodes}}}
+
+
+def default_requests(manifest: Mapping[str, Any]) -> None:
+    """Set in place the requests of containers to their limits, for resources without a request.
+
+    Anything that is not a pod is left as it is: decoding says what is wrong.
+
+    Source: Kubernetes, pkg/apis/core/v1/defaults.go, SetDefaults_Pod.
+    """
+    spec = _mapping(manifest, "spec")
+    containers = (spec.get(key) for key in ("initContainers", "containers"))
+    for container in (each for found in containers if isinstance(found, list) for each in found):
+        resources = _mapping(container, "resources")
+        limits, requests = _mapping(resources, "limits"), _mapping(resources, "requests")
+        if limits:
+            container["resources"] = {**resources, "requests": {**limits, **requests}}
+
+
+def value_at(document: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
+    """Return the value at a path, None without one."""
+    value: Any = document
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _added_labels(workload: Workload, name: str, number: int) -> dict[str, str]:
+    """Return the labels that a controller adds to those of the template."""
+    if workload.kind == "StatefulSet":
+        return {
+            "apps.kubernetes.io/pod-index": str(number),
+            "statefulset.kubernetes.io/pod-name": f"{name}-{number}",
+        }
+    if workload.kind == "Job":
+        return {"batch.kubernetes.io/job-name": name, "job-name": name}
+    return {}
+
+
+def _mapping(document: object, key: str) -> Mapping[str, Any]:
+    """Return a mapping below a key, an empty one where there is something else."""
+    value = document.get(key) if isinstance(document, Mapping) else None
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,167 @@
+"""What a created pod costs the API server, with and without us, where there is no quota.
+
+Run as `python -m tests.e2e.bench_rollout [--pods N --rounds N --nodes N]`. The arms take turns, so
+that all see the same machine; a figure is the CPU time of the API server, divided by the pods. The
+scheduler is away: what is counted is the creation alone, with everybody who watches pods.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+
+import uvloop
+import yaml
+
+from tests.bench.bench_view import machine
+from tests.e2e.build import executables
+from tests.e2e.chart import CONFIGURATIONS, Release, released
+from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.cluster import Cluster, connected, eventually
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.control_plane import running as control_plane_running
+from tests.e2e.definitions import install
+from tests.e2e.front import fronting
+from tests.e2e.namespaces import create_namespaces
+from tests.e2e.nodes import nodes_of
+from tests.e2e.quotas import ELASTIC_QUOTAS
+from tests.e2e.serving import LOCAL
+from tests.e2e.workloads import pod
+
+_SHOP, _NAMESPACE = "shop", "stowplan-system"
+_NOBODY = "stowplan.dev"  # no namespace has this name
+_WARM_UP_PODS = 50
+
+_serial = count()
+
+
+def main() -> None:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=400, help="of each arm in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--clients", type=int, default=8, help="each creates one pod at a time")
+    size = parser.parse_args()
+    print(machine())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        control_plane_running(executables(), Path(folder)) as control_plane,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(_run(size, control_plane, Path(folder)))
+
+
+async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Path) -> None:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(connected(control_plane))
+        await install(cluster, yaml.safe_load(ELASTIC_QUOTAS.read_text(encoding="utf-8")))
+        nodes = await stack.enter_async_context(nodes_of(cluster))
+        for number in range(size.nodes):
+            await nodes.add(f"node-{number}", {"cpu": "64", "memory": "256Gi", "pods": "1000"})
+        await create_namespaces(cluster, _SHOP, _NAMESPACE)
+        release = await stack.enter_async_context(released(cluster, control_plane, _NAMESPACE))
+        front = await stack.enter_async_context(fronting([]))
+        more = {"policies.inline": {}, "policies.shipped": ["balanced"]}
+        values = values_beside(f"https://{LOCAL}:{front.port}", "nobody", **more)
+        await release.change(**values)
+        replicas = chart_replicas(release, control_plane, folder / "run", count=3, values=values)
+        front.targets = [replica.port for replica in replicas]
+        for part in (control_plane.scheduler, control_plane.controllers):
+            part.kill()  # nobody needs them from here on
+        stage = Stage(size, control_plane, cluster, release)
+        for _ in range(size.rounds):
+            await stage.select(*[_NOBODY] * 2)
+            await stage.measure("without us")
+            async with running(replicas):
+                await eventually(stage.is_trusted, "the API server trusts us")
+                await stage.measure("replicas that watch")
+                await stage.select(None, _NOBODY)
+                await stage.measure("placement; quota: Automatic")
+                await stage.select(_NOBODY, None)
+                await stage.measure("quota: All")
+                await stage.select(None, None)
+                await stage.measure("placement and quota: All")
+        stage.show()
+
+
+class Stage:
+    """Creates pods, and adds up what that costs.
+
+    Args:
+        size: of the benchmark.
+        control_plane: whose API server is measured.
+        cluster: as its admin.
+        release: whose configurations are changed.
+    """
+
+    def __init__(
+        self,
+        size: argparse.Namespace,
+        control_plane: ControlPlane,
+        cluster: Cluster,
+        release: Release,
+    ) -> None:
+        self._size = size
+        self._api_server = control_plane.api_server
+        self._cluster = cluster
+        self._release = release
+        self._costs: dict[str, list[float]] = {}
+
+    async def is_trusted(self) -> bool:
+        """Return whether each webhook has a caBundle."""
+        found = [await self._cluster.get(kind, self._release.name) for kind in CONFIGURATIONS]
+        return all(
+            "caBundle" in webhook["clientConfig"] for each in found for webhook in each["webhooks"]
+        )
+
+    async def select(self, *namespaces: str | None) -> None:
+        """Have placement and quota asked about in one namespace, or in all but the excluded."""
+        names = ("placement.stowplan.dev", "quota.stowplan.dev")
+        for kind, name, namespace in zip(CONFIGURATIONS, names, namespaces, strict=True):
+            configuration = await self._cluster.get(kind, self._release.name)
+            index = [one["name"] for one in configuration["webhooks"]].index(name)
+            selector = configuration["webhooks"][index]["namespaceSelector"]
+            found = [one for one in selector["matchExpressions"] if one["operator"] != "In"]
+            if namespace is not None:
+                label = "kubernetes.io/metadata.name"
+                found.append({"key": label, "operator": "In", "values": [namespace]})
+            path = f"/webhooks/{index}/namespaceSelector/matchExpressions"
+            patch = [{"op": "replace", "path": path, "value": found}]
+            await self._cluster.patch(kind, self._release.name, patch, how="json")
+
+    async def measure(self, arm: str) -> None:
+        """Create pods, after some that do not count, and delete them."""
+        await self._create(_WARM_UP_PODS)
+        before = self._api_server.cpu_seconds
+        await self._create(self._size.pods)
+        took = self._api_server.cpu_seconds - before
+        self._costs.setdefault(arm, []).append(took / self._size.pods * 1_000)
+        await self._cluster.delete_all("pods", _SHOP, grace_seconds=0)
+
+    async def _create(self, pods: int) -> None:
+        left = iter(range(pods))
+
+        async def client() -> None:
+            for _ in left:
+                await self._cluster.create(
+                    pod(_SHOP, f"pod-{next(_serial)}", requests={"cpu": "100m"})
+                )
+
+        await asyncio.gather(*(client() for _ in range(self._size.clients)))
+
+    def show(self) -> None:
+        """Print the figures."""
+        floor = statistics.median(self._costs["without us"])
+        for arm, costs in self._costs.items():
+            cost, spread = statistics.median(costs), max(costs) - min(costs)
+            print(f"  {arm:28}: {cost:5.2f} ms a pod, {cost / floor:4.2f}; spread {spread:.2f}")
+
+
+if __name__ == "__main__":
+    main()

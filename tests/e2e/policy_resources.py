@@ -1,0 +1,121 @@
+"""Policies of the API: an installation that takes them, and how `kubectl apply` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.chart import Release, released
+from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.front import fronting
+from tests.e2e.namespaces import passing_namespaces
+from tests.e2e.replica import Replica
+from tests.e2e.serving import LOCAL
+
+CLUSTER_POLICIES = "placementpolicies"
+NAMESPACED_POLICIES = "namespacedplacementpolicies"
+_OF_KUBECTL = {"fieldManager": "kubectl-client-side-apply", "fieldValidation": "Strict"}
+_NAMESPACE = "policy-resources"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A release with replicas beside the cluster.
+
+    Attributes:
+        release: as installed.
+        replicas: three.
+        values: the release was installed with.
+    """
+
+    release: Release
+    replicas: list[Replica]
+    values: Mapping[str, object]
+
+
+@asynccontextmanager
+async def installed_policies(
+    control_plane: ControlPlane, folder: Path
+) -> AsyncIterator[Installation]:
+    """Install the chart with three replicas, asked about policies, until the block is left."""
+    async with (
+        connected(control_plane) as cluster,
+        fronting([]) as front,
+        passing_namespaces(cluster, _NAMESPACE),
+        released(cluster, control_plane, _NAMESPACE) as release,
+    ):
+        values = values_beside(f"https://{LOCAL}:{front.port}", "node-a")
+        await release.change(**values)
+        replicas = chart_replicas(release, control_plane, folder / "three", count=3, values=values)
+        async with running(replicas):
+            front.targets = [replica.port for replica in replicas]
+            await eventually(lambda: are_checked(cluster), "policies are checked")
+            yield Installation(release, replicas, values)
+
+
+def policy(name: str, spec: Json, namespace: str = "") -> Json:
+    """Return a policy of the cluster, or of a namespace."""
+    return {
+        "apiVersion": "stowplan.dev/v1alpha1",
+        "kind": "NamespacedPlacementPolicy" if namespace else "PlacementPolicy",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": spec,
+    }
+
+
+def prefers(node: str, weight: int = 10) -> Json:
+    """Return the spec of a policy that prefers a node."""
+    expression = f"node.name == '{node}' ? 100 : 0"
+    return {"scores": [{"name": "chosen", "expression": expression, "weight": weight}]}
+
+
+BROKEN = {"filters": [{"name": "typo", "expression": "node.ready && nod.name != 'a'"}]}
+
+
+def _path(obj: Json, *, with_name: bool = False) -> str:
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    within = (
+        f"/namespaces/{namespace}/{NAMESPACED_POLICIES}" if namespace else f"/{CLUSTER_POLICIES}"
+    )
+    return f"/apis/stowplan.dev/v1alpha1{within}" + (f"/{metadata['name']}" if with_name else "")
+
+
+async def apply(cluster: Cluster, obj: Json, **params: str) -> Json:
+    """Create an object as `kubectl apply` does."""
+    created: Json = await cluster.call("POST", _path(obj), obj, params={**_OF_KUBECTL, **params})
+    return created
+
+
+async def change(cluster: Cluster, obj: Json, change: Json, **params: str) -> Json:
+    """Change an object as `kubectl apply` does."""
+    changed: Json = await cluster.call(
+        "PATCH",
+        _path(obj, with_name=True),
+        change,
+        params={**_OF_KUBECTL, **params},
+        content_type="application/merge-patch+json",
+    )
+    return changed
+
+
+async def refused(cluster: Cluster, obj: Json, **params: str) -> CallError:
+    """Return the refusal of an object."""
+    with pytest.raises(CallError) as refusal:
+        await apply(cluster, obj, **params)
+    return refusal.value
+
+
+async def are_checked(cluster: Cluster) -> bool:
+    """Return whether a broken policy is refused by us."""
+    try:
+        await apply(cluster, policy("tried", BROKEN), dryRun="All")
+    except CallError as refusal:
+        return "policies.stowplan.dev" in refusal.message
+    return False

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from engine.documents import read_documents
+from engine.policy.compile import compile_policy
+from engine.policy_lint import CHECKS, Check, PolicyWarning, policy_warnings
+from tests.engine.policy.worlds import policy
+
+POLICY = b"""\
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata:
+  name: many
+spec:
+  match:
+    matchConditions:
+      - { name: large, expression: pod.requests.cpu > 500 }
+  variables:
+    - name: small
+      expression: pod.requests.memory < 64.0
+  filters:
+    - name: low
+      expression: node.usage.memory < 4096.0
+    - name: joined
+      expression: "node.taints.exists(t, t.key == pod.labels['a'] + node.name)"
+    - name: zone
+      expression: node.labels.zone == 'not a value!'
+  scores:
+    - name: size
+      expression: "node.allocatable.cpu > 4000 ? 5 : 6"
+  placement: { dynamicFilters: Required }
+"""
+
+
+def found(content: bytes = POLICY) -> tuple[PolicyWarning, ...]:
+    (document,) = read_documents(content, "many.yaml")
+    compiled, problems = compile_policy(document)
+    assert compiled is not None, problems
+    return policy_warnings(compiled)
+
+
+def test_each_warning_stands_at_the_part_that_it_is_about() -> None:
+    places = {(each.check, each.part, each.place.line) for each in found()}
+    assert places >= {
+        (Check.PLACEMENT, "", 4),
+        (Check.MEANING, "match condition `large`", 8),
+        (Check.MEANING, "variable `small`", 10),
+        (Check.MEANING, "low", 13),
+        (Check.COST, "joined", 15),
+        (Check.LABELS, "zone", 17),
+        (Check.MEANING, "size", 20),
+    }
+
+
+def test_a_warning_is_shown_as_mistakes_are() -> None:
+    (warning,) = (each for each in found() if each.part == "low")
+    place, source, caret, *_ = str(warning.diagnostic).splitlines()
+    assert place.startswith("many.yaml:13:7: low: unit? ")
+    assert (source, caret) == (" |     - name: low", " | ......^")
+
+
+def test_a_policy_that_is_as_meant_has_none() -> None:
+    assert policy_warnings(policy("filters: [{name: r, expression: node.ready}]")) == ()
+
+
+def test_every_check_is_explained() -> None:
+    assert set(CHECKS) == set(Check)
+
+
+def test_a_plugin_that_filters_and_ranks_by_the_same_args_is_warned_of_once() -> None:
+    rule = b"[{plugin: LoadAware, args: {usageThresholds: {cpu: 1}}}]"
+    head, _, _ = POLICY.partition(b"  match:")
+    (warning,) = found(head + b"  filters: " + rule + b"\n  scores: " + rule)
+    assert (warning.check, warning.part) == (Check.UNUSUAL, "LoadAware")

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from engine.errors import InvalidFileError
+from engine.plugins import PLUGINS
+from engine.policy import CompiledPolicy, load_policies
+from engine.scheduler_config import imported_policies
+from engine.scheduler_config.enabled import DEFAULT_WEIGHTS
+from engine.scheduler_config.notes import UNUSED_ARGS
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+KOORDINATOR = """
+- schedulerName: koord-scheduler
+  pluginConfig:
+  - name: LoadAwareScheduling
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: LoadAwareSchedulingArgs
+      usageThresholds: {cpu: 60, memory: 90}
+      estimator: default
+  - name: ElasticQuota
+    args: {quotaGroupNamespace: koordinator-system}
+  plugins:
+    filter: {enabled: [{name: LoadAwareScheduling}, {name: Reservation}]}
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: LoadAwareScheduling, weight: 3}, {name: Reservation, weight: 5000}]
+    permit: {enabled: [{name: Coscheduling}]}
+    preFilter: {enabled: [{name: ElasticQuota}]}
+"""
+TRIMARAN = """
+- schedulerName: trimaran
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {targetUtilization: 50, watcherAddress: http://watcher:2020}
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+  plugins:
+    multiPoint: {enabled: [{name: TargetLoadPacking, weight: 400}]}
+    score: {disabled: [{name: ImageLocality}, {name: TaintToleration}]}
+"""
+REQUIRED_ARGS = {
+    "NodeMetadata": "{metadataKey: k, metadataSource: Label, metadataType: Number,"
+    " scoringStrategy: Highest}",
+    "Peaks": "{nodePowerModel: {node-1: {k0: 1, k1: 2, k2: -0.1}}}",
+}
+
+
+def configuration(profiles: str) -> str:
+    return f"{HEAD}profiles:\n{indent(profiles.strip(), '  ')}\n"
+
+
+def imported(text: str, name: str = "") -> tuple[str, list[CompiledPolicy]]:
+    """Return the text, and the policies that it holds."""
+    made = imported_policies(text.encode(), "scheduler.yaml", name=name)
+    return made, list(load_policies((), {"made.yaml": made.encode()}))
+
+
+def rules(policy: CompiledPolicy) -> tuple[list[str], dict[str, int]]:
+    filters = [rule.name for rule in policy.filters]
+    return filters, {rule.name: rule.weight for rule in policy.scores}
+
+
+def test_a_profile_of_koordinator_becomes_a_policy_with_its_args() -> None:
+    text, (policy,) = imported(configuration(KOORDINATOR))
+    assert policy.name == "koord-scheduler"
+    assert rules(policy) == (["LoadAware"], {"LoadAware": 3})
+    assert policy.filters[0].thresholds[0].percent == 60
+    assert "# Accepted and not used: estimator." in text
+    assert "kind: LoadAwareSchedulingArgs" not in text
+
+
+def test_comments_say_what_a_policy_cannot() -> None:
+    text, _ = imported(configuration(KOORDINATOR))
+    comments = [line.removeprefix("# - ") for line in text.splitlines() if line.startswith("# - ")]
+    assert comments == [
+        "`Reservation`: no counterpart",
+        "`Coscheduling`: gangs are held and released together, see docs/gangs.md",
+        "`ElasticQuota`: Koordinator's quotas are kept at admission, see docs/elastic-quota.md",
+    ]
+
+
+def test_what_is_said_for_all_profiles_is_a_note_on_each() -> None:
+    text, _ = imported(
+        f"percentageOfNodesToScore: 30\nextenders: [{{}}]\n{configuration(TRIMARAN)}"
+    )
+    assert "by `stowplan serve --percentage-of-nodes-to-score 30`\n" in text
+    assert "# - 1 `extenders`: no counterpart\n" in text
+
+
+def test_scores_of_the_scheduler_itself_keep_their_part_of_the_sum() -> None:
+    text, (policy,) = imported(configuration(TRIMARAN))
+    # 400 becomes 100, 2 and 1 become a quarter of that, and at least 1.
+    assert rules(policy) == (
+        [],
+        {
+            "NodeResourcesFit": 1,
+            "TargetLoadPacking": 100,
+            "NodeAffinity": 1,
+            "NodeResourcesBalancedAllocation": 1,
+        },
+    )
+    assert "type: MostAllocated" in text
+    assert "# - weights are scaled to at most 100" in text
+    assert "# - PodTopologySpread x 2, InterPodAffinity x 2: the scheduler itself" in text
+
+
+def test_several_profiles_are_policies_for_the_pods_of_each() -> None:
+    text, policies = imported(configuration(KOORDINATOR + TRIMARAN + "- {}\n"))
+    assert [policy.name for policy in policies] == [
+        "default-scheduler",
+        "koord-scheduler",
+        "trimaran",
+    ]
+    assert text.count("name: scheduler\n") == 3
+    assert 'pod.schedulerName in [\\"\\", \\"default-scheduler\\"]' in text
+
+
+@pytest.mark.parametrize("entry", ["{name: a, args: {}}", "[{name: a, args: {}}]"])
+@pytest.mark.parametrize("name", sorted(PLUGINS))
+def test_a_lone_entry_is_every_rule_that_its_plugin_has(name: str, entry: str) -> None:
+    text = entry.replace("name: a", f"name: {name}")
+    text = text.replace("{}", REQUIRED_ARGS.get(name, "{}"))
+    plugin = PLUGINS[name]
+    if plugin.score is None and name in DEFAULT_WEIGHTS:
+        with pytest.raises(InvalidFileError, match="is neither a filter nor a score of a policy"):
+            imported(text)
+        return
+    _, (policy,) = imported(text)
+    filters, weights = rules(policy)
+    assert filters == [name] * (plugin.filter is not None and name not in DEFAULT_WEIGHTS)
+    assert list(weights) == [name] * (plugin.score is not None)
+
+
+def test_a_profile_alone_and_one_in_a_config_map_are_read_too() -> None:
+    whole, _ = imported(configuration(KOORDINATOR))
+    alone, _ = imported(dedent(KOORDINATOR.replace("- schedulerName", "  schedulerName")))
+    assert alone == whole
+    inner = indent(configuration(KOORDINATOR), "    ")
+    held, _ = imported(
+        f"apiVersion: v1\nkind: ConfigMap\ndata:\n  other: x\n  config.yaml: |\n{inner}"
+    )
+    assert held.splitlines()[2:] == whole.splitlines()[2:]
+    assert "in `scheduler.yaml: config.yaml`" in held
+
+
+def test_the_name_may_be_given() -> None:
+    assert imported(configuration(KOORDINATOR), name="ours")[1][0].name == "ours"
+    both = imported(configuration(KOORDINATOR + TRIMARAN), name="ours")[1]
+    assert [policy.name for policy in both] == ["ours-koord-scheduler", "ours-trimaran"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            configuration(KOORDINATOR.replace("cpu: 60", "cpu: 0.6")),
+            r"scheduler.yaml:10:\d+: expected a whole number of percent",
+        ),
+        (
+            configuration(TRIMARAN.replace("targetUtilization", "targetUtilisation")),
+            r"scheduler.yaml:7:\d+: unknown key `targetUtilisation`",
+        ),
+        (
+            f"{HEAD.replace('/v1', '/v1beta3')}profiles: []\n",
+            "scheduler.yaml:1:13: `kubescheduler.config.k8s.io/v1beta3` is not",
+        ),
+        ("kind: Deployment", "scheduler.yaml:1:7: expected a KubeSchedulerConfiguration, .* not"),
+        ("{args: {}}", "scheduler.yaml:1:1: expected a KubeSchedulerConfiguration"),
+        ("profiles: 3", "scheduler.yaml:1:11: expected a list"),
+        ("{name: Coscheduling}", "hint: gangs are held and released together"),
+        ("", "scheduler.yaml: expected a KubeSchedulerConfiguration"),
+    ],
+)
+def test_a_mistake_has_its_place_in_the_configuration(text: str, message: str) -> None:
+    with pytest.raises(InvalidFileError, match=message):
+        imported(text)
+
+
+def test_nothing_of_a_file_ends_a_comment() -> None:
+    hostile = (
+        '{plugins: {permit: {enabled: [{name: "x\\nspec: 1"}]}}, schedulerName: "a\\nkind: b"}'
+    )
+    text, (policy,) = imported(hostile)
+    assert policy.name == "a-kind-b"
+    assert "\nspec: 1" not in text
+    assert "\nkind: b" not in text
+
+
+def test_what_is_called_unused_is_an_arg() -> None:
+    for name, args in UNUSED_ARGS.items():
+        known = {field.alias for field in PLUGINS[name].args.model_fields.values()}
+        assert set(args) <= known

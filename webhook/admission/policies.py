@@ -1,0 +1,167 @@
+"""Reviews of policies that are resources, when one is created or its spec changes.
+
+A policy that no replica could load is refused with every mistake in it; one that is probably not
+meant so is stored with warnings. Whatever is not reviewed, since the webhook fails open, is checked
+again when it is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Final, TypeAlias
+
+import msgspec
+
+from engine.errors import Diagnostic
+from engine.model.policy_api import NamespacedPlacementPolicy, PlacementPolicy
+from engine.model.policy_resource import (
+    POLICY_GROUP,
+    PolicyKind,
+    PolicyResource,
+    policy_resource_of,
+)
+from engine.policy import CompiledPolicy, compile_resource
+from engine.policy_lint import policy_warnings
+from webhook.admission import wire
+from webhook.admission.review_result import Outcome, ReviewResult, ignored
+from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.cluster.decode_errors import UNREADABLE
+
+MOST_OBJECT_BYTES: Final = 1 << 20
+"""The largest object that is decoded: a spec, and as much again for each manager of its fields."""
+
+_LINT_SECONDS = 2.0  # of the ten that the chart gives a review
+_MOST_MISTAKES = 20  # that are shown: the first ones of a wrong kind of document will do
+_MOST_MESSAGE = 8_192  # characters; kubectl prints all of them
+_MOST_WARNINGS = 15  # one less than the API server passes on, for the number of the others
+
+_Decoder: TypeAlias = (
+    msgspec.json.Decoder[PlacementPolicy] | msgspec.json.Decoder[NamespacedPlacementPolicy]
+)
+_DECODERS: Final[Mapping[str, _Decoder]] = {
+    PolicyKind.CLUSTER.plural: msgspec.json.Decoder(PlacementPolicy),
+    PolicyKind.NAMESPACED.plural: msgspec.json.Decoder(NamespacedPlacementPolicy),
+}
+
+
+class PolicyReviews:
+    """Answers reviews of policies; changes nothing.
+
+    They are compiled and tried in a thread of their own, one after the other, so that reviews of
+    pods go on. The interpreter runs one thread at a time: a second one would make nothing faster.
+
+    Args:
+        file_names: the policies in force that stand in files.
+        excluded_namespaces: those whose pods are never reviewed.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        file_names: Callable[[], Collection[str]],
+        excluded_namespaces: Collection[str],
+        clock: Callable[[], float],
+    ) -> None:
+        self._file_names = file_names
+        self._excluded_namespaces = excluded_namespaces
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policies")
+
+    async def review(self, request: AdmissionRequest) -> ReviewResult:
+        """Return whether a policy may be stored, with its mistakes or warnings.
+
+        Raises:
+            AdmissionError: the object is not a policy.
+        """
+        decoder = _decoder_for(request)
+        if decoder is None or request.operation not in {"CREATE", "UPDATE"}:
+            return ignored(request)
+        if not 0 < len(request.object) <= MOST_OBJECT_BYTES:
+            return _refused(request, f"the policy is larger than {MOST_OBJECT_BYTES} bytes")
+        # Given up at its deadline, a review that still waits for the thread never begins.
+        work = partial(self._judged, request, decoder, frozenset(self._file_names()))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _judged(
+        self, request: AdmissionRequest, decoder: _Decoder, file_names: frozenset[str]
+    ) -> ReviewResult:
+        """Return the verdict; runs in the thread."""
+        resource = _resource_in(request, request.object, decoder)
+        is_update = request.operation == "UPDATE"
+        if is_update and resource.spec == _resource_in(request, request.old_object, decoder).spec:
+            return ignored(request)
+        is_taken = resource.policy_name in file_names
+        if is_taken and not is_update:
+            return _refused(request, _mistakes([_name_taken(resource)]))
+        compiled = compile_resource(resource)
+        if compiled.policy is None:
+            return _refused(request, _mistakes(compiled.problems))
+        warnings = [
+            *self._effect_of_place(resource, is_taken=is_taken),
+            *self._lint(compiled.policy),
+        ]
+        admitted = wire.allowed(request.uid, warnings=_counted(warnings))
+        return ReviewResult(Outcome.ADMITTED, admitted)
+
+    def _lint(self, policy: CompiledPolicy) -> Iterator[str]:
+        end = self._clock() + _LINT_SECONDS
+        yield from map(str, policy_warnings(policy, lambda: self._clock() >= end))
+
+    def _effect_of_place(self, resource: PolicyResource, *, is_taken: bool) -> Iterator[str]:
+        """Yield why a policy has no effect although it is valid."""
+        if is_taken:
+            yield f"it is not in force: {_name_taken(resource).message}"
+        if resource.namespace in self._excluded_namespaces:
+            yield f"no pod of namespace `{resource.namespace}` is reviewed: it has no effect"
+
+
+def _decoder_for(request: AdmissionRequest) -> _Decoder | None:
+    """Return the decoder of a policy, None for any other object and for subresources."""
+    resource = request.resource
+    if resource.group != POLICY_GROUP or request.sub_resource:
+        return None
+    return _DECODERS.get(resource.resource)
+
+
+def _resource_in(request: AdmissionRequest, raw: msgspec.Raw, decoder: _Decoder) -> PolicyResource:
+    try:
+        resource = policy_resource_of(decoder.decode(raw))
+    except UNREADABLE as error:
+        raise AdmissionError(f"the object is not a policy: {error}") from error
+    return replace(resource, namespace=request.namespace, name=resource.name or request.name)
+
+
+def _name_taken(resource: PolicyResource) -> Diagnostic:
+    message = f"a policy in a file has the name `{resource.policy_name}`, and files come first"
+    hint = "choose another name, or take the file away (`policies.inline`, `policies.shipped`)"
+    return Diagnostic(file=resource.path, field="metadata.name", message=message, hint=hint)
+
+
+def _refused(request: AdmissionRequest, message: str) -> ReviewResult:
+    return ReviewResult(Outcome.INVALID, wire.denied(request.uid, message))
+
+
+def _mistakes(problems: Sequence[Diagnostic]) -> str:
+    """Return the message of a refusal: how many mistakes there are, then each with its place."""
+    count = len(problems)
+    head = "1 mistake" if count == 1 else f"{count} mistakes"
+    shown = "\n".join((head, *map(str, islice(problems, _MOST_MISTAKES))))
+    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in shown)
+    if count <= _MOST_MISTAKES and len(shown) <= _MOST_MESSAGE:
+        return shown
+    return f"{shown[:_MOST_MESSAGE]}\n... `stowplan lint` shows all of them"
+
+
+def _counted(warnings: Iterable[str]) -> tuple[str, ...]:
+    """Return as many warnings as are passed on, the last of which counts the others."""
+    found = tuple(warnings)
+    rest = len(found) - _MOST_WARNINGS
+    if rest <= 0:
+        return found
+    return (*found[:_MOST_WARNINGS], f"... and {rest} more: `stowplan lint` shows them")

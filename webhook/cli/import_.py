@@ -1,0 +1,64 @@
+"""`stowplan import`: policies that rank nodes as a configuration of kube-scheduler does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+from rich.markup import escape
+
+from engine.errors import StowplanError
+from engine.policy import PolicySet, content_of, load_policies
+from engine.policy_lint import policy_warnings
+from engine.scheduler_config import imported_policies
+from webhook.cli import console
+from webhook.cli.exit_codes import Exit
+from webhook.cli.policy_loading import MOST_READ, STANDARD_INPUT
+
+_STANDARD_OUTPUT: Final = "<stdout>"
+
+
+def import_configuration(
+    file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=("--output", "-o"))] = None,
+    name: str = "",
+    force: bool = False,
+) -> int:
+    """Write policies that rank nodes as a configuration of kube-scheduler does.
+
+    Args:
+        file: the configuration, YAML or JSON; `-` reads standard input.
+        output: the file to write; standard output, if not given.
+        name: of the policy; of several, what their names begin with. After the profile, if not
+            given.
+        force: replace the file if it exists.
+    """
+    if output is not None and output.exists() and not force:
+        raise StowplanError(f"`{output}` exists\nhint: `--force` replaces it")
+    is_piped = file == STANDARD_INPUT
+    content = sys.stdin.buffer.read(MOST_READ) if is_piped else content_of(file)
+    text = imported_policies(content, "<stdin>" if is_piped else str(file), name=name)
+    # As any other policies are: a mistake here is one of a name, or ours.
+    place = _STANDARD_OUTPUT if output is None else str(output)
+    policies = load_policies((), {place: text.encode()})
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+    _show(policies, place)
+    return Exit.OK
+
+
+def _show(policies: PolicySet, place: str) -> None:
+    """Print what lint finds; not among the policies."""
+    notes = console.errors()
+    for policy in policies:
+        for warning in map(str, policy_warnings(policy)):
+            notes.print(f"[yellow]warning:[/] {escape(policy.name)}: {escape(warning)}")
+    count = len(policies.policies)
+    what = "policy" if count == 1 else "policies"
+    notes.print(f"{place}: {count} {what}, no mistakes", markup=False, soft_wrap=True)

@@ -1,0 +1,256 @@
+"""A live cluster, read once for one decision: an object, the policies, and a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from rich.console import Console
+
+from engine.errors import StowplanError
+from engine.model import policy_api
+from engine.model.policy_resource import PolicyKind, PolicyResource, policy_resource_of
+from engine.model.workload import POD, WORKLOADS
+from engine.policy import CASES_FILE, PolicySet, load_policies
+from webhook.cli.cluster_loading import load_cluster
+from webhook.cli.pods import manifest_of
+from webhook.cli.snapshot import read_errors, record
+from webhook.cluster import Recording
+from webhook.cluster.client.connection import ApiError, Connection, connected
+from webhook.cluster.client.pages import PagedLists
+from webhook.cluster.files.json_objects import JsonObject
+from webhook.cluster.objects import ApiObject
+from webhook.placement.policy_resources import PolicyResources
+
+_T = TypeVar("_T")
+_POLICIES: Final = "/apis/stowplan.dev/v1alpha1"
+_POLICY_FILES: Final = (".yaml", ".yml", ".json")
+_VOLUME: Final = "policies"
+_WIRE: Final = {
+    PolicyKind.CLUSTER: policy_api.PlacementPolicy,
+    PolicyKind.NAMESPACED: policy_api.NamespacedPlacementPolicy,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Type:
+    """A type that kubectl takes before the slash."""
+
+    group: str
+    kind: str
+    plural: str
+    names: frozenset[str]
+
+    def path(self, namespace: str, name: str) -> str:
+        root = f"/apis/{self.group}/v1" if self.group else "/api/v1"
+        return f"{root}/namespaces/{quote(namespace, '')}/{self.plural}/{quote(name, '')}"
+
+
+class _Target(NamedTuple):
+    type: _Type
+    name: str
+
+
+def _type(group: str, kind: str, plural: str, short: str) -> _Type:
+    names = {kind.lower(), plural, short} - {""}
+    full = {f"{name}.{suffix}" for name in names for suffix in (group, f"v1.{group}") if group}
+    return _Type(group=group, kind=kind, plural=plural, names=frozenset(names | full))
+
+
+_TYPES: Final = (
+    _type("", POD, "pods", "po"),
+    *(_type(each.group, each.kind, each.plural, each.short) for each in WORKLOADS),
+)
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    name: str = ""
+    config_map: dict[str, Any] = {}
+
+
+class _PodSpec(msgspec.Struct):
+    volumes: list[_Volume] = []
+
+
+class _Template(msgspec.Struct):
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+
+
+class _Spec(msgspec.Struct):
+    template: _Template = msgspec.field(default_factory=_Template)
+
+
+class _Deployment(msgspec.Struct):
+    """What is read of our Deployment: where its policies are."""
+
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRead:
+    """What was read of a cluster.
+
+    Attributes:
+        manifest: of the pod that the target is, or stands for; empty without a target.
+        policies: those of its ConfigMap, and PlacementPolicies; none if they are not read.
+        recording: the cluster as a snapshot shows it, which is kept nowhere.
+    """
+
+    manifest: dict[str, Any]
+    policies: PolicySet
+    recording: Recording
+
+
+def read_live(
+    kubeconfig: Path | None,
+    context: str | None,
+    installation: str,
+    *,
+    target: str,
+    namespace: str,
+    reads_policies: bool,
+    notes: Console,
+) -> LiveRead:
+    """Read a cluster once.
+
+    Args:
+        kubeconfig: how to reach it, None for the usual one.
+        context: of the kubeconfig, None for its current one.
+        installation: `NAMESPACE/NAME` of our Deployment, whose ConfigMap holds policies.
+        target: an object as kubectl takes it, `deploy/web` or `pods/web-0`; "" for none.
+        namespace: of the target.
+        reads_policies: whether policies are read.
+        notes: for progress, and for policies of the API that are not in force, with the reason.
+
+    Raises:
+        InvalidFileError: the target, or policies of the ConfigMap, have mistakes.
+        StowplanError: there is no such object, or no policy, or something cannot be read.
+    """
+    found = _parsed(target) if target else None
+    with TemporaryDirectory(prefix="stowplan-") as folder:
+        file = Path(folder) / "cluster.json"
+
+        async def read() -> tuple[ApiObject | None, PolicySet]:
+            with read_errors(kubeconfig, context):
+                async with connected(kubeconfig, context, accept_encoding="gzip") as connection:
+                    object_ = await _object(connection, found, namespace) if found else None
+                    policies = PolicySet()
+                    if reads_policies:
+                        policies = await _policies(connection, installation, notes)
+                    await record(connection, file)
+                    return object_, policies
+
+        object_, policies = asyncio.run(read())
+        recording = load_cluster([file], notes)
+    manifest = {} if object_ is None else manifest_of(object_)
+    return LiveRead(manifest=manifest, policies=policies, recording=recording)
+
+
+def _parsed(target: str) -> _Target:
+    """Return the type and the name in `TYPE/NAME`."""
+    written, slash, name = target.partition("/")
+    if not (slash and written and name) or "/" in name:
+        raise StowplanError(
+            f"expected TYPE/NAME, not `{target}`\nhint: such as deploy/web, or the path of a"
+            " manifest"
+        )
+    for kind in _TYPES:
+        if written.lower() in kind.names:
+            return _Target(kind, name)
+    kinds = ", ".join(kind.plural for kind in _TYPES)
+    raise StowplanError(f"`{written}` makes no pods\nhint: the types are {kinds}")
+
+
+async def _object(connection: Connection, target: _Target, namespace: str) -> ApiObject:
+    kind = target.type
+    try:
+        raw = await connection.get(kind.path(namespace, target.name))
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        raise StowplanError(
+            f"there is no {kind.kind} `{target.name}` in namespace `{namespace}`\nhint: name"
+            " another with --namespace"
+        ) from error
+    return JsonObject(f"{kind.plural}/{target.name}", (), kind.group, kind.kind, len(raw), raw)
+
+
+async def _policies(connection: Connection, installation: str, notes: Console) -> PolicySet:
+    """Return the policies of a cluster; of one name that of the ConfigMap."""
+    files = await _policy_files(connection, installation)
+    policies = list(load_policies((), files)) if files else []
+    taken = {policy.name for policy in policies}
+    resources = PolicyResources()
+    for resource in await _policy_resources(connection):
+        resources.set(resource)
+    await resources.compile_changed()
+    for standing in resources.standings(taken):
+        if standing.policy is not None:
+            policies.append(standing.policy)
+        else:
+            texts = standing.problems or (f"{standing.resource.path}: {standing.message}",)
+            for text in texts:
+                notes.print(str(text), markup=False, soft_wrap=True)
+    if not policies:
+        raise StowplanError(
+            "the cluster has no policies: no PlacementPolicy, and no ConfigMap of the Deployment"
+            f" `{installation}`\nhint: name the Deployment with --installation, or give policies"
+            " with --policies"
+        )
+    return PolicySet(policies)
+
+
+async def _policy_files(connection: Connection, installation: str) -> dict[str, bytes]:
+    """Return the policies in the ConfigMap of a Deployment, by their names; none without one."""
+    namespace, _, name = installation.rpartition("/")
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+    deployment = await _optional(connection, path, _Deployment)
+    if deployment is None:
+        return {}
+    for volume in deployment.spec.template.spec.volumes:
+        if volume.name != _VOLUME or "name" not in volume.config_map:
+            continue
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{volume.config_map['name']}"
+        config_map = await _optional(connection, path, _ConfigMap)
+        return {
+            f"configmaps/{volume.config_map['name']}/{key}": text.encode()
+            for key, text in ({} if config_map is None else config_map.data).items()
+            if key.endswith(_POLICY_FILES) and key != CASES_FILE
+        }
+    return {}
+
+
+async def _optional(connection: Connection, path: str, kind: type[_T]) -> _T | None:
+    """Return an object, None where there is none."""
+    try:
+        return msgspec.json.decode(await connection.get(path), type=kind)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+async def _policy_resources(connection: Connection) -> list[PolicyResource]:
+    """Return the policies of the API, none where it does not know them."""
+    resources: list[PolicyResource] = []
+    lists = PagedLists(connection)
+    for kind, wire in _WIRE.items():
+        decode = msgspec.json.Decoder(wire).decode
+        try:
+            wires = await lists.read(f"{_POLICIES}/{kind.plural}", (), decode)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+        else:
+            resources += map(policy_resource_of, wires)
+    return resources

@@ -1,0 +1,106 @@
+"""Policies of the API: whether there can be any, and which are not in force as written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from engine.model.kinds import WATCHED_FOR_POLICIES, Kind
+from engine.model.policy_api import PolicyMeta
+from engine.model.policy_resource import policy_name
+from webhook.cluster.client.connection import ApiError
+from webhook.doctor.finding import Finding, Level
+from webhook.doctor.installation import Installation
+from webhook.doctor.objects import ObjectList
+
+_MOST_NAMED: Final = 5
+_ACCEPTED: Final = "Accepted"
+_DEGRADED: Final = "Degraded"
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+
+
+class _Status(msgspec.Struct):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Policy(msgspec.Struct):
+    metadata: PolicyMeta = PolicyMeta()
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def name(self) -> str:
+        """By which it is known."""
+        return policy_name(self.metadata.namespace, self.metadata.name)
+
+    def condition(self, kind: str) -> _Condition | None:
+        """Return a condition of the generation that there is, None where nobody has judged it."""
+        return next(
+            (
+                each
+                for each in self.status.conditions
+                if each.type == kind and each.observed_generation == self.metadata.generation
+            ),
+            None,
+        )
+
+
+async def policies(installation: Installation) -> AsyncIterator[Finding]:
+    """Find policies of the API that are not in force, or do less than they should."""
+    deployment = await installation.deployment()
+    setting = "STOWPLAN_POLICY_RESOURCES"
+    if deployment is None or deployment.spec.template.spec.setting(setting) != "true":
+        return
+    for kind in WATCHED_FOR_POLICIES:
+        try:
+            found = await installation.read(kind.path, ObjectList[_Policy])
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            yield Finding(
+                Level.WARNING,
+                f"the API server has no {kind.plural}: policies come from files alone",
+                "`crds.placementPolicy.install: IfAbsent` installs them, or set"
+                " `policies.resources.enabled: false`",
+            )
+            continue
+        for finding in _judged(kind, found.items):
+            yield finding
+
+
+def _judged(kind: Kind, found: tuple[_Policy, ...]) -> Iterator[Finding]:
+    """Yield what is wrong with policies of a kind, or that nothing is."""
+    conditions = [(each.name, each.condition(_ACCEPTED)) for each in found]
+    refused = [(name, told) for name, told in conditions if told and told.status != "True"]
+    unseen = [name for name, told in conditions if told is None]
+    for name, told in refused[:_MOST_NAMED]:
+        message = " ".join(told.message.splitlines()[:2])
+        yield Finding(
+            Level.WARNING,
+            f"{kind.kind} {name} is not in force as it was written ({told.reason}): {message}",
+            f"`kubectl describe {kind.plural} {name.rpartition('/')[2]}` tells all of it",
+        )
+    if len(refused) > _MOST_NAMED:
+        yield Finding(Level.WARNING, f"and {len(refused) - _MOST_NAMED} more {kind.plural}")
+    if unseen:
+        yield Finding(
+            Level.WARNING,
+            f"{len(unseen)} {kind.plural} have no status, such as {unseen[0]}",
+            "the leader writes it within seconds: see the replicas and the rights",
+        )
+    doubts = [(each.name, each.condition(_DEGRADED)) for each in found]
+    degraded = [(name, told) for name, told in doubts if told and told.status == "True"]
+    for name, told in degraded[:_MOST_NAMED]:
+        first = told.message.partition("\n")[0]
+        yield Finding(Level.WARNING, f"{kind.kind} {name} is degraded ({told.reason}): {first}")
+    if not (refused or unseen or degraded):
+        yield Finding(Level.OK, f"{len(found)} {kind.plural}, all in force")

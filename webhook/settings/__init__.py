@@ -1,0 +1,12 @@
+"""Every setting of the webhook, declared once.
+
+A value is taken from the command line, else from the environment (`STOWPLAN_<NAME>`), else from
+the configuration file, else from the default here. The help of the command line shows these
+descriptions.
+"""
+
+from webhook.settings.quota import QuotaRollout
+from webhook.settings.settings import Settings
+from webhook.settings.sources import SettingsError, ShownEnvironment
+
+__all__ = ["QuotaRollout", "Settings", "SettingsError", "ShownEnvironment"]

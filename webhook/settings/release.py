@@ -1,0 +1,77 @@
+"""Settings of held pods: how many and how long, their order, and who is evicted for them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from engine.queue import QueueOrder, QueueSortName
+from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
+from webhook.settings.values import Names
+
+
+class ReleaseSettings(BaseModel):
+    """Holding pods, and releasing them."""
+
+    hold: bool = Field(
+        default=False,
+        description="Hold the pods of policies with `placement: { at: Release }`, and those that"
+        " wait for quota, by a scheduling gate until they are decided and released. Without it, and"
+        " while nobody demonstrably releases pods, such pods are advised like others.",
+    )
+    hold_max: int = Field(
+        default=DEFAULT_HOLD_MAX,
+        ge=0,
+        description="Most pods held at a time, about; 0 for none. Beyond it pods are advised: each"
+        " held pod costs the scheduler and every replica some memory.",
+    )
+    hold_seconds: int = Field(
+        default=DEFAULT_HOLD_SECONDS,
+        ge=10,
+        le=3_600,
+        description="Longest time for which a pod is held that waits neither for quota nor for its"
+        " gang. Then it counts as overdue: a release is anybody's business, and half a minute later"
+        " no further pods are held.",
+    )
+    queue_sort: QueueSortName = Field(
+        default="PrioritySort",
+        description="Order in which held pods are released, as a queue sort of kube-scheduler"
+        " (PrioritySort) or scheduler-plugins; then by creation and uid.",
+    )
+    queue_sort_namespaces: Names = Field(
+        default=("default",),
+        description="Namespaces that TopologicalSort searches for AppGroups, in order; separated by"
+        " commas in the environment.",
+    )
+    release_in_order: bool = Field(
+        default=False,
+        description="Release a held pod only when the one before it is bound, which is slow: the"
+        " scheduler sorts pods that are released together again, by priority and creation.",
+    )
+    reclaim_after_seconds: int = Field(
+        default=60,
+        ge=0,
+        le=3_600,
+        description="Time for which a pod within its quota's min waits before pods of other quotas,"
+        " which are above their min, are evicted for it; where its quota has the annotation"
+        " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
+    )
+    preemption: bool = Field(
+        default=False,
+        description="Evict pods of lower priority for held pods that no node takes, where their"
+        " policy has `placement: { preemption: On }`. With DryRun there, it is only reported.",
+    )
+    recreate_gangs: bool = Field(
+        default=False,
+        description="Evict the members of a gang of which too few were bound in time, where it has"
+        " the annotation `stowplan.dev/on-gang-failure`: Recreate, so that their owners create them"
+        " again, held. Without it they are kept.",
+    )
+
+    @property
+    def preempts(self) -> bool:
+        """Whether pods of lower priority may be evicted, as far as policies say so."""
+        return self.hold and self.preemption
+
+    def queue_order(self) -> QueueOrder:
+        """Order of held pods."""
+        return QueueOrder(sort=self.queue_sort, app_group_namespaces=self.queue_sort_namespaces)
