@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from engine.model.elastic_quota import ElasticQuota
+from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.view.pod_table import RUNNING, SCHEDULED
@@ -63,6 +63,12 @@ class Namespaces:
         self.quotas: dict[str, tuple[ElasticQuota, ...]] = {}
         self._labels_version = 0
         self._quotas_version = 0
+        self._of_tree: set[tuple[str, str]] = set()  # namespace and name
+
+    @property
+    def has_quota_tree(self) -> bool:
+        """Whether any quota is one of Koordinator's, which limit pods by their labels."""
+        return bool(self._of_tree)
 
     def facts(
         self,
@@ -113,6 +119,8 @@ class Namespaces:
         old = self._taken_out(quota.namespace, quota.name, quota.group)
         quotas = (*self.quotas.get(quota.namespace, ()), quota)
         self.quotas[quota.namespace] = tuple(sorted(quotas, key=_identity))
+        if quota.group == KOORDINATOR_GROUP:
+            self._of_tree.add((quota.namespace, quota.name))
         if old is None or _written_by_people(old) != _written_by_people(quota):
             self._quotas_version += 1
 
@@ -120,6 +128,8 @@ class Namespaces:
         """Take out a quota, if it is there."""
         if self._taken_out(namespace, name, group) is not None:
             self._quotas_version += 1
+        if group == KOORDINATOR_GROUP:
+            self._of_tree.discard((namespace, name))
 
     def _taken_out(self, namespace: str, name: str, group: str) -> ElasticQuota | None:
         """Take out a quota and return it, None if it is not there."""

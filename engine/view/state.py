@@ -101,6 +101,11 @@ class ClusterState:
         """Return whether any ElasticQuota limits a namespace."""
         return namespace in self._namespaces.quotas
 
+    @property
+    def has_quota_tree(self) -> bool:
+        """Whether any ElasticQuota is one of Koordinator's, which limit pods by their labels."""
+        return self._namespaces.has_quota_tree
+
     def allows_surge(self, namespace: str) -> bool:
         """Return whether a quota of a namespace lets Deployments surge above `max`."""
         quotas = self._namespaces.quotas.get(namespace, ())

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from engine.model.pod import Pod
 from engine.model.resource_names import PODS
 from engine.quota import (
+    DEFAULT_RESERVATION_SECONDS,
     RESOURCE_QUOTA_RULES,
     QuotaMode,
     QuotaRequest,
@@ -56,6 +57,8 @@ class QuotaReviews:
         record_denial: called with each denied request, but for dry runs.
         withdraw: called with each new pod that is denied, but for dry runs: it counts no longer on
             the node it was advised to take.
+        version_of: the newest version at which the view had a pod, by its uid; 0 for none.
+        unseen_seconds: how long an admitted pod counts in the tree that the view never had.
         clock: seconds that only go forward.
     """
 
@@ -71,6 +74,8 @@ class QuotaReviews:
         large_pods: LargePods | None = None,
         record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
         withdraw: Callable[[Pod], object] = lambda _pod: None,
+        version_of: Callable[[str], int] = lambda _uid: 0,
+        unseen_seconds: float = DEFAULT_RESERVATION_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
@@ -82,7 +87,7 @@ class QuotaReviews:
         self._excluded_namespaces = excluded_namespaces
         self._rules = rules
         self._queues = queues
-        self._paths = QuotaPaths(rules)
+        self._paths = QuotaPaths(rules, version_of=version_of, unseen_seconds=unseen_seconds)
         self._clock = clock
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
@@ -126,7 +131,7 @@ class QuotaReviews:
             self._view(),
             namespace,
             demand.quota_name,
-            reservation.amounts,
+            reservation,
             self._clock(),
             dry_run=bool(request.dry_run),
         )
@@ -134,7 +139,10 @@ class QuotaReviews:
             return above
         if not demand.is_queued:
             quota_request = QuotaRequest(reservation, bool(request.dry_run), demand.of)
-            return await self._ledger.admit(namespace, quota_request)
+            verdict = await self._ledger.admit(namespace, quota_request)
+            if not verdict.allowed:
+                self._paths.withdraw(reservation.key)
+            return verdict
         if not self._ledger.has_quota(namespace):
             return QuotaVerdict()
         view = self._view()

@@ -99,8 +99,10 @@ def observe_cluster(
     def quotas_synced() -> bool:
         return all_synced(quota_sources)
 
-    # Until the quotas are synced, any pod may have a reservation.
-    pods.is_tracked = lambda namespace: state.has_quota(namespace) or not quotas_synced()
+    # Until the quotas are synced, any pod may have a reservation; a label may name any quota.
+    pods.is_tracked = lambda namespace: (
+        state.has_quota(namespace) or state.has_quota_tree or not quotas_synced()
+    )
     deployments.is_tracked = state.allows_surge
     return ObservedCluster(
         view=state.view,

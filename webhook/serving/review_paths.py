@@ -123,6 +123,8 @@ def _judge_quota(settings: Settings, services: Services) -> Decide:
         queues=settings.hold,
         record_denial=services.record_denial,
         withdraw=services.cluster.withdraw,
+        version_of=services.pod_version,
+        unseen_seconds=settings.quota_reservation_seconds,
     ).review
 
 

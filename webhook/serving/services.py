@@ -94,6 +94,7 @@ class Services:
         certificate: source of the serving certificate.
         authorize: who may read debug pages.
         record_denial: called with each denial by a quota.
+        pod_version: the newest version at which a pod was observed, by its uid; 0 for none.
         hold_guard: says whether pods may be held; None where they never are.
         held_queue: the held pods in order; None where they never are.
         releasing: what the release of held pods works with; None where none is held.
@@ -107,6 +108,7 @@ class Services:
     certificate: CertificateSource
     authorize: Authorize
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
+    pod_version: Callable[[str], int] = lambda _uid: 0
     hold_guard: HoldGuard | None = None
     held_queue: HeldQueue | None = None
     releasing: ReleaseServices | None = None
@@ -233,6 +235,7 @@ class ServiceBuilder:
             certificate=secret or self._local_certificate(),
             authorize=TokenAuthorizer(AccessReviews(connection)).authorize,
             record_denial=denials.record,
+            pod_version=pods.version,
             hold_guard=guard if settings.hold else None,
             held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
             releasing=releasing,

@@ -29,14 +29,16 @@ def _state() -> ClusterState:
     return state
 
 
-def _creation(cpu: str, label: str = "batch", *, queued: bool = False) -> AdmissionRequest:
+def _creation(
+    cpu: str, label: str = "batch", *, uid: str = "a", queued: bool = False
+) -> AdmissionRequest:
     resources = {"requests": {"cpu": cpu}}
     spec: dict[str, object] = {"containers": [{"name": "c", "resources": resources}]}
-    metadata: dict[str, object] = {"name": "a", "labels": {NAME_LABEL: label}}
+    metadata: dict[str, object] = {"name": uid, "labels": {NAME_LABEL: label}}
     if queued:
         spec["schedulingGates"] = [{"name": HOLD_GATE}]
         metadata["annotations"] = {HOLD_REASONS_ANNOTATION: "quota"}
-    return asking("a", object={"metadata": metadata, "spec": spec})
+    return asking(uid, object={"metadata": metadata, "spec": spec})
 
 
 async def test_a_label_never_leads_past_the_quotas_above_it() -> None:
@@ -48,7 +50,7 @@ async def test_a_label_never_leads_past_the_quotas_above_it() -> None:
         "exceeded quota: top, requested: cpu=3500m, used: cpu=0, limited: cpu=3"
     )
     # The second is denied though nobody has seen the first yet.
-    requests = (_creation("2"), _creation("2"), _creation("9", label="unknown"))
+    requests = (_creation("2"), _creation("2", uid="b"), _creation("9", label="unknown"))
     expected = [Outcome.ADMITTED, Outcome.QUOTA_DENIED, Outcome.ADMITTED]
     assert await outcomes(reviews, *requests) == expected
 

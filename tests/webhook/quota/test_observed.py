@@ -3,10 +3,14 @@ from __future__ import annotations
 import pytest
 
 from engine.model import api
+from engine.model.elastic_quota import KOORDINATOR_GROUP
+from engine.view import ClusterState
+from tests.engine.quota.tree.quotas import quota
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.quota import ObservedPods
-from webhook.quota.observed import all_synced
+from webhook.quota.deployment_pods import DeploymentPods
+from webhook.quota.observed import all_synced, observe_cluster
 
 
 def pod(version: str) -> api.Pod:
@@ -43,6 +47,22 @@ def test_pods_that_nobody_limits_take_no_room() -> None:
     pods.is_tracked = lambda namespace: namespace == "shop"
     pods.observe("elsewhere", "u", 1)
     assert pods.version("u") == 0
+
+
+def test_pods_of_any_namespace_are_remembered_once_a_label_may_name_a_quota() -> None:
+    state, pods = ClusterState(), ObservedPods()
+    names = ("pods", f"elasticquotas.{KOORDINATOR_GROUP}")
+    sources = {
+        name: SourceStatus(name=name, domain=None, required=True, synced=True) for name in names
+    }
+    observe_cluster(state, sources, pods, DeploymentPods())
+    pods.observe("shop", "before", 1)
+    batch = quota("batch", namespace="quotas")
+    state.set_quota(batch)
+    pods.observe("shop", "while", 2)
+    state.delete_quota(batch.namespace, batch.name, batch.group)
+    pods.observe("shop", "after", 3)
+    assert [pods.version(uid) for uid in ("before", "while", "after")] == [0, 2, 0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from engine.model import api
 from engine.model.koordinator_quota import NAME_LABEL, TreeSettings
 from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
-from engine.quota import RESOURCE_QUOTA_RULES
+from engine.quota import RESOURCE_QUOTA_RULES, Reservation
 from engine.quota.tree import QuotaPaths
 from engine.view import ClusterState
 from tests.engine.quota.tree.quotas import quota
@@ -18,6 +18,10 @@ def _pod(namespace: str, name: str, cpu: str, label: str) -> Pod:
     metadata = {"namespace": namespace, "name": name, "labels": {NAME_LABEL: label}}
     spec = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
     return pod_of(msgspec.convert({"metadata": metadata, "spec": spec}, api.Pod))
+
+
+def _asks(cpu: int, uid: str = "a", after: int = 0) -> Reservation:
+    return Reservation(uid, "", {"cpu": cpu}, after)
 
 
 def _state() -> ClusterState:
@@ -35,22 +39,47 @@ def test_a_pod_is_compared_with_the_quota_of_its_label_and_all_above() -> None:
     state, paths = _state(), QuotaPaths(RESOURCE_QUOTA_RULES)
     state.set_pod(_pod("shop", "a", "3", "batch"), seen_at=Micros(0))
     view = state.view()
-    assert paths.judge(view, "shop", "batch", {"cpu": 2000}, 0.0, dry_run=True).allowed
-    over = paths.judge(view, "shop", "batch", {"cpu": 2001}, 0.0)
+    assert paths.judge(view, "shop", "batch", _asks(2000), 0.0, dry_run=True).allowed
+    over = paths.judge(view, "shop", "batch", _asks(2001), 0.0)
     assert over.exceeded == ("batch",)
-    both = paths.judge(view, "shop", "batch", {"cpu": 3001}, 0.0)
+    both = paths.judge(view, "shop", "batch", _asks(3001), 0.0)
     assert both.exceeded == ("batch", "top")
     # What waits is compared with what could ever be free.
-    assert paths.judge_queued(view, "shop", "batch", {"cpu": 5000}, 0.0).allowed
-    assert not paths.judge_queued(view, "shop", "batch", {"cpu": 5001}, 0.0).allowed
+    assert paths.judge_queued(view, "shop", "batch", _asks(5000), 0.0).allowed
+    assert not paths.judge_queued(view, "shop", "batch", _asks(5001), 0.0).allowed
 
 
-def test_pods_that_were_admitted_a_moment_ago_count_before_they_are_seen() -> None:
+def test_an_admitted_pod_counts_until_it_is_observed_however_late() -> None:
+    state, observed = _state(), dict[str, int]()
+    paths = QuotaPaths(
+        RESOURCE_QUOTA_RULES, version_of=lambda uid: observed.get(uid, 0), unseen_seconds=75
+    )
+
+    def admits(uid: str, at: float, after: int = 0) -> bool:
+        asked = _asks(2000, uid, after)
+        return paths.judge(state.view(), "shop", "batch", asked, at).allowed
+
+    # Two of 2,000 fit 5,000; the counts of the view are read again after 0.1 s.
+    assert [admits("a", 0.0), admits("b", 0.01, after=7), admits("c", 0.02)] == [True, True, False]
+    assert not admits("c", 60.0)
+    assert admits("a", 60.01)  # sent again: counted once
+    observed["b"] = 7  # the version that is changed: not the change itself
+    assert not admits("c", 61.0)
+    observed["b"] = 8  # the view has it, or has seen it end
+    assert admits("c", 61.2)
+    assert [admits("d", 74.9), admits("d", 75.1)] == [False, True]  # the first never came
+
+
+def test_pods_of_a_name_count_once_and_a_denied_one_not_at_all() -> None:
     state, paths = _state(), QuotaPaths(RESOURCE_QUOTA_RULES)
     view = state.view()
-    admitted = [paths.judge(view, "shop", "batch", {"cpu": 2000}, now / 100) for now in range(3)]
-    assert [verdict.allowed for verdict in admitted] == [True, True, False]
-    assert paths.judge(view, "shop", "batch", {"cpu": 2000}, 1.0).allowed  # they never came
+    for uid in ("a", "b"):
+        named = Reservation(uid, "db-0", {"cpu": 2000})
+        assert paths.judge(view, "shop", "batch", named, 0.0).allowed
+    assert paths.judge(view, "shop", "batch", _asks(3000, "c"), 1.0).allowed
+    paths.withdraw("c")
+    assert paths.judge(view, "shop", "batch", _asks(3000, "d"), 2.0).allowed
+    assert not paths.judge(view, "shop", "batch", _asks(1, "e"), 3.0).allowed
 
 
 def test_only_so_many_pods_wait_for_a_quota_of_the_tree() -> None:
@@ -58,7 +87,7 @@ def test_only_so_many_pods_wait_for_a_quota_of_the_tree() -> None:
     few = replace(quota("batch", "top", most={"cpu": 5000}), max_queued=2)
     state.set_quota(few)
     view = state.view()
-    waits = [paths.judge_queued(view, "shop", "batch", {"cpu": 1}, 0.0) for _ in range(3)]
+    waits = [paths.judge_queued(view, "shop", "batch", _asks(1), 0.0) for _ in range(3)]
     assert [verdict.allowed for verdict in waits] == [True, True, False]
     expected = "too many pods wait for quota: batch, waiting: 2, limited: 2"
     assert waits[2].message == expected
@@ -69,8 +98,8 @@ def test_the_quota_of_a_namespace_is_left_to_its_reservations_those_above_are_no
     state.set_pod(_pod("shop", "a", "3", "batch"), seen_at=Micros(0))
     view = state.view()
     assert [each.name for each in paths.quotas_of(view, "team", "")] == ["top"]
-    assert paths.judge(view, "team", "", {"cpu": 4500}, 0.0).exceeded == ("top",)
-    assert paths.judge(view, "elsewhere", "", {"cpu": 9000}, 0.0).allowed
+    assert paths.judge(view, "team", "", _asks(4500), 0.0).exceeded == ("top",)
+    assert paths.judge(view, "elsewhere", "", _asks(9000), 0.0).allowed
 
 
 def test_a_changed_quota_counts_at_once_and_a_reservation_changes_nothing() -> None:
@@ -80,4 +109,4 @@ def test_a_changed_quota_counts_at_once_and_a_reservation_changes_nothing() -> N
     state.set_quota(replace(batch, version=7, reservations="{}"))
     assert paths.tree(state.view()) is tree
     state.set_quota(replace(batch, version=8, max={"cpu": 1000}))
-    assert not paths.judge(state.view(), "shop", "batch", {"cpu": 1001}, 0.0).allowed
+    assert not paths.judge(state.view(), "shop", "batch", _asks(1001), 0.0).allowed
