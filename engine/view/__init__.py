@@ -2,8 +2,8 @@
 
 Here nodes, pods, usage and quotas become columns that stay right under any order of events. Nothing
 here prefers one node to another, and no plugin is known: sums that only some rules need are kept by
-their `PodSumProfile`. Inside, `PodAccounting` counts pods in `NodeRows`, and a `Memo` remembers
-columns between decisions.
+their `PodSumProfile`. Inside, `PodAccounting` counts pods in `NodeRows`, a `SnapshotStore` copies
+all on write, and a `Memo` remembers columns between decisions.
 """
 
 from engine.model.domain import LOAD_DOMAINS, Domain

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from engine.model.advice import Advice, advice_in
 from engine.model.aux_object import AuxObject
@@ -15,9 +10,7 @@ from engine.model.domain import Domain
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.pod_shape import PodShape
 from engine.model.pod_traits import traits_of
-from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.view.assumed import (
@@ -26,23 +19,17 @@ from engine.view.assumed import (
     AssumedPods,
 )
 from engine.view.cluster_view import ClusterView
-from engine.view.memo import Memo
-from engine.view.namespaces import Namespaces
-from engine.view.pod_accounting import PodAccounting
-from engine.view.pod_sums import PodSumProfile, TrackedSums
-from engine.view.pod_table import NO_ROW, QUEUED, SCHEDULED, PodEntry, PodTable
-from engine.view.rows import NodeRows, Sum
-from engine.view.shape_contributions import counted_requests
-
-_MOST_UNSEEN = 64  # writes between two views; a view of these takes 8 ms at most
+from engine.view.lister import ClusterLister
+from engine.view.pod_sums import PodSumProfile
+from engine.view.pod_table import NO_ROW, QUEUED
+from engine.view.snapshot_store import SnapshotStore
 
 
-class ClusterState:
+class ClusterState(ClusterLister):
     """Mutable columns of a cluster, changed by events; rules only ever see `view()`.
 
     Any order of events that ends in the same objects gives the same view, up to the order of
-    rows. Writing is in place; while a view of the current version is still alive, the columns are
-    copied once before the first write, so a view never changes.
+    rows.
 
     A pod that waits for the scheduler counts on the first node of its advice that exists and that
     could run it, as if it were bound there: the next pod must see it. One with scheduling gates
@@ -64,108 +51,9 @@ class ClusterState:
         in_flight_seconds: int = DEFAULT_IN_FLIGHT_SECONDS,
         leave_out_queued: bool = True,
     ) -> None:
+        super().__init__(SnapshotStore(AssumedPods(assumed_seconds, in_flight_seconds)))
         self._leave_out_queued = leave_out_queued
-        table = PodTable()
-        self._rows = NodeRows(table)
-        self._pods = PodAccounting(
-            table, self._rows, AssumedPods(assumed_seconds, in_flight_seconds)
-        )
-        self._namespaces = Namespaces()
-        self._extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
-        self._tracked = TrackedSums()
-        self._memo = Memo()
-        self._view: ClusterView | None = None  # of the current version
-        self._latest_view: weakref.ref[ClusterView] | None = None
-        self._unseen = 0  # writes since the last view
-
-    @property
-    def pod_count(self) -> int:
-        """Number of known non-terminal pods."""
-        return len(self._pods.table) - self._pods.assumed.in_flight
-
-    @property
-    def node_count(self) -> int:
-        """Number of known nodes, without those known only from pods or usage."""
-        return int(np.count_nonzero(self._rows.valid))
-
-    @property
-    def version(self) -> int:
-        """The version of the next view; grows with every event."""
-        return self._rows.version
-
-    def has_node(self, name: str) -> bool:
-        """Return whether a node is known, not just pods or usage on one of that name."""
-        return self._rows.node(name) is not None
-
-    def has_quota(self, namespace: str) -> bool:
-        """Return whether any ElasticQuota limits a namespace."""
-        return namespace in self._namespaces.quotas
-
-    @property
-    def has_quota_tree(self) -> bool:
-        """Whether any ElasticQuota is one of Koordinator's, which limit pods by their labels."""
-        return self._namespaces.has_quota_tree
-
-    def allows_surge(self, namespace: str) -> bool:
-        """Return whether a quota of a namespace lets Deployments surge above `max`."""
-        quotas = self._namespaces.quotas.get(namespace, ())
-        return any(quota.allows_surge for quota in quotas)
-
-    def usage(self, node_name: str) -> NodeUsage | None:
-        """Return the latest usage report of a node, None where there is none."""
-        row = self._rows.of.get(node_name)
-        return None if row is None else self._rows.usages[row]
-
-    def placement(self, key: str) -> tuple[str, PodShape] | None:
-        """Return the node and the shape of a bound pod, by `namespace/name`."""
-        entry = self._pods.table.get(key)
-        if entry is None or entry.row == NO_ROW or entry.assumed:
-            return None
-        return self._rows.names[entry.row], entry.shape
-
-    def assumed_node(self, key: str) -> str:
-        """Return the node that a pod counts on without being bound to it, "" for none."""
-        entry = self._pods.table.get(key)
-        if entry is None or entry.row == NO_ROW or not entry.assumed:
-            return ""
-        return self._rows.names[entry.row]
-
-    def entry(self, key: str) -> PodEntry | None:
-        """Return how a pod counts, by `namespace/name`; None if it is unknown.
-
-        Its row is one of the next view.
-        """
-        return self._pods.table.get(key)
-
-    def requests(self, key: str, *, scheduled: bool = False) -> Amounts:
-        """Return what a pod adds to the requests of its namespace; nothing if it is unknown.
-
-        Args:
-            key: `namespace/name`.
-            scheduled: of the requests of pods that are scheduled.
-        """
-        entry = self._pods.table.get(key)
-        if entry is None or entry.standing == QUEUED:
-            return {}
-        if scheduled and not entry.standing & SCHEDULED:
-            return {}
-        return counted_requests(entry.shape)
-
-    def pod_requests(self, key: str) -> Amounts:
-        """Return what a pod requests as quotas count it, queued or not; nothing if it is unknown.
-
-        Args:
-            key: `namespace/name`.
-        """
-        entry = self._pods.table.get(key)
-        return {} if entry is None else counted_requests(entry.shape)
-
-    def pod_key(self, key: str) -> str:
-        """Return `namespace/name` as the string object stored here, if the pod is known.
-
-        For others that store keys of pods: copies of 150,000 take 14 MiB.
-        """
-        return self._pods.table.key(key)
+        self._before_write = self._store.before_write
 
     # Events. Each takes the object as it now is; "set" adds or replaces.
 
@@ -353,14 +241,14 @@ class ClusterState:
     def set_extra(self, extra: AuxObject) -> None:
         """Add or replace an object that only some rules read."""
         self._before_write()
-        self._extras[type(extra), extra.key] = extra
+        self._store.extras[type(extra), extra.key] = extra
         self._touch_topology(extra.node_name)
 
     def delete_extra(self, kind: type[AuxObject], key: str) -> None:
         """Forget an object that only some rules read."""
-        if (kind, key) in self._extras:
+        if (kind, key) in self._store.extras:
             self._before_write()
-            self._touch_topology(self._extras.pop((kind, key)).node_name)
+            self._touch_topology(self._store.extras.pop((kind, key)).node_name)
 
     def track_sums(self, profiles: Iterable[PodSumProfile]) -> None:
         """Keep the sums of exactly these profiles from now on.
@@ -368,91 +256,25 @@ class ClusterState:
         The next view counts for those that are new, some 5 us for each pod; see `prepare_sums`.
         """
         self._before_write()
-        self._tracked.track(profiles)
+        self._store.tracked.track(profiles)
 
     def prepare_sums(self, profiles: Iterable[PodSumProfile]) -> Iterator[None]:
         """Count for profiles before they are tracked, a few nodes between one yield and the next.
 
         Reviews can be served meanwhile, and events that come meanwhile are counted too.
         """
-        self._tracked.prepare(profiles)
-        while not self._tracked.is_prepared:
+        self._store.tracked.prepare(profiles)
+        while not self._store.tracked.is_prepared:
             self._before_write()
             self.view()
             yield
 
-    # Views.
-
     def view(self) -> ClusterView:
         """Return the cluster as it is now; free while nothing has changed."""
-        if self._view is not None:
-            return self._view
-        self._unseen = 0
-        rows, pods = self._rows, self._pods
-        n = len(rows.names)
-        self._view = ClusterView(
-            version=rows.version,
-            axis=rows.axis,
-            names=rows.names_now,
-            nodes=rows.nodes,
-            usages=rows.usages,
-            traits=rows.traits,
-            trait_book=pods.table.traits,
-            valid=_frozen(rows.valid[:n]),
-            unschedulable=_frozen(rows.unschedulable[:n]),
-            allocatable=_frozen(rows.allocatable[:, :n]),
-            sums=_frozen(rows.sums.reshape(len(Sum), len(rows.axis), -1)[:, :, :n]),
-            assumed=_frozen(rows.assumed[:n]),
-            metric_time=_frozen(rows.metric_time[:n]),
-            changed=_frozen(rows.changed[:, :n]),
-            latest=tuple(rows.latest),
-            pod_sums=self._tracked.refreshed(pods.table, rows, pods.take_changes()),
-            transitions=pods.transitions.snapshot(),
-            rows=rows.of,
-            namespaces=self._namespaces.facts(
-                pods.totals, pods.queued, pods.labelled, pods.labelled_queued
-            ),
-            extras=self._extras,
-            workloads=pods.workloads.snapshot(),
-            memo=self._memo,
-        )
-        self._latest_view = weakref.ref(self._view)
-        self._memo.images.catch_up(
-            rows.nodes, rows.changed[Domain.NODES, :n], rows.latest[Domain.NODES]
-        )
-        return self._view
-
-    def _before_write(self) -> None:
-        """Start a new version; copy the columns of a view of this one, if it is still alive.
-
-        A view is made after some writes without a request, to bring sums and indices up to date:
-        after a whole list, doing so at once would delay the next review.
-        """
-        if self._unseen >= _MOST_UNSEEN:
-            self.view()
-        self._unseen += 1
-        self._rows.version += 1
-        if self._view is None:
-            return
-        self._view = None
-        if self._latest_view is None or self._latest_view() is None:
-            return
-        self._extras = self._extras.copy()
-        for part in (self._rows, self._pods, self._namespaces, self._tracked):
-            part.unshare()
+        return self._store.view()
 
     def _touch_topology(self, node_name: str) -> None:
         """Mark the row of a known node as changed in an object that only some rules read."""
         row = self._rows.of.get(node_name)
         if row is not None:
             self._rows.touch(row, Domain.TOPOLOGY)
-
-
-_GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])
-
-
-def _frozen(column: _GenericArray) -> _GenericArray:
-    """Return a read-only view of a column."""
-    frozen = column.view()
-    frozen.flags.writeable = False
-    return frozen
