@@ -5,13 +5,14 @@ bindings. What never does: which node is better, and who is held.
 """
 
 from webhook.controllers.release.conditions import QueuedConditions, Wait
-from webhook.controllers.release.controller import ReleaseController, ReleaseParts
+from webhook.controllers.release.controller import ReleaseController
 from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
 from webhook.controllers.release.decider import GangDecision, GangPart, HeldPodDecider
 from webhook.controllers.release.gangs import Gangs, QueueTurns
 from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.outcomes import Outcomes
 from webhook.controllers.release.pacing import UnboundReleases
+from webhook.controllers.release.parts import ReleaseParts
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.preemptors import Preemptors
 from webhook.controllers.release.quota_pace import QuotaPace

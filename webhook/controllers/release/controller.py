@@ -6,28 +6,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
 
-from engine.model.elastic_quota import ReclaimMode
 from engine.model.pod import Pod
-from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
-from engine.queue import QueueOrder
 from engine.view import ClusterView
-from webhook.controllers.release.conditions import IN_ORDER, DueCondition, Wait
-from webhook.controllers.release.decided_pods import DecidedPods, WriteParts
-from webhook.controllers.release.decider import HeldPodDecider
-from webhook.controllers.release.gangs import Gangs, QueueTurns
+from webhook.controllers.release.condition_writer import ConditionWriter
+from webhook.controllers.release.gangs import QueueTurns
 from webhook.controllers.release.node_room import has_room
-from webhook.controllers.release.outcomes import Outcomes
-from webhook.controllers.release.preemptors import Preemptors
-from webhook.controllers.release.quota_pace import QuotaPace
-from webhook.controllers.release.reclaims import ReclaimNote, Reclaims
-from webhook.controllers.release.scheduler_lease import SchedulerLease
+from webhook.controllers.release.parts import ReleaseParts
+from webhook.controllers.release.post_filter import PostFilter
 from webhook.controllers.release.states import ReleaseDecision
 from webhook.controllers.release.write_error import WriteError
 from webhook.placement.held_pods import HeldPod
@@ -44,42 +35,9 @@ _REST: Final = 3.0
 _LONGEST_REST_SECONDS: Final = 0.5
 """The pause after a cycle over so many pods, as a multiple of it: reviews share the processor."""
 
-_ENOUGH: Final = Wait(QueuedReason.WAITING_FOR_BINDINGS, "the scheduler has enough pods to bind")
-_NO_NODE: Final = Wait(QueuedReason.WAITING_FOR_CAPACITY, "no node takes it")
 _OVERDUE: Final = "it was held for as long as a pod may be held"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseParts:
-    """What the controller works with.
-
-    Attributes:
-        writes: what writes work with.
-        decided: writes pods that are decided.
-        gangs: the gangs whose members are held.
-        decider: decides.
-        order: of the held pods.
-        outcomes: where they land.
-        pace: how long they wait for their quotas.
-        scheduler_lease: tells when the scheduler was restarted.
-        reclaims: the pods that others are evicted for.
-        node_for: a node that would take a pod that no policy places, "" for none.
-        preemptors: the pods that no node takes, and that others may be evicted for.
-    """
-
-    writes: WriteParts
-    decided: DecidedPods
-    gangs: Gangs
-    decider: HeldPodDecider
-    order: QueueOrder
-    outcomes: Outcomes
-    pace: QuotaPace
-    scheduler_lease: SchedulerLease
-    reclaims: Reclaims = field(default_factory=Reclaims)
-    node_for: Callable[[HeldPod], str] = lambda _held: ""
-    preemptors: Preemptors = field(default_factory=Preemptors)
 
 
 class ReleaseController:
@@ -115,7 +73,8 @@ class ReleaseController:
         self._now = now
         self._clock = clock
         self._at_once = _MOST_AT_ONCE
-        self._conditions: asyncio.Task[None] | None = None
+        self._conditions = ConditionWriter(parts, now=now)
+        self._post_filter = PostFilter(parts, now=now)
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
@@ -143,9 +102,7 @@ class ReleaseController:
 
     async def end(self) -> None:
         """End all writes, and take back what the view counts ahead of them."""
-        if self._conditions is not None:
-            self._conditions.cancel()
-            await asyncio.gather(self._conditions, return_exceptions=True)
+        await self._conditions.end()
         await self._gangs.end()
         await self._decided.end()
 
@@ -169,7 +126,7 @@ class ReleaseController:
                 self._parts.pace.cycle_ended(self._quota_queue.waits, self._decided.keys)
 
             # 5. Tell those that stay why they wait.
-            self._explain(waiting)
+            self._conditions.write_due(waiting)
         self._parts.writes.releasing.cycle_ended(waiting=self._is_anything_due())
 
     def _release_overdue(self) -> None:
@@ -218,7 +175,7 @@ class ReleaseController:
         for held, decision in zip(pods, self._parts.decider.decide(pods), strict=True):
             self._reserve(held, decision)
         if is_gang and not self._gangs.prepare(batch[-1]):
-            self._wait_for_room(batch[-1])
+            self._post_filter.keep_gang(batch[-1])
 
     def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
         """Write a pod, unless it stays held as no node takes it."""
@@ -226,7 +183,7 @@ class ReleaseController:
         if decision.fits_nowhere and (is_ready or self._gangs.reserves_from(held)):
             return
         is_placed = decision.node_name or is_ready
-        if not is_placed and self._stays_without_node(held, decision):
+        if not is_placed and self._post_filter.keeps(held, decision):
             return
         if is_ready and not decision.node_name:
             # No policy places it: it goes where others have made room.
@@ -234,36 +191,6 @@ class ReleaseController:
             self._parts.writes.state.nominate(held.key, node_name)
             decision = replace(decision, node_name=node_name, reason="")
         self._decided.reserve(held, decision)
-
-    def _stays_without_node(self, held: HeldPod, decision: ReleaseDecision) -> bool:
-        """Return whether a pod that no node takes stays held, as others are evicted for it."""
-        reclaim, preemption = self._quota_queue.mode_without_node(held), decision.preemption
-        is_possible = self._preemptors.is_enabled and self._reclaims.is_running
-        if not (decision.fits_nowhere and is_possible):
-            preemption = ReclaimMode.OFF
-        for source, mode in (("quota", reclaim), ("preemption", preemption)):
-            if mode is ReclaimMode.DRY_RUN:
-                self._reclaims.add_unplaced(source, held, self._now())
-        if ReclaimMode.ON not in {reclaim, preemption} or self._reclaims.is_in_vain(held):
-            return False
-        if node_name := "" if decision.fits_nowhere else self._parts.node_for(held):
-            # The scheduler may choose another; the next one finds room for one pod less.
-            self._parts.writes.state.nominate(held.key, node_name)
-            return False
-        if reclaim is ReclaimMode.ON:
-            self._quota_queue.keep_without_node(held)
-        if preemption is ReclaimMode.ON:
-            self._preemptors.keep(held)
-        return True
-
-    def _wait_for_room(self, first: HeldPod) -> None:
-        """Note that a gang within the min of its quota has no room: others may be evicted for it.
-
-        Args:
-            first: the member whose place it has.
-        """
-        if self._quota_queue.mode_without_node(first) is not ReclaimMode.OFF:
-            self._quota_queue.keep_without_node(first)
 
     def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[HeldPod]:
         """Return the pods that may be decided, those first whom others were evicted for."""
@@ -351,37 +278,6 @@ class ReleaseController:
                 return True
         return False
 
-    def _explain(self, waiting: Sequence[HeldPod]) -> None:
-        """Write the conditions that are due, unless the last ones are still under way."""
-        is_writing = self._conditions is not None and not self._conditions.done()
-        now = self._now()
-        if is_writing or not self._parts.writes.conditions.is_due(now):
-            return
-        due = self._parts.writes.conditions.due(waiting, now, self._wait_of)
-        if due:
-            self._conditions = asyncio.create_task(self._write_conditions(due))
-
-    def _wait_of(self, held: HeldPod) -> Wait:
-        """Return what a pod waits for."""
-        refusal = self._parts.writes.refusals.message(held.pod)
-        if refusal:
-            return Wait(QueuedReason.RELEASE_REFUSED, refusal)
-        in_order = _ENOUGH if len(self._unbound) else IN_ORDER
-        of_quota = self._parts.pace.condition(self._gangs.first(held).key)
-        in_order = _NO_NODE if held in self._preemptors else in_order
-        wait = of_quota or self._gangs.wait(held) or in_order
-        note = self._reclaims.note(held)
-        return wait if note is None else _with_note(wait, note)
-
-    async def _write_conditions(self, due: Sequence[DueCondition]) -> None:
-        for held, condition in due:
-            if self._held.get(held.key) is not held or held.key in self._decided:
-                continue
-            try:
-                await self._parts.writes.writer.set_condition(held, condition)
-            except WriteError as error:
-                _log.debug("condition of pod `%s`: %s", held.key, error)
-
     async def _write_events(self) -> None:
         """Keep up with refusals: forget those of pods that are gone, and report those that last."""
         refusals = self._parts.writes.refusals
@@ -415,11 +311,6 @@ class ReleaseController:
         finally:
             for wait in waits:
                 wait.cancel()
-
-
-def _with_note(wait: Wait, note: ReclaimNote) -> Wait:
-    detail = "; ".join(filter(None, (wait.detail, note.text)))
-    return wait._replace(reason=note.reason or wait.reason, detail=detail)
 
 
 def _pod_of(held: HeldPod) -> Pod:

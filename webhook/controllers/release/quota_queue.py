@@ -8,23 +8,18 @@ from its own view.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
-from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.elastic_quota import ElasticQuota, ReclaimMode
 from engine.model.queued_condition import QueuedReason
-from engine.model.resources import Amounts
-from engine.model.time import Micros, micros
+from engine.model.time import Micros
 from engine.quota.queueing import (
-    NamespaceQueue,
     NamespaceQueues,
     PodUnderWay,
     QueueCycle,
-    QueuedPod,
     QueueRules,
     QueueSituation,
     QuotaRelease,
@@ -32,7 +27,9 @@ from engine.quota.queueing import (
     QuotaWaits,
 )
 from engine.view import ClusterState, ClusterView
+from webhook.controllers.release.exceeded_quotas import ExceededQuotas
 from webhook.controllers.release.pacing import UnboundReleases
+from webhook.controllers.release.queued_pods import QueuedPods, quota_label
 from webhook.controllers.release.reclaims import BlockedPod
 from webhook.controllers.release.surging_pods import SurgingPods
 from webhook.placement.held_pods import HeldPod, HeldPods
@@ -40,38 +37,7 @@ from webhook.placement.held_pods import HeldPod, HeldPods
 _LOOK_AGAIN_SECONDS: Final = 2.0
 """After which a node is looked for again, for a pod that found none."""
 
-_REFUSED_SECONDS: Final = 5.0
-"""After which a refused release is tried again though nothing is seen to have changed: what stood
-against it may have been reserved for a pod that never came, which nobody sees end."""
-
-_MOST_OBSOLETE: Final = 1024
-
 _ALONE: Final[Mapping[str, Sequence[HeldPod]]] = MappingProxyType({})
-
-
-class _Refusal(NamedTuple):
-    """The last refusals by the quota of a namespace.
-
-    Attributes:
-        used: by the namespace then.
-        versions: of its quotas then.
-        until: the latest moment at which it is tried again.
-        requests: of the pods that were refused.
-        message: of the last.
-    """
-
-    used: Amounts
-    versions: tuple[int, ...]
-    until: float
-    requests: tuple[Amounts, ...]
-    message: str
-
-    def concerns(self, requests: Amounts) -> bool:
-        """Return whether a pod requests as much as one that was refused."""
-        return any(
-            all(requests.get(name, 0) >= amount for name, amount in refused.items())
-            for refused in self.requests
-        )
 
 
 class QuotaQueue:
@@ -113,10 +79,8 @@ class QuotaQueue:
         self._reclaims = reclaims
         self._surges = surges
         self._clock = clock
-        self._pods: dict[int, tuple[HeldPod, QueuedPod]] = {}  # by id
-        self._generation = -1  # of the queues that `_pods` are in
-        self._requests: dict[tuple[tuple[str, int], ...], Amounts] = {}
-        self._refusals: dict[str, _Refusal] = {}
+        self._pods = QueuedPods(state, self._queues)
+        self._exceeded = ExceededQuotas(state, clock)
         self._cycle: QueueCycle | None = None
         self._let_go: dict[str, QuotaRelease] = {}
         self._without_room: dict[str, QuotaWait] = {}
@@ -155,9 +119,9 @@ class QuotaQueue:
         now = self._now()
         self._queues.update(view)
         self.situation = situation = self._situation(view, decided, ordered)
-        self._update_pods(ordered)
+        self._pods.update(ordered, together)
         cycle = QueueCycle(
-            self._queued(ordered, view),
+            self._exceeded.marked((pod for _, pod in self._pods.items()), view),
             situation.quotas,
             situation.usage,
             situation.cohort,
@@ -172,7 +136,6 @@ class QuotaQueue:
         self._cycle, self.within_min_since = None, {}
         self._let_go, self._without_room, self._waits = {}, {}, None
         self._pods.clear()
-        self._requests.clear()
         self._look_again.clear()
 
     def nominated_in_vain(self, ordered: Iterable[HeldPod]) -> list[HeldPod]:
@@ -213,7 +176,7 @@ class QuotaQueue:
         waits = self.waits
         return [
             BlockedPod(held, wait.reason)
-            for held, _ in list(self._pods.values())
+            for held, _ in self._pods.items()
             if held.key in self.within_min_since
             and (wait := waits.get(held.key)) is not None
             and _is_blocked(wait)
@@ -235,7 +198,7 @@ class QuotaQueue:
             namespace: of the pod.
             labels: of the pod.
         """
-        queue = self._queues.get(namespace, labels.get(NAME_LABEL, ""))
+        queue = self._queues.get(namespace, quota_label(labels))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
     def mode_without_node(self, held: HeldPod) -> ReclaimMode:
@@ -245,7 +208,7 @@ class QuotaQueue:
         """
         release = self._let_go.get(held.key)
         quota = self.quota_of(held.pod.namespace, held.pod.labels)
-        if release is None or quota is None or id(held) not in self._pods:
+        if release is None or quota is None or held not in self._pods:
             return ReclaimMode.OFF
         may_reclaim = self._reclaims and release.is_within_min
         return quota.reclaim if may_reclaim else ReclaimMode.OFF
@@ -259,49 +222,24 @@ class QuotaQueue:
     def refused(self, held: HeldPod, message: str) -> None:
         """Note that the release of a pod was refused as it exceeds its quota.
 
-        Somebody else was first, or the view is behind. It waits until the usage of the quota
-        changes, or what is reserved on it.
+        It waits until the usage of the quota changes, or what is reserved on it.
         """
-        namespace, view = held.pod.namespace, self._state.view()
-        used, versions = self._signature(namespace, view)
-        old = self._refusals.get(namespace)
-        requests = self._state.pod_requests(held.key)
-        known = () if old is None or (old.used, old.versions) != (used, versions) else old.requests
-        until = self._clock() + _REFUSED_SECONDS
-        self._refusals[namespace] = _Refusal(
-            used,
-            versions,
-            until,
-            (*(each for each in known if each != requests), requests),
-            message,
-        )
-
-    def _signature(self, namespace: str, view: ClusterView) -> tuple[Amounts, tuple[int, ...]]:
-        quotas = view.namespaces.quotas.get(namespace, ())
-        used = dict(view.namespaces.requested.get(namespace, {}))
-        return used, tuple(quota.version for quota in quotas)
-
-    def _refusal(self, namespace: str, view: ClusterView) -> _Refusal | None:
-        """Return what still stands of the refusals of a namespace."""
-        refusal = self._refusals.get(namespace)
-        if refusal is None:
-            return None
-        is_unchanged = (refusal.used, refusal.versions) == self._signature(namespace, view)
-        if is_unchanged and self._clock() < refusal.until:
-            return refusal
-        del self._refusals[namespace]
-        return None
+        self._exceeded.add(held, message)
 
     def _situation(
         self, view: ClusterView, decided: Iterable[str], ordered: Sequence[HeldPod]
     ) -> QueueSituation:
         keys = list(decided)
         under_way = [
-            PodUnderWay(held.pod.namespace, self._state.pod_requests(held.key), _label(held))
+            PodUnderWay(
+                held.pod.namespace,
+                self._state.pod_requests(held.key),
+                quota_label(held.pod.labels),
+            )
             for key in keys
             if (held := self._held.get(key)) is not None
             and held.is_queued
-            and self._queue_of(held) is not None
+            and self._pods.queue_of(held) is not None
         ]
         nominated = (
             held.key
@@ -319,66 +257,18 @@ class QuotaQueue:
         ]
         return self._queues.situation(view, under_way=under_way, assumed=assumed)
 
-    def _update_pods(self, ordered: Sequence[HeldPod]) -> None:
-        """Adopt the pods that wait for a quota; what is known of one is kept while it is the same.
-
-        INVARIANT: an id stands for the pod of its entry, which the entry keeps alive.
-        """
-        known, self._pods = self._pods, {}
-        is_same = self._generation == self._queues.generation
-        self._generation = self._queues.generation
-        for held in ordered:
-            is_alone = held.key not in self._together
-            entry = known.get(id(held)) if is_same and is_alone else None
-            if entry is None:
-                queue = self._queue_of(held) if held.is_queued else None
-                if queue is None:
-                    continue
-                entry = held, self._queued_pod(held, queue.queue.key)
-            self._pods[id(held)] = entry
-        if len(self._requests) > 2 * len(self._pods) + _MOST_OBSOLETE:
-            kept = (pod.requests for _, pod in self._pods.values())
-            self._requests = {tuple(each.items()): each for each in kept}
-
     def _all_with(self, held: HeldPod) -> Sequence[HeldPod]:
         """Return the pods that a pod stands for, itself included."""
         return self._together.get(held.key, (held,))
-
-    def _queue_of(self, held: HeldPod) -> NamespaceQueue | None:
-        return self._queues.get(held.pod.namespace, _label(held))
-
-    def _queued_pod(self, held: HeldPod, quota: QuotaKey) -> QueuedPod:
-        """Return a pod as queues see it; equal requests are one object."""
-        members = self._all_with(held)
-        requests = _sum([self._state.pod_requests(each.key) for each in members if each.is_queued])
-        requests = self._requests.setdefault(tuple(requests.items()), requests)
-        created = held.pod.created
-        since = held.seen_at if created is None else micros(created)
-        return QueuedPod(held.key, quota, requests, since)
-
-    def _queued(self, ordered: Sequence[HeldPod], view: ClusterView) -> list[QueuedPod]:
-        """Return the pods that wait for a quota, in order, with the refusals that still stand."""
-        pods = self._pods
-        queued = [pods[id(held)][1] for held in ordered if id(held) in pods]
-        if not self._refusals:
-            return queued
-        refusals = {name: self._refusal(name, view) for name in list(self._refusals)}
-        return [
-            pod
-            if (refusal := refusals.get(pod.key.partition("/")[0])) is None
-            or not refusal.concerns(pod.requests)
-            else pod._replace(refusal=refusal.message)
-            for pod in queued
-        ]
 
     def _in_order(
         self, ordered: Sequence[HeldPod], releases: Iterator[QuotaRelease]
     ) -> Iterator[HeldPod]:
         """Yield the pods that go, those that wait for quota in the places of all that do."""
-        by_key = {pod.key: held for held, pod in self._pods.values()}
+        by_key = {pod.key: held for held, pod in self._pods.items()}
         now = self._clock()
         for held in ordered:
-            if id(held) not in self._pods:
+            if held not in self._pods:
                 yield held
                 continue
             release = next(releases, None)
@@ -399,17 +289,13 @@ class QuotaQueue:
         waiting = (
             held
             for held in ordered
-            if id(held) in self._pods
+            if held in self._pods
             and held.key not in self._let_go
-            and not self._is_refused(held, view)
+            and not self._exceeded.keep(held, view)
         )
         decided = (self._held.get(key) for key in self._decided)
         under_way = [held for held in decided if held is not None]
         yield from self._surges.among(waiting, under_way, view)
-
-    def _is_refused(self, held: HeldPod, view: ClusterView) -> bool:
-        refusal = self._refusal(held.pod.namespace, view)
-        return refusal is not None and refusal.concerns(self._state.pod_requests(held.key))
 
     def _wait_for_capacity(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that a pod within min waits for a node, after those of its quota that do."""
@@ -421,26 +307,17 @@ class QuotaQueue:
             position=position,
             of=position,
             is_within_min=True,
-            since=self._pods[id(held)][1].since,
+            since=self._pods[held].since,
         )
 
     def _note_within_min(self, cycle: QueueCycle, now: Micros) -> None:
         """Note since when pods within min wait, those without a node included."""
-        known, held = self.within_min_since, self._pods.values()
+        known, pods = self.within_min_since, self._pods.items()
         waiting = {key for key, within in cycle.waiting() if within}
-        waiting |= {pod.key for held, pod in held if held.pod.uid in self._look_again}
+        waiting |= {pod.key for held, pod in pods if held.pod.uid in self._look_again}
         self.within_min_since = {key: known.get(key, now) for key in waiting}
-        uids = {held.pod.uid for held, _ in self._pods.values()} if self._look_again else ()
+        uids = {held.pod.uid for held, _ in pods} if self._look_again else ()
         self._look_again = {uid: at for uid, at in self._look_again.items() if uid in uids}
-
-
-def _sum(requests: Sequence[Amounts]) -> Amounts:
-    if len(requests) == 1:
-        return requests[0]
-    total = Counter[str]()
-    for amounts in requests:
-        total.update(amounts)
-    return dict(total)
 
 
 def _is_blocked(wait: QuotaWait) -> bool:
@@ -451,8 +328,3 @@ def _is_blocked(wait: QuotaWait) -> bool:
         and not (wait.behind or wait.refusal)
         and all(lack.bound is None for lack in wait.lacks)
     )
-
-
-def _label(held: HeldPod) -> str:
-    """Return the quota of Koordinator that the label of a pod names, "" for none."""
-    return held.pod.labels.get(NAME_LABEL, "")

@@ -405,4 +405,6 @@ async def running_world(folder: Path, *, policy: str | None = POLICY) -> AsyncIt
 
 def _is_a_write(task: asyncio.Task[Any]) -> bool:
     name = repr(task.get_coro())
-    return any(part in name for part in ("DecidedPods._write", "_conditions", "GangTasks"))
+    return any(
+        part in name for part in ("DecidedPods._write", "ConditionWriter._write", "GangTasks")
+    )

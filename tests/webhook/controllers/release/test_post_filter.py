@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from engine.model.elastic_quota import ReclaimMode
+from engine.model.queued_condition import QueuedReason
+from engine.model.time import Micros
+from tests.webhook.controllers.release.controller_world import (
+    BEGIN,
+    World,
+    running_world,
+)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with running_world(tmp_path) as world:
+        world.node("a", cpu="4")
+        yield world
+
+
+async def test_in_mode_dry_run_a_pod_without_a_node_is_told_of_later(world: World) -> None:
+    world.quota("shop", minimum=4, reclaim=ReclaimMode.DRY_RUN)
+    world.create("other", "elsewhere", "3", nodeName="a")
+    world.queue("p", cpu="2")
+    replica = world.replica()
+    replica.reclaims.begin()
+    await replica.cycle()
+    assert world.releases() == {"p"}
+    assert replica.reclaims.take_unplaced("quota", Micros(BEGIN - 1)) == []
+    (told,) = replica.reclaims.take_unplaced("quota", BEGIN)
+    assert told.key == "shop/p"
+    assert replica.reclaims.take_unplaced("quota", BEGIN) == []
+
+
+@pytest.mark.parametrize("mode", list(ReclaimMode))
+async def test_within_min_a_pod_without_a_node_stays_only_where_pods_are_evicted_for_it(
+    world: World, mode: ReclaimMode
+) -> None:
+    world.quota("shop", minimum=4, reclaim=mode)
+    world.create("other", "elsewhere", "3", nodeName="a")
+    world.queue("p", cpu="2")
+    replica = world.replica()
+    await replica.cycle()
+    if mode is not ReclaimMode.ON:
+        assert world.releases() == {"p"}
+        assert world.nominated("p") == ""
+        return
+    assert world.releases() == set()
+    for _ in range(2):
+        wait = replica.quota_queue.waits["shop/p"]
+        assert (wait.reason, wait.is_within_min) == (QueuedReason.WAITING_FOR_CAPACITY, True)
+        assert replica.quota_queue.within_min_since == {"shop/p": BEGIN}
+        world.seconds += 1
+        await replica.cycle()
+    world.server.delete("pods", "elsewhere", "other")
+    replica.applier.delete_pod("elsewhere", "other")
+    world.seconds += 2
+    await replica.cycle()
+    assert world.releases() == {"p"}
+    await replica.cycle()
+    assert replica.quota_queue.within_min_since == {}
+
+
+async def test_what_borrows_and_finds_no_node_is_released_for_autoscalers(world: World) -> None:
+    world.node("b", cpu="4")
+    world.create("one", "elsewhere", "3", nodeName="a")
+    world.create("other", "elsewhere", "3", nodeName="b")
+    world.quota("batch", reclaim=ReclaimMode.ON)
+    world.queue("p", "batch", cpu="2")  # 2 cores are free, on two nodes
+    await world.replica().cycle()
+    assert world.releases() == {"p"}
+
+
+async def test_two_pods_within_min_that_no_policy_places_are_not_released_for_the_same_room(
+    tmp_path: Path,
+) -> None:
+    async with running_world(tmp_path, policy=None) as world:
+        world.node("a", cpu="4")
+        world.quota("shop", minimum=4, reclaim=ReclaimMode.ON)
+        world.create("other", "elsewhere", "3", nodeName="a")
+        for name in ("p", "q"):
+            world.queue(name)
+        replica = world.replica()
+        for _ in range(2):
+            await replica.cycle()
+            assert world.releases() == {"p"}
+            assert world.nominated("p") == ""  # the scheduler chooses
+            assert replica.quota_queue.waits["shop/q"].reason is QueuedReason.WAITING_FOR_CAPACITY
+            world.seconds += 2
+        world.bind("p", "a")
+        await replica.cycle()
+        assert world.releases() == {"p"}
