@@ -100,6 +100,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         ready: whether new reviews should be sent to it.
         draining: whether it is about to end.
+        preparing: whether it fills its caches at the start.
         modes: of placement and quota: Enforce, Audit or Off, of quota also Queue.
         reviews: number answered, by path.
         held: None where pods are never held.
@@ -107,6 +108,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     ready: bool
     draining: bool = False
+    preparing: bool = False
     modes: Mapping[str, str] = {}
     reviews: Mapping[str, int] = {}
     policies: PoliciesStatus

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.partitioned_dict import PartitionedDict
 from engine.model.pod_shape import PodShape
 from engine.model.pod_traits import NO_TRAITS
 from engine.view.trait_book import TraitBook
@@ -78,7 +79,7 @@ class PodTable:
     def __init__(self) -> None:
         self.traits = TraitBook()
         self.shapes: list[PodShape | None] = []
-        self._slot_of: dict[str, int] = {}
+        self._slot_of: PartitionedDict[int] = PartitionedDict()
         self._keys: list[str] = []
         self._row: array[int] = array("i")
         self._shape: array[int] = array("i")
@@ -97,28 +98,29 @@ class PodTable:
         self._copied: tuple[TraitBook, Iterator[bytes]] | None = None
 
     def __len__(self) -> int:
-        return len(self._slot_of)
+        return len(self._keys) - len(self._free_slots)
 
     def get(self, key: str) -> PodEntry | None:
         """Return the entry of a pod, None if it is unknown."""
-        slot = self._slot_of.get(key)
+        slot = self._slot_of.part(key).get(key)
         return None if slot is None else self._entry(slot)
 
     def key(self, key: str) -> str:
         """Return `namespace/name` as the string stored of a pod; the argument if it is unknown."""
-        slot = self._slot_of.get(key)
+        slot = self._slot_of.part(key).get(key)
         return key if slot is None else self._keys[slot]
 
     def entries(self) -> Iterator[PodEntry]:
         """Yield the entry of every pod."""
-        return map(self._entry, self._slot_of.values())
+        return (self._entry(slot) for part in self._slot_of.parts for slot in part.values())
 
     def put(self, key: str, entry: PodEntry) -> None:
         """Add or replace a pod."""
         row, shape = entry.row, entry.shape
-        slot = self._slot_of.get(key)
+        slots = self._slot_of.part(key)
+        slot = slots.get(key)
         if slot is None:
-            slot = self._slot_of[key] = self._free_slots.pop() if self._free_slots else self._grow()
+            slot = slots[key] = self._free_slots.pop() if self._free_slots else self._grow()
             self._keys[slot] = key
             self._enter(slot, row)
             self._shape[slot] = self._number(shape)
@@ -137,7 +139,7 @@ class PodTable:
 
     def delete(self, key: str) -> None:
         """Forget a pod that is known."""
-        slot = self._slot_of.pop(key)
+        slot = self._slot_of.part(key).pop(key)
         self._leave(slot)
         self._drop_shape(self._shape[slot])
         self._keys[slot] = ""

@@ -2,7 +2,8 @@
 
 Run as `python -m tests.bench.bench_lists [--nodes N --pods P]`. The objects come from a process of
 their own, as events of streamed lists. Times are processor time of the thread of the event loop;
-the longest step of a relist is what an answer waits for at most once, if nobody else is busy.
+the longest step of a relist is what an answer waits for at most once, if nobody else is busy; `g`
+marks those in which mostly garbage was collected.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import IO, Any, Final, cast
 
-import numpy as np
-
 from engine.model.kinds import WATCHED
 from engine.model.time import micros
 from engine.view import ClusterState
 from tests.bench.cost_rules import policy_set
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import baseline_of, resident_mib, spare_the_collector
+from tests.bench.steps import Steps
 from tests.bench.texts import NOW
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.timing import Clock, ReflectorConfig
@@ -105,30 +105,18 @@ class _Feed:
         raise ApiError(_GONE, "Expired", "too old")
 
 
-class _Steps:
-    """The processor time of each step of the event loop."""
-
-    def __init__(self) -> None:
-        self.spent: list[float] = []
-        run = asyncio.Handle._run  # noqa: SLF001 - nothing else sees each step
-
-        def timed(handle: asyncio.Handle) -> None:
-            start = time.thread_time()
-            run(handle)
-            self.spent.append(time.thread_time() - start)
-
-        asyncio.Handle._run = timed  # type: ignore[assignment,method-assign]  # noqa: SLF001
-
-    def show(self, what: str) -> None:
-        """Print what was spent since the last time, and the longest steps."""
-        longest = np.sort(self.spent)[: -_LONGEST - 1 : -1] * 1e3
-        steps = " ".join(f"{each:.1f}" for each in longest)
-        print(
-            f"{what:12} {sum(self.spent):7.1f} s in {len(self.spent):7,} steps, the longest {steps}"
-            f" ms; {resident_mib():.0f} MiB",
-            flush=True,
-        )
-        self.spent.clear()
+def _show(steps: Steps, what: str) -> None:
+    """Print what was spent since the last time, and the longest steps."""
+    count, seconds, longest = steps.count, steps.seconds, steps.take(_LONGEST)
+    times = " ".join(
+        f"{each.seconds * 1e3:.1f}" + ("g" if each.collecting > each.seconds / 2 else "")
+        for each in longest
+    )
+    print(
+        f"{what:12} {seconds:7.1f} s in {count:7,} steps, the longest {times} ms;"
+        f" {resident_mib():.0f} MiB",
+        flush=True,
+    )
 
 
 async def _measure(lines: IO[bytes]) -> None:
@@ -136,7 +124,7 @@ async def _measure(lines: IO[bytes]) -> None:
     state = ClusterState()
     state.track_sums(policy_set(_RULES).sum_profiles)
     applier = EventApplier(state, now=lambda: _NOW, buffers_usage=True)
-    steps = _Steps()
+    steps = Steps()
     by_name = {kind.name: kind for kind in WATCHED}
     clock = Clock(now=lambda: _NOW, sleep=lambda _: asyncio.sleep(0), jitter=lambda: 0.0)
     tasks = []
@@ -146,17 +134,17 @@ async def _measure(lines: IO[bytes]) -> None:
         reflector = Reflector(connection, applier.by_kind[kind.group, kind.kind], clock, _CONFIG)
         tasks.append(asyncio.create_task(reflector.run()))
         await feed.listed.wait()
-        steps.show(name.partition(".")[0])
+        _show(steps, name.partition(".")[0])
     for what, step in (("view", state.view), ("freeze", spare_the_collector), ("trim", trim_heap)):
         start = time.thread_time()
         step()
         print(f"{what:12} {(time.thread_time() - start) * 1e3:7.1f} ms", flush=True)
     await asyncio.sleep(0)
-    steps.spent.clear()
+    steps.take(0)
     feed.listed.clear()
     feed.forgotten.set()
     await feed.listed.wait()
-    steps.show("relist")
+    _show(steps, "relist")
     start = time.thread_time()
     trim_heap()
     print(f"{'trim':12} {(time.thread_time() - start) * 1e3:7.1f} ms")

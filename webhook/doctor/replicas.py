@@ -58,6 +58,8 @@ def _condition(replica: Replica) -> Finding:
             why = f": it has not read {names}"
         elif status.policies.last_reload_error and not status.policies.loaded:
             why = ": its policies have mistakes"
+        elif status.preparing:
+            why = ": it has just started, and fills its caches"
         else:
             why = ""
         message = f"{replica.name} is not ready{why}"

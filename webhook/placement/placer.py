@@ -219,10 +219,10 @@ class Placer:
         return placement, view
 
     def warm_up(self, policies: PolicySet) -> Iterator[None]:
-        """Decide for plain pods and drop the decisions; one between each yield and the next.
+        """Decide for plain pods and drop the patches; one between each yield and the next.
 
-        The first decision by a set of policies fills columns over all nodes, and takes ten times as
-        long as the next one.
+        The first decision by a set of policies fills columns over all nodes, and so does its patch;
+        both take ten times as long as the next ones.
 
         Args:
             policies: in force or not yet; the view keeps the sums they need.
@@ -230,7 +230,7 @@ class Placer:
         for raw in map(_plain_pod, _WARM_UP_REQUESTS):
             pod = pod_of(msgspec.json.decode(raw, type=api.Pod), namespace="default")
             try:
-                self._decision(PlacementRequest(pod=pod, raw=raw), policies, self._view())
+                self.decide(PlacementRequest(pod=pod, raw=raw), policies)
             except Exception:  # noqa: BLE001 - policies must not fail to load for a trial
                 _log.exception("a trial decision failed")
             yield

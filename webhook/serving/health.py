@@ -47,6 +47,7 @@ class Health:
 
     Attributes:
         draining: set while the process ends.
+        preparing: set while caches are filled at the start, in long steps.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Health:
         self._reviews = reviews
         self._held = held
         self.draining = False
+        self.preparing = False
 
     @property
     def view_age_seconds(self) -> float:
@@ -80,13 +82,15 @@ class Health:
         is_valid = moment < self._certificate.current.expires_at
         is_trusted = self._certificate.bundle_matches is not False
         is_informed = self._cluster.is_synced and self._policies.is_loaded
-        return is_informed and is_valid and is_trusted and not self.draining
+        is_busy = self.preparing or self.draining
+        return is_informed and is_valid and is_trusted and not is_busy
 
     def report(self) -> StatusReport:
         """Return the state of this replica."""
         return StatusReport(
             ready=self.ready(),
             draining=self.draining,
+            preparing=self.preparing,
             modes=self._modes,
             reviews=self._reviews(),
             policies=PoliciesStatus(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import logging
 import signal
 import sys
@@ -18,13 +17,9 @@ from webhook.cluster import RecordedPods, Recording, load_recorded
 from webhook.serving import logs
 from webhook.serving.composition import run_server
 from webhook.serving.connections import raise_descriptor_limit
+from webhook.serving.garbage import freeze_objects, freezing_survivors
 from webhook.serving.server import RunningServer
 from webhook.settings import Settings
-
-_GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Reviews leave no cycles, so collections are for what changes rarely. A collection takes some 10
-ms, however few objects are new: it traverses large young objects each time.
-"""
 
 SWITCH_SECONDS: Final = 20e-6
 """How long a thread with a large pod may hold the interpreter while the event loop waits for it.
@@ -55,7 +50,7 @@ def serve(settings: Settings) -> None:
     logs.configure(settings.log_level, settings.log_format, sys.stderr)
     pods = RecordedPods() if settings.dashboard_port is not None else None
     recording = _recording(settings, pods) if settings.cluster else None
-    _freeze_objects()
+    freeze_objects()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, recording, pods))
 
@@ -94,6 +89,7 @@ async def _serve(
             run_server(settings, recording, recorded_pods=pods)
         )
         print(server.greeting(), flush=True)  # noqa: T201 - for the person who started it
+        server.health.preparing = server.cluster.is_live
         in_background(stack, _settle(server))
         in_background(stack, _trim_periodically())
         await terminated.wait()
@@ -101,11 +97,18 @@ async def _serve(
 
 
 async def _settle(server: RunningServer) -> None:
-    """Wait for the bulk of all data, which stays, and free what was used to load it."""
-    await server.cluster.synced()
-    await server.warm_up()
-    _freeze_objects()
-    trim_heap()
+    """Wait for the bulk of all data, which stays, and free what was used to load it.
+
+    Then reviews may come: before, each would wait for the longest of these steps.
+    """
+    try:
+        with freezing_survivors():
+            await server.cluster.synced()
+            await server.warm_up()
+        freeze_objects()
+        trim_heap()
+    finally:
+        server.health.preparing = False
 
 
 async def _trim_periodically() -> None:
@@ -113,13 +116,6 @@ async def _trim_periodically() -> None:
     while True:
         await asyncio.sleep(_TRIM_EVERY_SECONDS)
         trim_heap()
-
-
-def _freeze_objects() -> None:
-    """Exclude all existing objects from later garbage collections."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _termination() -> asyncio.Event:

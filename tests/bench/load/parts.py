@@ -23,7 +23,7 @@ from tests.bench.load.scrape import Scrape, scraped
 from tests.e2e.part import READY_WITHIN_SECONDS, Part
 
 _HOST = "127.0.0.1"
-_STOWPLAN = Path(sys.executable).parent / "stowplan"
+STOWPLAN = (str(Path(sys.executable).parent / "stowplan"),)
 _PATIENCE_SECONDS = 10
 _ASK_AGAIN_SECONDS = 0.5
 
@@ -46,19 +46,33 @@ class MeasuredPart(Part):
 class Server(MeasuredPart):
     """A `stowplan serve` on the generated cluster.
 
+    Args:
+        name: of the process and its log.
+        folder: for the log.
+        options: of `stowplan serve`.
+        ca: file of the authority that signed its certificate.
+        program: how `stowplan` is run.
+
     Attributes:
         target: where its reviews go.
         ready_after: seconds from its start until it was ready.
         ready_with: seconds of processor time it took.
     """
 
-    def __init__(self, name: str, folder: Path, options: Sequence[str], ca: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        options: Sequence[str],
+        ca: Path,
+        program: Sequence[str] = STOWPLAN,
+    ) -> None:
         port, metrics_port = _free_ports(2)
         self.target = Target(port=port, path="/mutate", ca_file=str(ca))
         self.ready_after = self.ready_with = 0.0
         self._trust = ssl.create_default_context(cafile=ca)
         self._metrics_url = f"http://{_HOST}:{metrics_port}/metrics"
-        command = [str(_STOWPLAN), "serve", f"--host={_HOST}", f"--port={port}"]
+        command = [*program, "serve", f"--host={_HOST}", f"--port={port}"]
         command += [f"--metrics-port={metrics_port}", *options]
         super().__init__(name, command, folder / f"{name}.log", self._is_ready)
 

@@ -271,6 +271,16 @@ async def test_a_replica_that_is_not_ready_says_what_it_waits_for(
     }
 
 
+async def test_a_replica_that_has_just_started_says_so(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    status = installation.statuses[POD_NAMES[0]]
+    status["ready"], status["preparing"] = False, True
+    assert bad(await installation.run_checks(tmp_path)) == {
+        "replicas": ["stowplan-a is not ready: it has just started, and fills its caches"]
+    }
+
+
 async def test_an_installation_without_replicas_is_told(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:

@@ -111,6 +111,21 @@ def test_trial_decisions_change_nothing_and_hold_no_view_between_two_of_them(
     assert steps == 2  # a pod that counts as production, and one that does not
 
 
+def test_a_patch_after_the_trial_decisions_finds_what_it_reads_of_all_nodes(
+    state: ClusterState, loaded: PolicySet
+) -> None:
+    encoded: list[Decision] = []
+
+    def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> Patch:
+        del request, view
+        encoded.append(decision)
+        return Patch()
+
+    tested = Placer(view=state.view, now=lambda: Micros(0), scope=Scope(), encode=encode)
+    assert len(list(tested.warm_up(loaded))) == len(encoded)
+    assert all(decision.candidates.size for decision in encoded)
+
+
 def test_policies_that_fail_in_a_trial_are_loaded_all_the_same(
     state: ClusterState, policies: Path
 ) -> None:

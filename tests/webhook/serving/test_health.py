@@ -48,6 +48,13 @@ def health(sources: dict[str, SourceStatus], policies: Path, state: ClusterState
     )
 
 
+def test_a_replica_is_not_ready_while_reviews_would_wait_for_its_caches(health: Health) -> None:
+    assert health.ready()
+    health.preparing = True
+    assert not health.ready()
+    assert health.report().preparing
+
+
 def test_every_source_is_told_and_when_policies_were_loaded(health: Health) -> None:
     detail = msgspec.json.decode(msgspec.json.encode(health.report()))
     assert detail["sources"][0] == {

@@ -106,7 +106,7 @@ class Reflector:
 
     async def _list_by_stream(self) -> None:
         """Read a list at the start of a watch, then go on with that watch."""
-        await self._begin_list()
+        self._known.begin_list()
         try:
             async with asyncio.timeout(self._config.streamed_list_seconds) as deadline:
                 await self._watch(_STREAMED_LIST, deadline)
@@ -122,7 +122,7 @@ class Reflector:
         self._streams_lists = False
 
     async def _list_in_pages(self) -> None:
-        await self._begin_list()
+        self._known.begin_list()
         first = [("limit", str(self._config.page_size)), *self._selection()]
         query = first
         while True:
@@ -136,10 +136,6 @@ class Reflector:
                 return
             query = [*first, ("continue", page.metadata.token)]
 
-    async def _begin_list(self) -> None:
-        for _ in self._known.begin_list():
-            await self._take_turns(_DELETED_BYTES)
-
     async def _end_list(self, version: str) -> None:
         """Delete what the list did not show; changes are watched from its version on."""
         await self._delete_unshown()
@@ -150,9 +146,11 @@ class Reflector:
         _log.info("%s: %d listed", self._kind.name, len(self._known))
 
     async def _delete_unshown(self) -> None:
-        for key in self._known.unshown():
-            self._delete(key)
-            await self._take_turns(_DELETED_BYTES)
+        for keys in self._known.unshown():
+            for key in keys:
+                self._delete(key)
+                await self._take_turns(_DELETED_BYTES)
+            await asyncio.sleep(0)
 
     # Watches.
 
@@ -325,7 +323,7 @@ class Reflector:
         status = self.status
         if status.present or status.last_contact is None:
             _log.info("%s: no such API for now", self._kind.name)
-        await self._begin_list()
+        self._known.begin_list()
         await self._delete_unshown()
         self._version = ""
         self._backoff.reset()
