@@ -1,9 +1,4 @@
-"""The parts of Kubernetes objects that the engine reads, as msgspec structs.
-
-They mirror the API field for field (camelCase on the wire); the meaning of a field is decided where
-it is used. Decoding skips unknown fields, so a newer API server costs nothing, and accepts `null`
-wherever Go writes one for an empty value.
-"""
+"""The core group, `v1`: pods, nodes and namespaces."""
 
 from __future__ import annotations
 
@@ -11,54 +6,14 @@ from datetime import datetime
 
 import msgspec
 
-# A resource list in JSON: name to quantity, which may be a bare number.
-ResourceList = dict[str, str | int | float | None]
-
-_MOST_DIGITS = 18  # of a resourceVersion, which is below 2**63
-
-
-def version_number(resource_version: str) -> int:
-    """Return a resourceVersion as a number, which grows with every write; 0 where it is none.
-
-    Source: kubernetes.io, "Kubernetes API Concepts", comparison of resource versions.
-    """
-    is_number = resource_version.isdecimal() and len(resource_version) <= _MOST_DIGITS
-    return int(resource_version) if is_number else 0
-
-
-class WireStruct(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False
-):
-    """Settings of every struct of an API object."""
-
-
-class OwnerReference(WireStruct, frozen=True):
-    """A reference to an owner of an object."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class ObjectMeta(WireStruct, frozen=True):
-    """Standard object metadata."""
-
-    name: str = ""
-    generate_name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-    resource_version: str = ""
-
-    @property
-    def version(self) -> int:
-        """The resourceVersion as a number; see `version_number`."""
-        return version_number(self.resource_version)
+from engine.model.api.meta import (
+    LabelSelector,
+    ObjectMeta,
+    Present,
+    ResourceList,
+    SelectorRequirement,
+    WireStruct,
+)
 
 
 class ResourceRequirements(WireStruct, frozen=True):
@@ -93,21 +48,6 @@ class Toleration(WireStruct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-
-
-class SelectorRequirement(WireStruct, frozen=True):
-    """One requirement of a node selector term or of a label selector."""
-
-    key: str = ""
-    operator: str = ""
-    values: list[str] | None = None
-
-
-class LabelSelector(WireStruct, frozen=True):
-    """A selector of namespaces or objects by their labels; an empty one selects everything."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[SelectorRequirement] | None = None
 
 
 class NodeSelectorTerm(WireStruct, frozen=True):
@@ -189,10 +129,6 @@ class TopologySpreadConstraint(WireStruct, frozen=True):
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: list[str] | None = None
-
-
-class Present(WireStruct, frozen=True):
-    """An object of which only matters that it is there."""
 
 
 class Volume(WireStruct, frozen=True):
@@ -329,114 +265,6 @@ class Node(WireStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
-
-
-class ResourceMap(WireStruct, frozen=True):
-    """Koordinator's wrapper around a resource list."""
-
-    resources: ResourceList | None = None
-
-
-class AggregatedUsage(WireStruct, frozen=True):
-    """Usage percentiles over one duration; keys are avg, p50, p90, p95, p99."""
-
-    duration: str = ""
-    usage: dict[str, ResourceMap] | None = None
-
-
-class NodeMetricInfo(WireStruct, frozen=True):
-    """Measured usage of a node."""
-
-    node_usage: ResourceMap = ResourceMap()
-    system_usage: ResourceMap = ResourceMap()
-    aggregated_node_usages: list[AggregatedUsage] | None = None
-
-
-class PodMetricInfo(WireStruct, frozen=True):
-    """Measured usage of one pod on a node."""
-
-    namespace: str = ""
-    name: str = ""
-    priority: str = ""
-    pod_usage: ResourceMap = ResourceMap()
-
-
-class NodeMetricCollectPolicy(WireStruct, frozen=True):
-    """How often the agent reports."""
-
-    report_interval_seconds: int | None = None
-
-
-class NodeMetricSpec(WireStruct, frozen=True):
-    """The instructions for the agent."""
-
-    metric_collect_policy: NodeMetricCollectPolicy | None = None
-
-
-class NodeMetricStatus(WireStruct, frozen=True):
-    """The last measurement of the agent."""
-
-    update_time: datetime | None = None
-    node_metric: NodeMetricInfo | None = None
-    pods_metric: list[PodMetricInfo | None] | None = None
-
-
-class NodeMetric(WireStruct, frozen=True):
-    """Koordinator's `slo.koordinator.sh/v1alpha1` NodeMetric; its name is the node's."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: NodeMetricSpec = NodeMetricSpec()
-    status: NodeMetricStatus = NodeMetricStatus()
-
-
-class ElasticQuotaSpec(WireStruct, frozen=True):
-    """The guaranteed and the greatest amounts of a namespace."""
-
-    min: ResourceList | None = None
-    max: ResourceList | None = None
-
-
-class ElasticQuotaStatus(WireStruct, frozen=True):
-    """The last count of the quota's controller."""
-
-    used: ResourceList | None = None
-
-
-class ElasticQuota(WireStruct, frozen=True):
-    """An ElasticQuota of either API group."""
-
-    api_version: str = ""
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ElasticQuotaSpec = ElasticQuotaSpec()
-    status: ElasticQuotaStatus = ElasticQuotaStatus()
-
-
-class PodDisruptionBudgetSpec(WireStruct, frozen=True):
-    """The pods that a budget protects."""
-
-    selector: LabelSelector | None = None
-
-
-class PodDisruptionBudgetStatus(WireStruct, frozen=True):
-    """What the controller of budgets has counted."""
-
-    disruptions_allowed: int = 0
-
-
-class PodDisruptionBudget(WireStruct, frozen=True):
-    """A `policy/v1` PodDisruptionBudget."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
-    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-
-class PriorityClass(WireStruct, frozen=True):
-    """A `scheduling.k8s.io/v1` PriorityClass."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
-    preemption_policy: str | None = None
 
 
 class Namespace(WireStruct, frozen=True):
