@@ -10,13 +10,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from engine.cel import ast, hints, signed_names, static_types
+from engine.cel import ast, comprehensions, hints, signed_names, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Overload
 from engine.cel.functions.k8s_lists import TYPED_SUM, ZEROS
-from engine.cel.scope import Scope, Typed, mismatch, unknown_function
-from engine.cel.static_types import can_be, join, list_of, map_of, optional_of, parameter
+from engine.cel.overloads import fits, folded, mismatch, unknown_function
+from engine.cel.scope import Scope, Typed
+from engine.cel.static_types import (
+    NUMERIC,
+    are_unlike,
+    can_be,
+    join,
+    list_of,
+    map_of,
+    optional_of,
+    parameter,
+    unwrapped,
+)
 from engine.cel.values import (
     BOOL,
     DOUBLE,
@@ -24,11 +35,9 @@ from engine.cel.values import (
     INT,
     LIST,
     MAP,
-    NULL,
     OPTIONAL,
     STRING,
     CelType,
-    type_of,
 )
 from engine.errors import did_you_mean
 
@@ -65,38 +74,38 @@ class _Checker:
     def __init__(self, environment: Environment) -> None:
         self.problems: list[CelProblem] = []
         self.warnings: list[CelProblem] = []
-        self._environment = environment
-        self._scope = Scope(environment)
+        self.environment = environment
+        self.scope = Scope(environment)
 
     def visit(self, node: ast.Node) -> Typed:
         return _VISITS[type(node)](self, node)
 
-    def _report(self, offset: int, message: str, hint: str = "") -> None:
+    def report(self, offset: int, message: str, hint: str = "") -> None:
         self.problems.append(CelProblem(offset, message, hint))
 
     def literal(self, node: ast.Literal) -> Typed:
         return node, node.type
 
     def name(self, node: ast.Name) -> Typed:
-        resolved = self._scope.name(node)
+        resolved = self.scope.name(node)
         if resolved is not None:
             return resolved
-        self._report(node.offset, f"unknown name `{node.name}`", self._scope.hint(node.name))
+        self.report(node.offset, f"unknown name `{node.name}`", self.scope.hint(node.name))
         return node, DYN
 
     # Fields and elements.
 
     def select(self, node: ast.Select) -> Typed:
-        resolved = self._scope.path(node)
+        resolved = self.scope.path(node)
         if resolved is not None:
             return resolved
         operand, of_type = self.visit(node.operand)
-        field_type = self._field(_unwrapped(of_type), node)
+        field_type = self._field(unwrapped(of_type), node)
         return replace(node, operand=operand), _wrapped(field_type, of_type, node.optional)
 
     def has(self, node: ast.Has) -> Typed:
         operand, of_type = self.visit(node.operand)
-        self._field(_unwrapped(of_type), ast.Select(node.operand, node.field, offset=node.offset))
+        self._field(unwrapped(of_type), ast.Select(node.operand, node.field, offset=node.offset))
         return replace(node, operand=operand), BOOL
 
     def _field(self, of_type: CelType, node: ast.Select) -> CelType:
@@ -107,14 +116,14 @@ class _Checker:
             return parameter(of_type, 1)
         if of_type != DYN:
             hint = hints.for_field(node, self._type_of)
-            self._report(node.offset, f"a value of type `{of_type}` has no fields", hint)
+            self.report(node.offset, f"a value of type `{of_type}` has no fields", hint)
         return DYN
 
     def _declared_field(self, of_type: ObjectType, field: str, offset: int) -> CelType:
         if field in of_type.fields:
             return of_type.fields[field]
         hint = of_type.hints.get(field) or did_you_mean(field, of_type.fields)
-        self._report(offset, f"`{of_type}` has no field `{field}`", hint)
+        self.report(offset, f"`{of_type}` has no field `{field}`", hint)
         return DYN
 
     def _type_of(self, node: ast.Node) -> CelType:
@@ -127,7 +136,7 @@ class _Checker:
     def index(self, node: ast.Index) -> Typed:
         operand, of_type = self.visit(node.operand)
         index, index_type = self.visit(node.index)
-        inner = _unwrapped(of_type)
+        inner = unwrapped(of_type)
         element = DYN
         if isinstance(inner, ObjectType):
             if isinstance(index, ast.Literal) and index.type == STRING:
@@ -136,17 +145,17 @@ class _Checker:
             element = parameter(inner, 1)
         elif inner.name == LIST.name:
             element = parameter(inner)
-            if not can_be(index_type, *static_types.NUMERIC):
+            if not can_be(index_type, *NUMERIC):
                 hint = hints.for_index(node, element)
-                self._report(index.offset, f"a list has no index of type `{index_type}`", hint)
+                self.report(index.offset, f"a list has no index of type `{index_type}`", hint)
         elif inner != DYN:
-            self._report(node.offset, f"a value of type `{inner}` has no elements")
+            self.report(node.offset, f"a value of type `{inner}` has no elements")
         resolved = replace(node, operand=operand, index=index)
         return resolved, _wrapped(element, of_type, node.optional)
 
     def list_literal(self, node: ast.ListLiteral) -> Typed:
         typed = [
-            self._optional(element) if position in node.optionals else self.visit(element)
+            self.optional(element) if position in node.optionals else self.visit(element)
             for position, element in enumerate(node.elements)
         ]
         types = [of_type for _, of_type in typed]
@@ -155,17 +164,17 @@ class _Checker:
         return resolved, list_of(join(types)) if types else LIST
 
     def _warn_of_mixture(self, node: ast.Node, types: Sequence[CelType]) -> None:
-        if _are_unlike(types):
+        if are_unlike(types):
             message = (
                 f"values of the types {', '.join(map(str, dict.fromkeys(types)))} in one literal"
             )
             self.warnings.append(CelProblem(node.offset, message))
 
-    def _optional(self, node: ast.Node) -> Typed:
+    def optional(self, node: ast.Node) -> Typed:
         """Visit a node that must give an optional; return the type of its value."""
         resolved, of_type = self.visit(node)
         if not can_be(of_type, OPTIONAL):
-            self._report(node.offset, f"expected an optional, not `{of_type}`")
+            self.report(node.offset, f"expected an optional, not `{of_type}`")
         return resolved, parameter(of_type)
 
     def map_literal(self, node: ast.MapLiteral) -> Typed:
@@ -174,7 +183,7 @@ class _Checker:
         values: list[CelType] = []
         for entry in node.entries:
             key, key_type = self.visit(entry.key)
-            visit = self._optional if entry.optional else self.visit
+            visit = self.optional if entry.optional else self.visit
             value, value_type = visit(entry.value)
             entries.append(replace(entry, key=key, value=value))
             keys.append(key_type)
@@ -187,19 +196,19 @@ class _Checker:
     # Operators.
 
     def not_(self, node: ast.Not) -> Typed:
-        return replace(node, operand=self._bool(node.operand, is_negated=True)), BOOL
+        return replace(node, operand=self.boolean(node.operand, is_negated=True)), BOOL
 
-    def _bool(self, node: ast.Node, *, is_negated: bool = False) -> ast.Node:
+    def boolean(self, node: ast.Node, *, is_negated: bool = False) -> ast.Node:
         resolved, of_type = self.visit(node)
         if not can_be(of_type, BOOL):
             hint = hints.for_bool(node, of_type, is_negated=is_negated)
-            self._report(node.offset, f"expected `bool`, not `{of_type}`", hint)
+            self.report(node.offset, f"expected `bool`, not `{of_type}`", hint)
         return resolved
 
     def negate(self, node: ast.Negate) -> Typed:
         operand, of_type = self.visit(node.operand)
         if not can_be(of_type, INT, DOUBLE):
-            self._report(node.offset, f"`-` does not apply to `{of_type}`")
+            self.report(node.offset, f"`-` does not apply to `{of_type}`")
         return replace(node, operand=operand), of_type
 
     def binary(self, node: ast.Binary) -> Typed:
@@ -209,7 +218,7 @@ class _Checker:
         hint = signed_names.in_brackets(name.names, self._type_of) if name else ""
         if name is not None and hint:
             del self.problems[reported:]
-            self._report(name.offset, f"a name ends before `{name.sign}`", hint)
+            self.report(name.offset, f"a name ends before `{name.sign}`", hint)
         return resolved
 
     def _operands(self, node: ast.Binary) -> Typed:
@@ -219,17 +228,17 @@ class _Checker:
         if result is None:
             message = f"`{node.operator}` does not apply to `{left_type}` and `{right_type}`"
             hint = hints.for_operands(node.operator, left_type, right_type)
-            self._report(node.offset, message, hint)
-        elif node.operator in {"==", "!="} and _are_unlike((left_type, right_type)):
+            self.report(node.offset, message, hint)
+        elif node.operator in {"==", "!="} and are_unlike((left_type, right_type)):
             message = f"`{node.operator}` of `{left_type}` and `{right_type}`: convert one of them"
             self.warnings.append(CelProblem(node.offset, message))
         return replace(node, left=left, right=right), result or DYN
 
     def logic(self, node: ast.And | ast.Or) -> Typed:
-        return replace(node, operands=tuple(map(self._bool, node.operands))), BOOL
+        return replace(node, operands=tuple(map(self.boolean, node.operands))), BOOL
 
     def conditional(self, node: ast.Conditional) -> Typed:
-        test = self._bool(node.test)
+        test = self.boolean(node.test)
         then, then_type = self.visit(node.then)
         otherwise, other_type = self.visit(node.otherwise)
         resolved = replace(node, test=test, then=then, otherwise=otherwise)
@@ -238,27 +247,27 @@ class _Checker:
     # Calls.
 
     def call(self, node: ast.Call) -> Typed:
-        function, node = self._scope.function(node)
+        function, node = self.scope.function(node)
         if function is None and (node.function, len(node.args)) in _ALTERNATIVES and node.member:
             return self._alternative(node)
         if function is None and node.function == "has" and len(node.args) == 1:
             hint = hints.for_has(node.args[0], self._type_of)
-            self._report(node.args[0].offset, "`has` needs a field", hint)
+            self.report(node.args[0].offset, "`has` needs a field", hint)
             return node, DYN
         typed = [self.visit(arg) for arg in node.args]
         types = tuple(of_type for _, of_type in typed)
         node = replace(node, args=tuple(arg for arg, _ in typed))
         if function is None:
-            self._report(node.offset, *unknown_function(node, self._environment))
+            self.report(node.offset, *unknown_function(node, self.environment))
             return node, DYN
         fitting = [
             overload
             for overload in function.overloads
-            if static_types.fits(overload, types, self._environment.opaque_classes)
+            if fits(overload, types, self.environment.opaque_classes)
         ]
         if not fitting:
             hint = hints.for_mismatch(node, types)
-            self._report(node.offset, mismatch(function, types), hint)
+            self.report(node.offset, mismatch(function, types), hint)
             return node, DYN
         if node.function == "sum" and (element := parameter(types[0])) in ZEROS:
             zero = ast.Literal(ZEROS[element], element, offset=node.offset)
@@ -267,102 +276,22 @@ class _Checker:
 
     def _alternative(self, node: ast.Call) -> Typed:
         unwraps = node.function == "orValue"
-        operand, of_type = self._optional(node.args[0])
-        other, other_type = (self.visit if unwraps else self._optional)(node.args[1])
+        operand, of_type = self.optional(node.args[0])
+        other, other_type = (self.visit if unwraps else self.optional)(node.args[1])
         result = join((of_type, other_type))
         result = result if unwraps else optional_of(result)
         return ast.Alternative(operand, other, unwraps, offset=node.offset), result
 
     def _folded(self, node: ast.Call, fitting: Iterable[Overload]) -> ast.Node:
         """Evaluate at load what literal arguments allow; a failure is a mistake."""
-        literals = {
-            position: arg.value
-            for position, arg in enumerate(node.args)
-            if isinstance(arg, ast.Literal)
-        }
         try:
-            for overload in fitting:
-                preparation = overload.preparation
-                if preparation is not None and preparation.position in literals:
-                    preparation.prepare(literals[preparation.position])
-                if overload.folds and len(literals) == len(node.args):
-                    value = overload.impl(*literals.values())
-                    return ast.Literal(value, type_of(value), offset=node.offset)
+            return folded(node, fitting)
         except CelError as error:
-            self._report(node.offset, str(error))
+            self.report(node.offset, str(error))
         return node
-
-    # Macros.
-
-    def _range(self, node: ast.Node, variables: int) -> tuple[ast.Node, CelType, list[CelType]]:
-        """Return a resolved range, its type, and the types of one or two loop variables over it."""
-        resolved, of_type = self.visit(node)
-        if not can_be(of_type, LIST, MAP):
-            self._report(node.offset, f"a value of type `{of_type}` cannot be looped over")
-        if self._scope.loops >= self._environment.limits.nesting:
-            limit = self._environment.limits.nesting
-            self._report(node.offset, f"loops are nested deeper than {limit} levels")
-        if of_type.name == LIST.name:
-            return resolved, of_type, [INT, parameter(of_type)][-variables:]
-        if of_type.name == MAP.name:
-            return resolved, of_type, [parameter(of_type), parameter(of_type, 1)][:variables]
-        if isinstance(of_type, ObjectType):
-            return resolved, of_type, [STRING, DYN][:variables]
-        return resolved, of_type, [DYN] * variables
-
-    def quantifier(self, node: ast.Quantifier) -> Typed:
-        range_, _, types = self._range(node.range, len(node.variables))
-        with self._scope.variables(node.variables, types, loop=True) as names:
-            predicate = self._bool(node.predicate)
-        return replace(node, range=range_, variables=names, predicate=predicate), BOOL
-
-    def transform(self, node: ast.Transform) -> Typed:
-        range_, _, types = self._range(node.range, len(node.variables))
-        with self._scope.variables(node.variables, types, loop=True) as names:
-            condition = None if node.condition is None else self._bool(node.condition)
-            result, result_type = self.visit(node.result)
-        resolved = replace(node, range=range_, variables=names, condition=condition, result=result)
-        if node.shape is ast.Shape.LIST:
-            return resolved, list_of(result_type)
-        if node.shape is ast.Shape.MAP:
-            return resolved, map_of(types[0], result_type)
-        if not can_be(result_type, MAP):
-            self._report(node.result.offset, f"expected a map, not `{result_type}`")
-        return resolved, MAP
-
-    def sort_by(self, node: ast.SortBy) -> Typed:
-        range_, of_type, types = self._range(node.range, 1)
-        if not can_be(of_type, LIST):
-            self._report(node.offset, f"a value of type `{of_type}` cannot be sorted")
-        with self._scope.variables((node.variable,), types, loop=True) as (name,):
-            key, _ = self.visit(node.key)
-        return replace(node, range=range_, variable=name, key=key), of_type
-
-    def bind(self, node: ast.Bind) -> Typed:
-        value, of_type = self.visit(node.value)
-        with self._scope.variables((node.variable,), (of_type,)) as (name,):
-            body, body_type = self.visit(node.body)
-        return replace(node, variable=name, value=value, body=body), body_type
-
-    def optional_map(self, node: ast.OptionalMap) -> Typed:
-        operand, of_type = self._optional(node.operand)
-        with self._scope.variables((node.variable,), (of_type,)) as (name,):
-            body, body_type = self.visit(node.body)
-        resolved = replace(node, operand=operand, variable=name, body=body)
-        return resolved, body_type if node.flat else optional_of(body_type)
 
 
 _ALTERNATIVES: Final = frozenset({("or", 2), ("orValue", 2)})
-
-
-def _are_unlike(types: Sequence[CelType]) -> bool:
-    """Return whether values are certain to be of more than one type; null goes with any."""
-    kinds = {static_types.kind_of(of_type) for of_type in types}
-    return DYN not in kinds and len(kinds - {NULL}) > 1
-
-
-def _unwrapped(of_type: CelType) -> CelType:
-    return parameter(of_type) if of_type.name == OPTIONAL.name else of_type
 
 
 def _wrapped(selected: CelType, operand: CelType, optional: bool) -> CelType:  # noqa: FBT001 (internal)
@@ -373,7 +302,7 @@ def _wrapped(selected: CelType, operand: CelType, optional: bool) -> CelType:  #
 _VISITS: Final[Mapping[type[ast.Node], Callable[[_Checker, Any], Typed]]] = {
     ast.And: _Checker.logic,
     ast.Binary: _Checker.binary,
-    ast.Bind: _Checker.bind,
+    ast.Bind: comprehensions.bind,
     ast.Call: _Checker.call,
     ast.Conditional: _Checker.conditional,
     ast.Has: _Checker.has,
@@ -384,10 +313,10 @@ _VISITS: Final[Mapping[type[ast.Node], Callable[[_Checker, Any], Typed]]] = {
     ast.Name: _Checker.name,
     ast.Negate: _Checker.negate,
     ast.Not: _Checker.not_,
-    ast.OptionalMap: _Checker.optional_map,
+    ast.OptionalMap: comprehensions.optional_map,
     ast.Or: _Checker.logic,
-    ast.Quantifier: _Checker.quantifier,
+    ast.Quantifier: comprehensions.quantifier,
     ast.Select: _Checker.select,
-    ast.SortBy: _Checker.sort_by,
-    ast.Transform: _Checker.transform,
+    ast.SortBy: comprehensions.sort_by,
+    ast.Transform: comprehensions.transform,
 }

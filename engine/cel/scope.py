@@ -1,4 +1,4 @@
-"""Name resolution: variables, types and functions by lexical scope, and messages for failures."""
+"""Name resolution: variables, types and functions by lexical scope."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from engine.cel import ast, hints, macros
+from engine.cel import ast, hints
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.functions import Function
-from engine.cel.functions.k8s_lists import TYPED_SUM
 from engine.cel.values import TYPE, CelType
 from engine.errors import did_you_mean
 
@@ -122,42 +121,3 @@ class Scope:
         if not isinstance(node, ast.Name) or (not node.absolute and node.name in self._locals):
             return None
         return ".".join((node.name, *reversed(fields))), node
-
-
-# Messages.
-
-
-def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str]:
-    """Return the message and hint for a call of an unknown function."""
-    name = call.function.removeprefix(".")
-    functions = environment.functions
-    if hint := hints.for_function(call):
-        return f"unknown function `{name}`", hint
-    if name in environment.variables and not call.args:
-        return f"`{name}` is no function", f"write `{name}`"
-    if (name, not call.member) in functions:
-        hint = f"write `{name}(x)`" if call.member else f"write `x.{name}()`"
-    elif name in macros.NAMES and environment.macros:
-        hint = f"the macro `{name}` takes other arguments"
-    else:
-        names = {known for known, member in functions if member is call.member}
-        if call.member and environment.macros:
-            names |= macros.NAMES
-        hint = did_you_mean(name, sorted(names - {TYPED_SUM}))
-    return f"unknown function `{name}`", hint
-
-
-def mismatch(function: Function, types: Sequence[CelType]) -> str:
-    """Return the message for a call that no overload accepts; `types` begin with the receiver."""
-    receiver = 1 if function.member else 0
-    if not function.with_arity(len(types)):
-        counts = sorted({len(overload.params) - receiver for overload in function.overloads})
-        expected = " or ".join(map(str, counts))
-        more = " or more" if any(overload.variadic for overload in function.overloads) else ""
-        plural = "" if expected == "1" and not more else "s"
-        given = len(types) - receiver
-        return f"`{function.name}` takes {expected}{more} argument{plural}, not {given}"
-    given_types = ", ".join(map(str, types[receiver:]))
-    if function.member:
-        return f"`{types[0]}` has no function `{function.name}({given_types})`"
-    return f"`{function.name}` does not take ({given_types})"

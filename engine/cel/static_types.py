@@ -5,11 +5,10 @@ A rule may refuse only what is certain to fail, or certain to be pointless, at r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from engine.cel.environment import ObjectType
-from engine.cel.functions import Overload
 from engine.cel.values import (
     BOOL,
     BYTES,
@@ -23,14 +22,8 @@ from engine.cel.values import (
     OPTIONAL,
     STRING,
     TIMESTAMP,
-    TYPE,
     UINT,
     CelType,
-    Duration,
-    Opaque,
-    OptionalValue,
-    Timestamp,
-    UInt,
 )
 
 NUMERIC: Final = frozenset({INT, UINT, DOUBLE})
@@ -95,6 +88,28 @@ def can_be(of_type: CelType, *kinds: CelType) -> bool:
     return kind == DYN or kind in kinds
 
 
+def are_unlike(types: Iterable[CelType]) -> bool:
+    """Return whether values are certain to be of more than one type; null goes with any."""
+    kinds = {kind_of(of_type) for of_type in types}
+    return DYN not in kinds and len(kinds - {NULL}) > 1
+
+
+def unwrapped(of_type: CelType) -> CelType:
+    """Return the type of the value of an optional; any other as it is."""
+    return parameter(of_type) if of_type.name == OPTIONAL.name else of_type
+
+
+def loop_variables(range_: CelType, count: int) -> list[CelType]:
+    """Return the types of one or two variables of a loop over a list, a map or an object."""
+    if range_.name == LIST.name:
+        return [INT, parameter(range_)][-count:]
+    if range_.name == MAP.name:
+        return [parameter(range_), parameter(range_, 1)][:count]
+    if isinstance(range_, ObjectType):
+        return [STRING, DYN][:count]
+    return [DYN] * count
+
+
 def binary(operator: str, left: CelType, right: CelType) -> CelType | None:
     """Return the type of `left operator right`, or None if it cannot succeed (`==`: be true)."""
     if operator in _ARITHMETIC:
@@ -123,38 +138,3 @@ def _arithmetic(operator: str, left: CelType, right: CelType) -> CelType | None:
     if LIST in {left_kind, right_kind}:
         return join((left, right)) if left_kind == right_kind else LIST
     return join(results)
-
-
-_CLASSES: Final[Mapping[CelType, type]] = {
-    BOOL: bool,
-    BYTES: bytes,
-    DOUBLE: float,
-    DURATION: Duration,
-    INT: int,
-    LIST: list,
-    MAP: dict,
-    NULL: type(None),
-    OPTIONAL: OptionalValue,
-    STRING: str,
-    TIMESTAMP: Timestamp,
-    TYPE: CelType,
-    UINT: UInt,
-}
-
-
-def fits(overload: Overload, args: tuple[CelType, ...], opaque: Mapping[str, type[Opaque]]) -> bool:
-    """Return whether a call with arguments of these types may dispatch to the overload."""
-    if not overload.takes(len(args)):
-        return False
-    params = overload.params + overload.params[-1:] * (len(args) - len(overload.params))
-    return all(
-        object in {param, given} or param is given
-        for param, given in zip(params, (_class_of(arg, opaque) for arg in args), strict=True)
-    )
-
-
-def _class_of(of_type: CelType, opaque: Mapping[str, type[Opaque]]) -> type:
-    """Return the Python class of values of the type, `object` if it is not certain."""
-    kind = kind_of(of_type)
-    known = _CLASSES.get(kind)
-    return opaque.get(kind.name, object) if known is None else known
