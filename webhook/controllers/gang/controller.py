@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from engine.gang import (
@@ -16,11 +16,11 @@ from engine.gang import (
 )
 from engine.model.pod_shape import PodShape
 from engine.model.queued_condition import QueuedReason
-from engine.model.time import SECOND, date
+from engine.model.time import SECOND
 from engine.view import ClusterView, Sum
 from webhook.controllers.gang.aged_gang import AgedGang
-from webhook.controllers.gang.completeness import lacking_resources, missing_members
-from webhook.controllers.gang.gang_release import GangRelease, GangReleaseParts
+from webhook.controllers.gang.completeness import lacking_resources
+from webhook.controllers.gang.gang_releases import GangReleases
 from webhook.controllers.gang.gang_tasks import GangTasks
 from webhook.controllers.gang.gang_unit import GangUnit, group_of
 from webhook.controllers.gang.held_gangs import (
@@ -30,7 +30,7 @@ from webhook.controllers.gang.held_gangs import (
     readiness,
 )
 from webhook.controllers.gang.memory import GangMemories
-from webhook.controllers.gang.outcome import GangOutcome, GangState
+from webhook.controllers.gang.outcome import GangState
 from webhook.controllers.gang.parts import GangParts
 from webhook.controllers.gang.start_outcomes import StartOutcomes
 from webhook.controllers.release import (
@@ -74,21 +74,13 @@ class GangController:
 
     def __init__(self, parts: GangParts) -> None:
         self._parts = parts
-        self._release_parts = GangReleaseParts(
-            state=parts.state,
-            held=parts.held,
-            decided=parts.decided,
-            writer=parts.writer,
-            place=lambda unit: parts.decider.decide_gang(unit.parts),
-            missing=lambda unit: missing_members(unit, parts.members),
-            clock=parts.clock,
-            sleep=parts.sleep,
-        )
         self._memories = GangMemories(parts.clock)
         self._backoff = GangBackoff()
-        self._releases: dict[GangKey, GangRelease] = {}
         self._tasks = GangTasks()  # releases, recreations and Events
         self._starts = StartOutcomes(parts, self._memories, self._backoff, self._tasks)
+        self._releases = GangReleases(
+            parts, self._memories, self._backoff, self._tasks, self._starts.add
+        )
         self._tried: set[GangKey] = set()  # nominated by an earlier leader, and had their turn
         self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
@@ -171,7 +163,7 @@ class GangController:
             parts.reclaims.hand_over(held)
         if not placed.reason:
             memory.has_room()
-            self._start(unit, placed.decisions)
+            self._releases.start(unit, placed.decisions)
             return True
         for held in unit.members:
             if held.pod.nominated_node_name:  # it counts there no longer: others may get that room
@@ -181,7 +173,7 @@ class GangController:
         if unit.is_released_without_room and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
             unplaced = ReleaseDecision(reason=f"its gang has no room: {placed.reason}")
             decisions = dict.fromkeys([held.key for held in unit.members], unplaced)
-            self._start(unit, decisions, is_begun=True)
+            self._releases.start(unit, decisions, is_begun=True)
             return True
         self._aged.offer(unit, placed.decisions)
         return False
@@ -196,7 +188,7 @@ class GangController:
 
     def prepared(self) -> Iterable[HeldPod]:
         """Return the pods that are nominated and wait for the nominations of their gang."""
-        return [held for release in self._releases.values() for held in release.prepared()]
+        return self._releases.prepared()
 
     def first(self, held: HeldPod) -> HeldPod:
         """Return the member whose place in the queue a pod has; itself where it has its own."""
@@ -271,7 +263,7 @@ class GangController:
         if ready.stage is GangStage.STARTED:
             return None
         if ready.stage is GangStage.COMMITTING:
-            self._go_on(gang, held)
+            self._releases.go_on(gang, held)
             return GangState.RELEASING
         refusal = self._backoff.refusal(key, self._parts.now())
         if ready.stage is GangStage.READY and not refusal and held[0].key not in self._units:
@@ -333,58 +325,6 @@ class GangController:
             self._parts.decided.take_back(held)
         self._messages[gang.key] = _GIVING_BACK
         return True
-
-    # Releases.
-
-    def _go_on(self, gang: Gang, members: Sequence[HeldPod]) -> None:
-        """Release the other members of a gang of which an earlier leader has released some."""
-        prepared = tuple(held for held in members if held.pod.nominated_node_name)
-        if not prepared:
-            return  # they are decided already
-        unit = GangUnit(parts=(GangPart(gang, prepared),), first=prepared[0])
-        decisions = {
-            held.key: ReleaseDecision(node_name=held.pod.nominated_node_name) for held in prepared
-        }
-        moment = max((each.released_with for each in self._parts.members.of(gang.key)), default="")
-        self._start(unit, decisions, moment=moment, is_begun=True)
-
-    def _start(
-        self,
-        unit: GangUnit,
-        decisions: Mapping[str, ReleaseDecision],
-        *,
-        moment: str = "",
-        is_begun: bool = False,
-    ) -> None:
-        """Begin to release a gang.
-
-        Args:
-            unit: the gang.
-            decisions: for its members, by key.
-            moment: of the release, where it is under way already.
-            is_begun: whether it is, or no room is to be reserved.
-        """
-        moment = moment or f"{date(self._parts.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        release = GangRelease(unit, decisions, moment, self._release_parts)
-        self._releases[unit.key] = release
-        self._tasks.run(unit.key, self._carry_out(release, is_begun=is_begun))
-
-    async def _carry_out(self, release: GangRelease, *, is_begun: bool) -> None:
-        unit, parts = release.unit, self._parts
-        try:
-            outcome = await release.run(is_begun=is_begun)
-        finally:
-            del self._releases[unit.key]
-        parts.count(outcome)
-        member = next(iter(parts.members.of(unit.key)), None)
-        if outcome is GangOutcome.RELEASED:
-            self._starts.add(unit.gangs)
-            for part in unit.parts:
-                await parts.events.released(part.gang.key, member, len(part.members))
-            return
-        self._memories.of(unit.key).failed(release.message)
-        self._backoff.failed(unit.key, parts.now())
-        await parts.events.taken_back(unit.key, member, release.message)
 
 
 def _free(view: ClusterView) -> tuple[int, ...]:

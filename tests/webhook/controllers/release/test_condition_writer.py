@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.webhook.controllers.release.controller_world import (
-    World,
-    running_world,
-)
+from tests.webhook.controllers.release.controller_world import World, running_world
 
 
 @pytest.fixture

@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.webhook.controllers.release.controller_world import (
-    PODS,
-    World,
-    running_world,
-)
+from tests.webhook.controllers.release.controller_world import PODS, World, running_world
 
 OVER_QUOTA = (
     'admission webhook "quota.stowplan.dev" denied the request: exceeded quota: quota,'

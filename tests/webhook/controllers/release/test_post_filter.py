@@ -8,11 +8,7 @@ import pytest
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
-from tests.webhook.controllers.release.controller_world import (
-    BEGIN,
-    World,
-    running_world,
-)
+from tests.webhook.controllers.release.controller_world import BEGIN, World, running_world
 
 
 @pytest.fixture

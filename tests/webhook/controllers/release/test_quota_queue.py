@@ -7,11 +7,7 @@ import pytest
 
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RELEASING_ANNOTATION
 from engine.model.queued_condition import QueuedReason
-from tests.webhook.controllers.release.controller_world import (
-    Replica,
-    World,
-    running_world,
-)
+from tests.webhook.controllers.release.controller_world import Replica, World, running_world
 
 
 @pytest.fixture
