@@ -41,6 +41,10 @@ class ConcurrencyLimiter:
     Args:
         limit: reviews that may be in flight.
         clock: monotonic seconds.
+
+    Attributes:
+        waiting: reviews that wait for their turn, or have it.
+        taken: turns that have ended.
     """
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
@@ -49,6 +53,8 @@ class ConcurrencyLimiter:
         self._in_flight = 0
         self._left = 0  # since none was in flight
         self._is_late = False
+        self.waiting = 0
+        self.taken = 0
         self._turns = asyncio.Lock()  # first come, first served
 
     @property
@@ -82,7 +88,12 @@ class ConcurrencyLimiter:
     async def run_serialized(self, decide: Callable[[], _T]) -> _T:
         """Result of `decide`, called when all earlier reviews have been decided."""
         late_at = self._clock() + _LATE_SECONDS
-        async with self._turns:
-            await asyncio.sleep(0)  # reviews of the same burst are counted before the decision
-            self._is_late = self._clock() > late_at
-            return decide()
+        self.waiting += 1
+        try:
+            async with self._turns:
+                await asyncio.sleep(0)  # reviews of the same burst are counted before the decision
+                self._is_late = self._clock() > late_at
+                return decide()
+        finally:
+            self.waiting -= 1
+            self.taken += 1

@@ -91,6 +91,10 @@ class ReviewHandler:
         limiter: of the reviews of this path.
         metrics: where reviews are counted.
         clock: monotonic seconds.
+
+    Attributes:
+        path: in the URL and in the metrics.
+        limiter: of the reviews of this path.
     """
 
     def __init__(
@@ -110,9 +114,9 @@ class ReviewHandler:
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
-        self._limiter = limiter
+        self.limiter = limiter
         self._bodies = BodyReader(limits.body_seconds)
-        metrics.show_in_flight(path, lambda: self._limiter.in_flight)
+        metrics.show_in_flight(path, lambda: self.limiter.in_flight)
 
     async def handle(self, request: web.Request) -> web.Response:
         """Respond to one review."""
@@ -136,11 +140,11 @@ class ReviewHandler:
         return response
 
     async def _counted(self, body: Body, deadline: float) -> ReviewResult:
-        admission = self._limiter.enter()
+        admission = self.limiter.enter()
         try:
             return await self._result(body, admission, deadline)
         finally:
-            self._limiter.leave()
+            self.limiter.leave()
 
     async def _result(self, body: Body, admission: Admission, deadline: float) -> ReviewResult:
         is_full = admission is Admission.FULL
@@ -149,7 +153,7 @@ class ReviewHandler:
         review = self._decoded(body)
         if is_full:
             return admit_unmodified(review, Outcome.SHED, "too many pods at a time")
-        result = await self._limiter.run_serialized(partial(self._started, review, deadline))
+        result = await self.limiter.run_serialized(partial(self._started, review, deadline))
         if isinstance(result, ReviewResult):
             return result
         try:

@@ -140,7 +140,10 @@ async def run_server(
             most_connections(settings.max_connections), count_closed=metrics.connection_closed
         )
         metrics.show_connections(lambda: len(connections))
-        server, url = await listen(stack, reviews, settings.host, settings.port, tls, connections)
+        turns = [handler.limiter for handler in handlers]
+        server, url = await listen(
+            stack, reviews, settings.host, settings.port, tls, connections, turns
+        )
         _, metrics_url = await listen(
             stack, monitoring, settings.metrics_host, settings.metrics_port
         )

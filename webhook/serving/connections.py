@@ -19,7 +19,6 @@ KEEP_ALIVE_SECONDS: Final = 180.0
 """How long a connection stays after a request: twice as long as an API server keeps it, so that
 none is closed while a review is on its way."""
 
-HANDSHAKE_SECONDS: Final = 5.0
 _FIRST_REQUEST_SECONDS: Final = 5.0
 _LINGERING_SECONDS: Final = 1.0
 _LOG_EVERY_SECONDS: Final = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +13,10 @@ from ssl import SSLContext
 from aiohttp import web
 
 from engine.errors import Diagnostic
+from webhook.background import in_background
 from webhook.cluster import Cluster
-from webhook.serving.connections import HANDSHAKE_SECONDS, Connection, Connections
+from webhook.serving.acceptor import Acceptor, Turns, listening_sockets
+from webhook.serving.connections import Connection, Connections
 from webhook.serving.health import Health
 from webhook.settings import SettingsError
 
@@ -23,7 +25,6 @@ _DRAIN_POLL_SECONDS = 0.05
 _QUIET_SECONDS = 0.5  # without connections: a handshake may be under way, which nothing shows
 _MOST_CONNECTIONS = 128  # of people, Prometheus and probes
 _SHUTDOWN_SECONDS = 1.0
-_BACKLOG = 1024
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ async def listen(
     port: int,
     tls: SSLContext | None = None,
     connections: Connections | None = None,
+    turns: Sequence[Turns] = (),
 ) -> tuple[web.Server, str]:
     """Serve an application until the stack unwinds; returns its server and its local URL.
 
@@ -112,6 +114,7 @@ async def listen(
         port: port to listen on; 0 takes a free one.
         tls: None for plain HTTP.
         connections: the limits of its connections; those of a small listener if not given.
+        turns: of the reviews that come by its connections.
 
     Raises:
         SettingsError: the port cannot be listened on.
@@ -122,24 +125,19 @@ async def listen(
     server = runner.server
     if server is None:
         raise AssertionError("setup makes the server")
-    loop = asyncio.get_running_loop()
     if connections is None:
         connections = Connections(_MOST_CONNECTIONS)
-    new_connection = partial(Connection, server, connections, loop=loop)
+    loop = asyncio.get_running_loop()
+    acceptor = Acceptor(partial(Connection, server, connections, loop=loop), tls, turns)
     try:
-        listener = await loop.create_server(
-            new_connection,
-            host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
-            backlog=_BACKLOG,
-        )
+        listeners = await listening_sockets(host, port)
     except OSError as error:
         problem = f"cannot be listened on: {error.strerror or error}"
         raise SettingsError([Diagnostic(file=f"{host}:{port}", message=problem)]) from error
-    stack.callback(listener.close)
+    for listener in listeners:
+        stack.callback(listener.close)
+        in_background(stack, acceptor.accept(listener))
     name = "localhost" if host in ANY_ADDRESS else host
     shown = f"[{name}]" if ":" in name else name
     scheme = "https" if tls else "http"
-    return server, f"{scheme}://{shown}:{listener.sockets[0].getsockname()[1]}"
+    return server, f"{scheme}://{shown}:{listeners[0].getsockname()[1]}"

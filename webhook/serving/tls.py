@@ -250,6 +250,7 @@ def _server_context(client_authorities: bytes | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
+    context.num_tickets = 0  # no API server resumes a session, and each ticket takes time
     if client_authorities is not None:
         context.load_verify_locations(cadata=client_authorities.decode("ascii", "replace"))
         context.verify_mode = ssl.CERT_REQUIRED

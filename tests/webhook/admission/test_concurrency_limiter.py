@@ -48,6 +48,16 @@ async def test_a_whole_burst_is_counted_before_its_first_review_is_decided() -> 
     assert await asyncio.gather(*(review() for _ in range(3))) == [3, 2, 1]
 
 
+async def test_it_tells_how_many_wait_for_their_turn_and_how_many_have_had_it() -> None:
+    limiter = ConcurrencyLimiter(9, time.monotonic)
+
+    async def review() -> tuple[int, int]:
+        return await limiter.run_serialized(lambda: (limiter.waiting, limiter.taken))
+
+    assert await asyncio.gather(*(review() for _ in range(3))) == [(3, 0), (2, 1), (1, 2)]
+    assert (limiter.waiting, limiter.taken) == (0, 3)
+
+
 async def test_other_tasks_run_between_two_decisions() -> None:
     limiter = ConcurrencyLimiter(9, time.monotonic)
     calls: list[str] = []

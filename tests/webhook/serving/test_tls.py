@@ -81,6 +81,16 @@ def test_a_caller_with_an_old_protocol_is_refused() -> None:
     assert made.context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
+def test_no_session_is_kept_for_callers_that_never_resume_one() -> None:
+    made = self_signed(now=datetime.now(UTC))
+    blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
+    caller = shaken_hands(made.context, blind, "localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        caller.read()  # tickets would come with the first bytes
+    assert caller.session is None or not caller.session.has_ticket
+
+
 def test_given_files_are_served_and_their_end_is_known(tmp_path: Path) -> None:
     until = NOW + timedelta(days=3)
     certificate = files_in_use(pair(tmp_path, "given", until=until)).current

@@ -1,0 +1,132 @@
+"""Acceptance of connections, paced by the reviews that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from ssl import SSLContext
+from typing import Final, Protocol
+
+HANDSHAKE_SECONDS: Final = 5.0
+_BACKLOG: Final = 1024
+_TURNS_EACH: Final = 4  # so handshakes take at most about a third of the processor
+_RETRY_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Turns(Protocol):
+    """Reviews that are decided in turn.
+
+    Attributes:
+        waiting: how many wait for their turn, or have it; none of them for anything else.
+        taken: how many turns have ended.
+    """
+
+    waiting: int
+    taken: int
+
+
+class Acceptor:
+    """Accepts connections, each in its turn while reviews wait.
+
+    A TLS handshake takes as much of a processor as a review or more. An API server speaks HTTP/1.1
+    to webhooks: it opens a connection for each review that finds none idle, sends it on whichever
+    is free first, and closes what it has too many of. So when reviews begin to wait, more
+    connections come, their handshakes make others wait, and without a bound a moment's delay
+    becomes an overload that lasts. Therefore a connection is accepted at once where no review
+    waits, and else after a few turns of reviews. Meanwhile it waits in the backlog of the socket.
+
+    Args:
+        protocol: makes the protocol of each connection.
+        tls: None for plain connections.
+        turns: of the reviews that come by these connections.
+    """
+
+    def __init__(
+        self,
+        protocol: Callable[[], asyncio.Protocol],
+        tls: SSLContext | None,
+        turns: Sequence[Turns] = (),
+    ) -> None:
+        self._protocol = protocol
+        self._tls = tls
+        self._turns = turns
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    async def accept(self, listener: socket.socket) -> None:
+        """Accept the connections of a socket that listens, until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._turn()
+                try:
+                    connection, _ = await loop.sock_accept(listener)
+                except ConnectionError:  # it is gone already
+                    continue
+                except OSError as error:  # there is no descriptor left
+                    _log.error("no connection can be accepted: %s", error.strerror)
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    continue
+                task = loop.create_task(self._connect(connection))
+                self._connecting.add(task)
+                task.add_done_callback(self._connecting.discard)
+        finally:
+            for task in self._connecting:
+                task.cancel()
+
+    async def _turn(self) -> None:
+        """Wait until a connection may be accepted."""
+        await asyncio.sleep(0)
+        last = self._taken() + _TURNS_EACH
+        while self._taken() < last and self._reviews_wait():  # noqa: ASYNC110 - each step ends a turn
+            await asyncio.sleep(0)
+
+    def _reviews_wait(self) -> bool:
+        return any(turns.waiting for turns in self._turns)
+
+    def _taken(self) -> int:
+        return sum(turns.taken for turns in self._turns)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        """Make a connection, TLS included, unless the peer fails to."""
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
+            )
+        except OSError as error:
+            connection.close()
+            _log.debug("no connection: %s", error)
+
+
+async def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Return a socket that listens for each address of a host.
+
+    Args:
+        host: a name or an address; "" for all of this machine.
+        port: 0 takes a free one for each.
+
+    Raises:
+        OSError: one of them cannot be listened on.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listeners: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            host_address = (str(address[0]), int(address[1]))
+            listener = socket.create_server(host_address, family=family, backlog=_BACKLOG)
+            listeners.append(listener)
+            listener.settimeout(0)
+    except OSError:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
