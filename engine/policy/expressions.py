@@ -103,6 +103,17 @@ class NodeExpression(ABC):
         activation = context.activation(program)
         return self._array(plan.evaluate(table, activation, context.budget, mask))
 
+    def refresh(self, context: RuleContext) -> None:
+        """Let the cluster remember what the columns for all pods share.
+
+        Args:
+            context: the cluster, and any request.
+        """
+        if self._is_steady and self.plan.reads_rows_alone:
+            self.column(context, context.view.valid)
+        else:
+            self.plan.refresh(context.table)
+
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why there is no value for a row."""
         node = context.table.row(row, self.references)

@@ -14,25 +14,17 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from statistics import quantiles
 from typing import TypeAlias
 
-import msgspec
 import numpy as np
 
 from engine.cel import CelError, Program, compile_program
-from engine.documents.places import read_documents
-from engine.errors import InvalidFileError
-from engine.model import api
-from engine.model.node import node_of
-from engine.model.pod import pod_of
 from engine.model.time import micros
-from engine.model.usage import usage_of_node_metric
 from engine.pipeline import decide
-from engine.policy import CompiledPolicy, PolicySet, RuleContext
+from engine.policy import PolicySet, RuleContext
 from engine.policy.activation import (
     NODE_FIELDS,
     POD_FIELDS,
@@ -40,11 +32,9 @@ from engine.policy.activation import (
     pod_value,
     request_value,
 )
-from engine.policy.compile import compile_policy
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
-from engine.view import ClusterState, ClusterView
-from engine.view.memo import Memo
+from engine.view import ClusterView
 from tests.bench.cel_engines import (
     CEL_GO,
     NAMES,
@@ -55,15 +45,21 @@ from tests.bench.cel_engines import (
     is_installed,
     least_time,
 )
-from tests.bench.cel_rules import ELSEWHERE, FILTERS, ON_PODS, REQUEST, SCORES, SLOW
-from tests.bench.generate import GeneratedCluster
+from tests.bench.cel_rules import (
+    ELSEWHERE,
+    FILTERS,
+    ON_PODS,
+    REQUEST,
+    SCORES,
+    SLOW,
+    policy_of_all,
+)
+from tests.bench.changing_cluster import ChangingCluster, forgetful
 from tests.bench.texts import NOW
 
 _NOW = micros(NOW)
 _ROUNDS = 15
-_PODS_PER_NODE = 4
 _SAMPLE = 50  # nodes that other engines are asked of
-_CHANGED = 40  # nodes
 _DECISIONS = 200
 _ENVIRONMENT = environment(ExpressionScope.RULES)
 
@@ -90,7 +86,7 @@ def main() -> None:
         f"machine: {os.cpu_count()} cpus, {platform.machine()}, python {platform.python_version()},"
         f" numpy {np.__version__}"
     )
-    cluster = _Cluster(nodes)
+    cluster = ChangingCluster(nodes)
     print(f"{nodes:,} nodes, best of {_ROUNDS}       cold us  changed us    warm us  scalar/warm")
     ours: dict[str, _Ours] = {}
     for name, text in {**FILTERS, **SCORES, **SLOW}.items():
@@ -200,12 +196,12 @@ def _compare_compiling(answers: _Answers) -> None:
 
 def _time_decisions(view: ClusterView, answers: _Answers, nodes: int) -> None:
     """Print what a whole decision takes; of other engines, the rules on every node alone."""
-    policies = PolicySet([_policy()])
+    policies = PolicySet([policy_of_all()])
     fit = len(decide(REQUEST, policies, view, _NOW).candidates)
     print(
         f"\n{len(FILTERS)} filters and {len(SCORES)} scores in one decision, us; {fit:,} nodes fit"
     )
-    cold = least_time(lambda: decide(REQUEST, policies, _fresh(view), _NOW), _ROUNDS)
+    cold = least_time(lambda: decide(REQUEST, policies, forgetful(view), _NOW), _ROUNDS)
     taken = [
         least_time(lambda: decide(REQUEST, policies, view, _NOW), 1) for _ in range(_DECISIONS)
     ]
@@ -241,23 +237,6 @@ def _sample(view: ClusterView) -> list[Activation]:
     return _activations(view)[:: max(1, len(view) // _SAMPLE)][:_SAMPLE]
 
 
-def _policy() -> CompiledPolicy:
-    """Return one with all filters and scores."""
-    filters = [{"name": f"f{i}", "expression": text} for i, text in enumerate(FILTERS.values())]
-    scores = [{"name": f"s{i}", "expression": text} for i, text in enumerate(SCORES.values())]
-    document = {
-        "apiVersion": "stowplan.dev/v1alpha1",
-        "kind": "PlacementPolicy",
-        "metadata": {"name": "bench"},
-        "spec": {"filters": filters, "scores": scores},
-    }
-    (read,) = read_documents(msgspec.json.encode(document), "bench.json")
-    policy, problems = compile_policy(read)
-    if policy is None:
-        raise InvalidFileError(problems)
-    return policy
-
-
 def _evaluate_each(program: Program, activations: Iterable[Activation]) -> None:
     for one in activations:
         program.evaluate(one)
@@ -281,55 +260,17 @@ def expression(name: str, text: str) -> NodeExpression:
     return ScoreExpression(program) if name in SCORES else FilterExpression(program)
 
 
-class _Cluster:
-    """A generated cluster whose nodes change."""
-
-    def __init__(self, nodes: int) -> None:
-        """Make one of so many nodes."""
-        made = GeneratedCluster(nodes=nodes, pods=nodes * _PODS_PER_NODE)
-        self.state = ClusterState()
-        self._nodes = [node_of(msgspec.json.decode(text, type=api.Node)) for text in made.nodes()]
-        for node in self._nodes:
-            self.state.set_node(node)
-        self._usages = {}
-        for text in made.node_metrics():
-            usage = usage_of_node_metric(msgspec.json.decode(text, type=api.NodeMetric))
-            self.state.set_usage(usage)
-            self._usages[usage.node_name] = usage
-        self._pods = {}
-        for text in made.pods():
-            pod = pod_of(msgspec.json.decode(text, type=api.Pod))
-            self.state.set_pod(pod, seen_at=_NOW)
-            self._pods[pod.node_name] = pod
-        self._rounds = count()
-
-    def change(self) -> None:
-        """Let some nodes change, each with a pod and its usage report."""
-        change = str(next(self._rounds))
-        for node in self._nodes[:_CHANGED]:
-            self.state.set_node(replace(node, labels={**node.labels, "change": change}))
-            pod = self._pods.get(node.name)
-            if pod is not None:
-                self.state.delete_pod(pod.key)
-                self.state.set_pod(pod, seen_at=_NOW)
-            if node.name in self._usages:
-                self.state.set_usage(self._usages[node.name])
-
-
-def _fresh(view: ClusterView) -> ClusterView:
-    """Return the same view without anything remembered."""
-    return replace(view, memo=Memo(), scratch={})
-
-
-def _after_changes(cluster: _Cluster) -> ClusterView:
+def _after_changes(cluster: ChangingCluster) -> ClusterView:
     cluster.change()
     return cluster.state.view()
 
 
-def _times(expressions: Sequence[NodeExpression], cluster: _Cluster) -> tuple[float, float, float]:
+def _times(
+    expressions: Sequence[NodeExpression], cluster: ChangingCluster
+) -> tuple[float, float, float]:
     """Return the times with nothing remembered, after changes, and warm."""
     return (
-        _best(expressions, lambda: _fresh(cluster.state.view())),
+        _best(expressions, lambda: forgetful(cluster.state.view())),
         _best(expressions, lambda: _after_changes(cluster)),
         _best(expressions, cluster.state.view),
     )

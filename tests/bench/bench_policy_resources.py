@@ -27,14 +27,14 @@ from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, compile_resource
-from engine.view import FRESH
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import loaded
 from tests.bench.texts import NOW
-from webhook.placement.explanations import Explanations
+from webhook.cluster import Cluster
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_resources import PolicyResources
+from webhook.placement.warm_up import WarmUp
 
 _SHIPPED: Final = sorted((Path(__file__).parents[2] / "policies").glob("*/policy.yaml"))
 _NOW: Final = micros(NOW)
@@ -58,21 +58,15 @@ def main() -> None:
 
 async def _run(cluster: GeneratedCluster, count: int, *, is_namespaced: bool) -> None:
     state = loaded(cluster.objects(), PolicySet())
-    placer = Placer(
-        view=state.view,
-        now=lambda: _NOW,
-        scope=Scope(),
-        clock=time.monotonic,
-        freshness=lambda: FRESH,
-        explanations=Explanations(10),
-    )
+    known = Cluster(state=state, now=lambda: _NOW, is_live=False)
+    placer = Placer(view=known.view, now=known.now, scope=Scope(), clock=time.monotonic)
     resources = PolicyResources()
     live = LivePolicies(
         (),
         resources=resources,
         track=state.track_sums,
         prepare=state.prepare_sums,
-        warm_up=placer.warm_up,
+        warm_up=WarmUp(known, placer.decide).steps,
     )
     written = list(_policies(count, is_namespaced=is_namespaced))
     plural = written[0].kind.plural

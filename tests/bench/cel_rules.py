@@ -6,9 +6,13 @@ from typing import Final
 
 import msgspec
 
+from engine.documents.places import read_documents
+from engine.errors import InvalidFileError
 from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
+from engine.policy import CompiledPolicy
+from engine.policy.compile import compile_policy
 
 _ZONE = "node.labels['topology.kubernetes.io/zone']"
 _TYPE = "node.labels['node.kubernetes.io/instance-type']"
@@ -90,3 +94,20 @@ def _request() -> PlacementRequest:
 
 
 REQUEST: Final = _request()
+
+
+def policy_of_all() -> CompiledPolicy:
+    """Return one with all filters and scores."""
+    filters = [{"name": f"f{i}", "expression": text} for i, text in enumerate(FILTERS.values())]
+    scores = [{"name": f"s{i}", "expression": text} for i, text in enumerate(SCORES.values())]
+    document = {
+        "apiVersion": "stowplan.dev/v1alpha1",
+        "kind": "PlacementPolicy",
+        "metadata": {"name": "bench"},
+        "spec": {"filters": filters, "scores": scores},
+    }
+    (read,) = read_documents(msgspec.json.encode(document), "bench.json")
+    policy, problems = compile_policy(read)
+    if policy is None:
+        raise InvalidFileError(problems)
+    return policy

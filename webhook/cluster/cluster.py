@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.model.advice import Advice
+from engine.model.domain import Domain
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.view import FRESH, ClusterState, ClusterView, Freshness
@@ -43,6 +44,10 @@ class Cluster:
         if self.is_live:
             self.state.release_assumed(self.now(), most=_MOST_RELEASED)
         return self.state.view()
+
+    def nodes_version(self) -> int:
+        """Return a number that grows whenever a node comes, goes or changes."""
+        return self.state.view().latest[Domain.NODES]
 
     def freshness(self) -> Freshness:
         """Return the ages of the sources, and the domains that are stale."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from engine.policy import CompiledPolicy, PolicySet
 from engine.view import PodSumProfile
@@ -24,8 +25,17 @@ WhenWorse: TypeAlias = Literal["Report", "Audit"]
 _DIGEST_BYTES = 16
 _TOGETHER_SECONDS: Final = 0.2  # changes that come within it are taken up together
 _APART_SECONDS: Final = 0.8  # between two times: the columns of new policies take a while to fill
+_LOOK_SECONDS: Final = 0.25  # between two looks for changed nodes
+_REST: Final = 20  # times as long as their columns took: a twentieth of a processor at most
 
 _log = logging.getLogger(__name__)
+
+
+class WatchedCluster(Protocol):
+    """A cluster whose nodes change; see `webhook.cluster.Cluster`."""
+
+    async def synced(self) -> None: ...  # noqa: D102 (see the class)
+    def nodes_version(self) -> int: ...  # noqa: D102
 
 
 class LivePolicies:
@@ -154,9 +164,26 @@ class LivePolicies:
             await self._switch(self._files.current)
         self._has_resources = True
 
-    async def warm_up(self) -> None:
-        """Fill the caches of the policies in force, once the cluster is synced."""
-        await self._run_warm_up(self._current)
+    async def warm_up(self) -> float:
+        """Fill the caches of the policies in force, once the cluster is synced.
+
+        Returns:
+            The seconds that it took, without the reviews in between.
+        """
+        return await self._run_warm_up(self._current)
+
+    async def follow_nodes(self, cluster: WatchedCluster) -> None:
+        """Fill the caches again whenever nodes have changed; never returns.
+
+        Otherwise the first decision after a node came would.
+        """
+        await cluster.synced()
+        filled = 0
+        while True:
+            nodes, took = cluster.nodes_version(), 0.0
+            if nodes != filled:
+                filled, took = nodes, await self.warm_up()
+            await asyncio.sleep(max(_LOOK_SECONDS, _REST * took))
 
     async def _switch(self, of_files: PolicySet) -> None:
         """Join policies of files with those of the API, and let reviews be decided by them."""
@@ -180,9 +207,13 @@ class LivePolicies:
                 if standing.policy is not None:
                     yield standing.policy
 
-    async def _run_warm_up(self, policies: PolicySet) -> None:
+    async def _run_warm_up(self, policies: PolicySet) -> float:
+        took, begun = 0.0, time.monotonic()
         for _ in self._warm_up(policies):
+            took += time.monotonic() - begun
             await asyncio.sleep(0)  # reviews go on
+            begun = time.monotonic()
+        return took
 
     def _use(self, policies: PolicySet) -> None:
         self._track(policies.sum_profiles)

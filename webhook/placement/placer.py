@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -17,9 +16,8 @@ from engine.batch import (
     decide_batch,
     place_gang,
 )
-from engine.model import api
 from engine.model.decision import SCHEDULER, Decision, PlacementAt, Verdict
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
@@ -34,10 +32,6 @@ _LONGEST_EVALUATION_SECONDS = 0.2
 """Time limit of the expressions of all policies for one pod; the remaining rules err."""
 
 _NODES_EXPLAINED = 10
-_WARM_UP_REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi"}, {})
-"""Of one pod each: by them alone Koordinator counts the first as production, the other as batch."""
-
-_log = logging.getLogger(__name__)
 
 
 class AssumedPods(Protocol):
@@ -218,23 +212,6 @@ class Placer:
         placement = place_gang(gang, policies, view, self._now(), scope=scope, freshness=freshness)
         return placement, view
 
-    def warm_up(self, policies: PolicySet) -> Iterator[None]:
-        """Decide for plain pods and drop the patches; one between each yield and the next.
-
-        The first decision by a set of policies fills columns over all nodes, and so does its patch;
-        both take ten times as long as the next ones.
-
-        Args:
-            policies: in force or not yet; the view keeps the sums they need.
-        """
-        for raw in map(_plain_pod, _WARM_UP_REQUESTS):
-            pod = pod_of(msgspec.json.decode(raw, type=api.Pod), namespace="default")
-            try:
-                self.decide(PlacementRequest(pod=pod, raw=raw), policies)
-            except Exception:  # noqa: BLE001 - policies must not fail to load for a trial
-                _log.exception("a trial decision failed")
-            yield
-
     def _decided(
         self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool
     ) -> Placement:
@@ -302,8 +279,3 @@ def rejections_of(decision: Decision) -> Rejections:
             if nodes and outcome.policy != SCHEDULER
         ]
     )
-
-
-def _plain_pod(requests: dict[str, str]) -> bytes:
-    container = {"name": "plain", "resources": {"requests": requests}}
-    return msgspec.json.encode({"metadata": {"name": "plain"}, "spec": {"containers": [container]}})

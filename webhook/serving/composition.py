@@ -12,7 +12,6 @@ from functools import partial
 
 from engine.model.time import Micros, date
 from engine.pipeline import Scope
-from engine.placement import encode
 from engine.reclaim import NodeFit
 from engine.view import WhatIf
 from webhook.background import in_background, on_change
@@ -32,6 +31,7 @@ from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
 from webhook.serving.judging import outcome_controller
+from webhook.serving.placing import live_policies, placer_of
 from webhook.serving.reclaiming import reclaim_controller
 from webhook.serving.releasing import ReleaseServices, release_controller
 from webhook.serving.review_paths import review_paths
@@ -82,8 +82,8 @@ async def run_server(
 
         # 2. Placement by the policies in force.
         explanations = Explanations(settings.explanations_kept)
-        placer = _placer(settings, cluster, explanations)
-        policies, counts = _policies(settings, services, placer, now), PolicyCounts()
+        placer = placer_of(settings, cluster, explanations)
+        policies, counts = live_policies(settings, services, placer, now), PolicyCounts()
         outcome = None
         if services.leadership is not None:
             builder.keep_node_marks(services.leadership, cluster, policies)
@@ -285,36 +285,6 @@ def _node_for(cluster: Cluster, policies: LivePolicies, scope: Scope, held: Held
     return fit.first(WhatIf(view))
 
 
-def _placer(settings: Settings, cluster: Cluster, explanations: Explanations) -> Placer:
-    return Placer(
-        view=cluster.view,
-        now=cluster.now,
-        scope=settings.scope(),
-        encode=partial(encode, percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score),
-        clock=time.monotonic,
-        freshness=cluster.freshness,
-        explanations=explanations,
-        assumed=cluster if cluster.is_live else None,
-    )
-
-
-def _policies(
-    settings: Settings, services: Services, placer: Placer, now: Callable[[], Micros]
-) -> LivePolicies:
-    cluster = services.cluster
-    return LivePolicies(
-        () if settings.placement_mode == "Off" else settings.policies,
-        resources=services.policy_resources,
-        track=cluster.state.track_sums,
-        prepare=cluster.state.prepare_sums,
-        warm_up=placer.warm_up,
-        now=lambda: date(now()),
-        only_audit=settings.placement_mode == "Audit",
-        # On a cluster somebody may repair the files while it waits; at a terminal they start anew.
-        may_start_empty=cluster.is_live and settings.reload_seconds > 0,
-    )
-
-
 def _show_state(
     metrics: Metrics,
     cluster: Cluster,
@@ -372,3 +342,4 @@ def _start_tasks(
     if cluster.is_live:
         in_background(stack, log_changes(cluster.freshness, _LOG_STALENESS_SECONDS))
         in_background(stack, cluster.release_assumed())
+        in_background(stack, policies.follow_nodes(cluster))

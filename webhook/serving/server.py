@@ -53,7 +53,7 @@ class RunningServer:
     health: Health
     cluster: Cluster
     reviews: web.Server
-    warm_up: Callable[[], Awaitable[None]]
+    warm_up: Callable[[], Awaitable[float]]
 
     def greeting(self) -> str:
         """Text for the person who started the server."""

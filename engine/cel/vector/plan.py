@@ -12,6 +12,7 @@ from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, new_frame
 from engine.cel.vector.columns import FAILED, Bools, Column, NotVectorizableError, Table
 from engine.cel.vector.kernels import Kernel, as_bool, as_number
+from engine.cel.vector.refresh import refresh
 from engine.cel.vector.scalar_fallback import ScalarFallback, memory_key
 from engine.cel.vector.steps import EvalContext, Step, Strategy, outcome
 
@@ -121,6 +122,11 @@ class Plan:
         with np.errstate(all="ignore"):
             return self._expanded(self._column(context, mask), table)
 
+    def refresh(self, table: Table) -> None:
+        """Let a table remember all that evaluations for any activation share."""
+        with np.errstate(all="ignore"):
+            refresh(self._root, table)
+
     def failed(self, table: Table) -> Column:
         """Column in which all rows are at fault."""
         return self._expanded(FAILED, table)
@@ -147,6 +153,11 @@ class Plan:
         if faults is not None and not faults.ndim:
             faults = np.broadcast_to(faults, len(table))
         return Column(values, faults)
+
+    @property
+    def reads_rows_alone(self) -> bool:
+        """Whether nothing that all rows share decides its values."""
+        return not self._constants
 
     @property
     def benefits_from_mask(self) -> bool:

@@ -15,6 +15,7 @@ from engine.policy import PolicySet
 from engine.policy.schema import Mode
 from engine.view import PodSumProfile
 from tests.config_map import MountedConfigMap
+from tests.patience import PATIENCE_SECONDS
 from webhook.background import on_change
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.policy_resources import PolicyResources
@@ -216,6 +217,44 @@ async def test_new_policies_are_warmed_up_once_their_sums_are_kept_and_before_th
     assert steps == ["0 kept", "1 kept", "two while ['one']", "1 kept"]
     await live.warm_up()
     assert steps[-1] == "two while ['two']"
+
+
+class Nodes:
+    """A cluster that is synced, and whose nodes change when told."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.looks: asyncio.Queue[int] = asyncio.Queue()
+
+    async def synced(self) -> None:
+        """Return at once."""
+
+    def nodes_version(self) -> int:
+        self.looks.put_nowait(self.version)
+        return self.version
+
+
+async def test_caches_are_filled_again_once_for_each_change_of_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    write(path, "one")
+    filled: asyncio.Queue[int] = asyncio.Queue()
+    nodes = Nodes()
+
+    def warm_up(policies: PolicySet) -> Iterator[None]:
+        assert [policy.name for policy in policies] == ["one"]
+        filled.put_nowait(nodes.version)
+        yield
+
+    live = LivePolicies([path], track=ignore, warm_up=warm_up)
+    following = asyncio.create_task(live.follow_nodes(nodes))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for _ in range(3):
+            assert await nodes.looks.get() == 1
+        assert filled.get_nowait() == 1
+        assert filled.empty()  # the nodes had not changed at the second look
+        nodes.version = 2
+        assert await filled.get() == 2
+    following.cancel()
 
 
 def _resource(name: str, spec: dict[str, Any]) -> PolicyResource:

@@ -15,7 +15,6 @@ from engine.pipeline import Scope
 from engine.placement import Advice, Patch
 from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState, ClusterView
-from webhook.cluster import Cluster
 from webhook.placement.placer import Placer
 
 RAW = b'{"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}'
@@ -92,45 +91,3 @@ def test_a_dry_run_and_a_denied_pod_are_not_assumed(state: ClusterState, loaded:
     # The policy `closed` selects the namespace by the label that every namespace has.
     assert tested.place(request_in("closed"), loaded).verdict is Verdict.DENY
     assert recorder.assumed == []
-
-
-def test_trial_decisions_change_nothing_and_hold_no_view_between_two_of_them(
-    state: ClusterState, loaded: PolicySet
-) -> None:
-    cluster = Cluster(state=state, now=lambda: Micros(0), is_live=True)
-    tested = Placer(view=cluster.view, now=cluster.now, scope=Scope())
-    version = state.version
-    steps = 0
-    for _ in tested.warm_up(loaded):
-        assert state.version == version
-        seen = weakref.ref(state.view())
-        state.delete_namespace("nobody")  # an event: the view of before is not the state's any more
-        version = state.version
-        assert seen() is None
-        steps += 1
-    assert steps == 2  # a pod that counts as production, and one that does not
-
-
-def test_a_patch_after_the_trial_decisions_finds_what_it_reads_of_all_nodes(
-    state: ClusterState, loaded: PolicySet
-) -> None:
-    encoded: list[Decision] = []
-
-    def encode(decision: Decision, request: PlacementRequest, view: ClusterView) -> Patch:
-        del request, view
-        encoded.append(decision)
-        return Patch()
-
-    tested = Placer(view=state.view, now=lambda: Micros(0), scope=Scope(), encode=encode)
-    assert len(list(tested.warm_up(loaded))) == len(encoded)
-    assert all(decision.candidates.size for decision in encoded)
-
-
-def test_policies_that_fail_in_a_trial_are_loaded_all_the_same(
-    state: ClusterState, policies: Path
-) -> None:
-    def now() -> Micros:
-        raise ValueError("no clock")
-
-    tested = Placer(view=state.view, now=now, scope=Scope())
-    assert len(list(tested.warm_up(load_policies([policies])))) == 2

@@ -11,11 +11,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.counted_calls import counted_calls
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.conftest import Caller, local_settings
 from webhook.cluster.client.credentials import NoKubeconfigError
+from webhook.placement.warm_up import WarmUp
 from webhook.serving.composition import run_server
 
 LEAST_LIMITS = """
@@ -183,6 +185,18 @@ async def test_a_policy_of_the_api_for_another_namespace_decides_nothing(
         await eventually(caller.server.health.ready)
         assert caller.server.health.report().policies.loaded == 2
         assert await advised(caller, "1") == "node-b"
+
+
+async def test_columns_are_filled_when_a_node_comes_before_any_review(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    api_server.create(node("node-a"))
+    with counted_calls(WarmUp.steps) as calls:
+        async with replica(api_server, tmp_path, policy_resources=False):
+            # Two trial decisions, and the end of them.
+            await eventually(lambda: calls.count == 3)
+            api_server.create(node("node-b"))
+            await eventually(lambda: calls.count == 6)
 
 
 async def test_before_the_cluster_is_known_it_is_not_ready_and_advises_nobody(
