@@ -8,7 +8,6 @@ from typing import Protocol
 
 import msgspec
 from aiohttp import web
-from prometheus_client.aiohttp import make_aiohttp_handler
 
 from webhook.admission.handler import ReviewHandler
 from webhook.controllers.outcome import OutcomeController
@@ -18,6 +17,7 @@ from webhook.serving.authorization import Authorize
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.health import Health
 from webhook.serving.held_queue import HeldQueue
+from webhook.serving.metrics_page import metrics_page
 
 _LIMIT = re.compile("[0-9]{0,6}")
 
@@ -90,7 +90,7 @@ def build_monitoring_app(
         authorize: who may read debug pages; None for nobody.
     """
     app = web.Application()
-    app.router.add_get("/metrics", make_aiohttp_handler(metrics.registry))
+    app.router.add_get("/metrics", metrics_page(metrics.registry))
     if authorize is not None:
         app.router.add_get("/debug/decisions", _page(explanations.latest, authorize))
         if queue is not None:

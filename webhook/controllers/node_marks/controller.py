@@ -19,6 +19,7 @@ from webhook.quota import MonotonicClock
 _ROUND_SECONDS = 5.0
 _MOST_WRITES = 25  # in a round: what takes 5 seconds, after which filters are asked again
 _REFUSED_SECONDS = 600.0
+_NODES_AT_ONCE = 2_000  # in some 2 ms
 
 _log = logging.getLogger(__name__)
 
@@ -88,10 +89,7 @@ class NodeMarkController:
         # 1. What the filters say now, and what stands on the nodes.
         markers = node_markers(policies)
         rejected = await self._rejected(markers)
-        view = self.cluster.view()
-        created = {node.name: node.created for node in view.nodes if node is not None}
-        present = {Mark(node.name, key) for node in view.nodes if node for key in node.marks}
-        del view  # INVARIANT: none is alive while others work: a change would have to copy it
+        created, present = await self._nodes()
         self.show(Counter(mark.key for mark in present))
 
         # 2. What is due: at once where no policy stands for a mark, else after a while.
@@ -121,6 +119,23 @@ class NodeMarkController:
             rejected |= {Mark(name, key) for name in names for key in marker.keys}
             await asyncio.sleep(0)
         return rejected
+
+    async def _nodes(self) -> tuple[dict[str, Micros | None], set[Mark]]:
+        """Return when each node was created, and the marks on them; reviews go on between a few.
+
+        INVARIANT: no view is alive while others work: a change would have to copy it.
+        """
+        created: dict[str, Micros | None] = {}
+        present: set[Mark] = set()
+        first = 0
+        while nodes := self.cluster.view().nodes[first : first + _NODES_AT_ONCE]:
+            for node in filter(None, nodes):
+                created[node.name] = node.created
+                if node.marks:
+                    present.update(Mark(node.name, key) for key in node.marks)
+            first += _NODES_AT_ONCE
+            await asyncio.sleep(0)
+        return created, present
 
     async def _write(
         self, name: str, created: Micros | None, marks: Sequence[Mark], rejected: set[Mark]

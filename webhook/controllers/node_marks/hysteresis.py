@@ -50,7 +50,8 @@ class Hysteresis:
 
     def __init__(self, times: MarkTimes) -> None:
         self._times = times
-        self._appeared: dict[str, tuple[Micros | None, float]] = {}
+        self._created: Mapping[str, Micros | None] = {}  # of the last time
+        self._appeared: dict[str, float] = {}
         self._records: dict[Mark, _Record] = {}
 
     def observe(
@@ -82,22 +83,21 @@ class Hysteresis:
             record.changed_at = now
 
     def _follow_nodes(self, nodes: Mapping[str, Micros | None], now: float) -> None:
-        before = self._appeared
-        self._appeared = {
-            name: before[name] if name in before and before[name][0] == created else (created, now)
-            for name, created in nodes.items()
-        }
+        before, self._created = self._created, nodes
+        if nodes == before:
+            return  # as nearly always: the comparison takes a tenth of what follows
+        changed = {name for name, _ in before.items() ^ nodes.items()}
+        for name in changed:
+            self._appeared.pop(name, None)
+        self._appeared |= dict.fromkeys(changed & nodes.keys(), now)
         self._records = {
-            mark: record
-            for mark, record in self._records.items()
-            if before.get(mark.node) == self._appeared.get(mark.node)
+            mark: record for mark, record in self._records.items() if mark.node not in changed
         }
 
     def _follow(self, mark: Mark, now: float, *, rejected: bool) -> None:
         record = self._records.get(mark)
         if record is None:
-            _, appeared_at = self._appeared[mark.node]
-            self._records[mark] = _Record(rejected, now, appeared_at)
+            self._records[mark] = _Record(rejected, now, self._appeared[mark.node])
         elif record.rejected is not rejected:
             record.rejected, record.since = rejected, now
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,12 @@ from aiolimiter import AsyncLimiter
 
 from engine.model import api
 from engine.model.domain import Domain
-from engine.model.node import node_of
+from engine.model.node import Node, node_of
 from engine.model.node_marks import AVOID_TAINT, mark_label
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.policy import PolicySet
-from engine.view import FRESH, ClusterState, Freshness
+from engine.view import FRESH, ClusterState, ClusterView, Freshness
 from tests.engine.policy.worlds import policies
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
@@ -229,3 +231,34 @@ async def test_all_marks_can_be_removed_without_a_leader(tmp_path: Path) -> None
         assert cluster.marks("hot") == set()
         again = await remove_marks(cluster.connection, NodeWriter(cluster.connection))
         assert again.unmarked == ()
+
+
+async def test_reviews_go_on_while_the_marks_of_many_nodes_are_read(tmp_path: Path) -> None:
+    # 4,001 nodes are read 2,000 at a time, and a fourth look finds no more of them
+    async with world(tmp_path) as cluster:
+        for number in range(4_000):
+            cluster.state.set_node(Node(name=f"node-{number}", allocatable={}))
+        marks = frozenset({AVOID_TAINT})
+        cluster.state.set_node(Node(name="marked", allocatable={}, marks=marks))
+        turns = 0
+        turns_at_looks: list[int] = []
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        def view() -> ClusterView:
+            turns_at_looks.append(turns)
+            return cluster.state.view()
+
+        cluster.leads = False  # or the mark, for which no policy stands, would be taken back
+        cluster.policies = PolicySet()
+        cluster.controller.cluster = replace(cluster.controller.cluster, view=view)
+        others = asyncio.create_task(take_turns())
+        await cluster.controller.round()
+        others.cancel()
+    assert cluster.shown == {AVOID_TAINT: 1}
+    assert len(turns_at_looks) == 4
+    assert len(set(turns_at_looks)) == 4
