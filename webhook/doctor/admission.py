@@ -12,7 +12,8 @@ from engine.placement import ANNOTATIONS, REASON_ANNOTATION
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import MUTATING, VALIDATING, Installation, statuses
-from webhook.doctor.objects import Configuration, Deployment, Pod, Webhook
+from webhook.doctor.objects import Deployment, Pod
+from webhook.doctor.webhook_configurations import Configuration, Webhook
 
 _PATHS = {MUTATING: "mutate", VALIDATING: "validate"}
 _ROLES = {MUTATING: "placement", VALIDATING: "quota"}

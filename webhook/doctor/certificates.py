@@ -13,7 +13,8 @@ from webhook.certificates.authority import is_for, is_signed_by, is_valid
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation, statuses
-from webhook.doctor.objects import Configuration, PodSpec, Secret, Webhook
+from webhook.doctor.objects import PodSpec, Secret
+from webhook.doctor.webhook_configurations import Configuration, Webhook
 
 _SOON = timedelta(days=14)  # ours is renewed a month before its end
 _RENEW = (

@@ -14,13 +14,8 @@ import msgspec
 
 from engine.report import StatusReport
 from webhook.cluster.client.connection import ApiError, Connection
-from webhook.doctor.objects import (
-    Configuration,
-    Deployment,
-    ObjectList,
-    Pod,
-    Webhook,
-)
+from webhook.doctor.objects import Deployment, ObjectList, Pod
+from webhook.doctor.webhook_configurations import Configuration, Webhook
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation
-from webhook.doctor.objects import Configuration, Node, ObjectList, PodSpec, Version
+from webhook.doctor.objects import Node, ObjectList, PodSpec, Version
+from webhook.doctor.webhook_configurations import Configuration
 
 _MOST_NODES = 50  # enough to recognise a platform: all are of one
 _OPEN_ON_GKE = (443, 10250)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from engine.model.quota_rollout import PROBE_WEBHOOK, QUOTA_WEBHOOK, ROLLOUT_WEBHOOK
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import MUTATING, VALIDATING, Installation
-from webhook.doctor.objects import Configuration
+from webhook.doctor.webhook_configurations import Configuration
 
 _ROLES = {
     "placement": (MUTATING, "no pod is advised", "pods are advised"),
