@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from engine.model.elastic_quota import ElasticQuota
 from webhook.cluster.client.connection import ApiError, Connection
 
 _CALL_SECONDS = 5.0
@@ -28,6 +29,22 @@ class ObjectReference:
     namespace: str
     name: str
     uid: str
+
+
+def pod_reference(namespace: str, name: str, uid: str) -> ObjectReference:
+    """Return a pod as an Event names it."""
+    return ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
+
+
+def quota_reference(quota: ElasticQuota) -> ObjectReference:
+    """Return a quota as an Event names it."""
+    return ObjectReference(
+        api_version=f"{quota.group}/v1alpha1",
+        kind="ElasticQuota",
+        namespace=quota.namespace,
+        name=quota.name,
+        uid=quota.uid,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

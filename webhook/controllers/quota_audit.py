@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from engine.model.elastic_quota import QuotaKey
 from engine.quota import QuotaUsage
 from webhook.cluster.client.connection import Connection
-from webhook.cluster.object_event import ObjectEvent
-from webhook.quota import MonotonicClock, reference_of
+from webhook.cluster.object_event import ObjectEvent, quota_reference
+from webhook.quota import MonotonicClock
 
 _ROUND_SECONDS = 5.0
 _SETTLE_SECONDS = 30.0  # pods that are replaced may overlap in the view for a moment
@@ -83,7 +83,7 @@ class QuotaAudit:
     def _event(self, usage: QuotaUsage) -> ObjectEvent:
         _, since = self._since[usage.quota.key]
         return ObjectEvent(
-            about=reference_of(usage.quota),
+            about=quota_reference(usage.quota),
             reason="QuotaOverMax",
             action="Audited",
             message=f"pods use more than max: {usage.clause}",

@@ -9,7 +9,7 @@ replica's watch has observed of them, and the Events about denials. Never: the a
 
 from webhook.quota.config import MonotonicClock, QuotaConfig
 from webhook.quota.deployment_pods import DeploymentPods
-from webhook.quota.events import QuotaEventRecorder, reference_of
+from webhook.quota.events import QuotaEventRecorder
 from webhook.quota.ledger import QuotaLedger
 from webhook.quota.metrics import QuotaCollector
 from webhook.quota.observed import ObservedCluster, ObservedPods, observe_cluster
@@ -26,5 +26,4 @@ __all__ = [
     "QuotaEventRecorder",
     "QuotaLedger",
     "observe_cluster",
-    "reference_of",
 ]

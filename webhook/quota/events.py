@@ -13,7 +13,7 @@ from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.quota import QuotaVerdict
 from engine.view import ClusterView
 from webhook.cluster.client.connection import Connection
-from webhook.cluster.object_event import ObjectEvent, ObjectReference
+from webhook.cluster.object_event import ObjectEvent, quota_reference
 from webhook.quota.config import MonotonicClock
 
 _FLUSH_SECONDS = 5.0
@@ -93,7 +93,7 @@ class QuotaEventRecorder:
         since = denials.since or until
         requests = f"{count} request{'s' if count > 1 else ''}"
         event = ObjectEvent(
-            about=reference_of(quota),
+            about=quota_reference(quota),
             reason="QuotaExceeded",
             action="Refused",
             message=f"refused {requests} since {since:%H:%M:%S}, the last one:"
@@ -105,17 +105,6 @@ class QuotaEventRecorder:
         if await event.write(self._connection, self._identity):
             denials.count -= count  # more may have been recorded meanwhile
             denials.since = self._now() if denials.count else None
-
-
-def reference_of(quota: ElasticQuota) -> ObjectReference:
-    """Return a quota as an Event names it."""
-    return ObjectReference(
-        api_version=f"{quota.group}/v1alpha1",
-        kind="ElasticQuota",
-        namespace=quota.namespace,
-        name=quota.name,
-        uid=quota.uid,
-    )
 
 
 def _named(names: Iterable[str], quotas: Sequence[ElasticQuota]) -> Sequence[ElasticQuota]:

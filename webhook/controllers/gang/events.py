@@ -9,7 +9,7 @@ from typing import Final, Literal
 from engine.gang import GangKey, GangMember, pod_group_of_gang
 from engine.view import ClusterView
 from webhook.cluster.client.connection import Connection
-from webhook.cluster.object_event import ObjectEvent, ObjectReference
+from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference
 
 _VERSION: Final = "v1alpha1"
 
@@ -84,10 +84,4 @@ class GangEvents:
             )
         if member is None:
             return None
-        return ObjectReference(
-            api_version="v1",
-            kind="Pod",
-            namespace=key.namespace,
-            name=member.name,
-            uid=member.uid,
-        )
+        return pod_reference(key.namespace, member.name, member.uid)

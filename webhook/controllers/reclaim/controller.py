@@ -12,8 +12,9 @@ from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.reclaim import NoPlan, NoPlanReason, Plan
 from webhook.cluster.client.connection import ApiError
+from webhook.cluster.object_event import pod_reference
 from webhook.controllers.reclaim.due_pods import DuePod, DuePods
-from webhook.controllers.reclaim.events import pod_reference, victims_text
+from webhook.controllers.reclaim.events import victims_text
 from webhook.controllers.reclaim.outcome import Outcome
 from webhook.controllers.reclaim.overuse import OveruseRevocation
 from webhook.controllers.reclaim.plan_source import PlanSource
@@ -179,7 +180,7 @@ class ReclaimController:
     async def _report(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
         """Say what mode On would do."""
         self._count(source.name, Outcome.REPORTED)
-        about = pod_reference(held.key, held.pod.uid)
+        about = pod_reference(held.pod.namespace, held.pod.name, held.pod.uid)
         await self._parts.events.would_evict(about, plan, source.event_reasons)
 
     async def _report_unplaced(self) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal, Protocol
 
-from engine.model.elastic_quota import ElasticQuota
 from engine.reclaim import Victim
 from webhook.cluster.client.connection import Connection
-from webhook.cluster.object_event import ObjectEvent, ObjectReference
+from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference
 from webhook.controllers.reclaim.plan_source import EventReasons
 
 _MOST_NAMED: Final = 5
@@ -61,7 +60,8 @@ class EvictionEvents:
 
     async def evicted(self, victim: Victim, message: str, reasons: EventReasons) -> None:
         """Say on a pod that was evicted for whom, and why."""
-        reference = pod_reference(victim.key, victim.uid)
+        namespace, _, name = victim.key.partition("/")
+        reference = pod_reference(namespace, name, victim.uid)
         await self._write(reference, "Warning", reasons.evicted, message)
 
     async def _write(
@@ -89,20 +89,3 @@ def victims_text(victims: Sequence[Victim]) -> str:
     names = [f"`{victim.key}`" for victim in victims]
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def pod_reference(key: str, uid: str) -> ObjectReference:
-    """Return what an Event is about, a pod by `namespace/name`."""
-    namespace, _, name = key.partition("/")
-    return ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
-
-
-def quota_reference(quota: ElasticQuota) -> ObjectReference:
-    """Return what an Event is about, a quota."""
-    return ObjectReference(
-        api_version=f"{quota.group}/v1alpha1",
-        kind="ElasticQuota",
-        namespace=quota.namespace,
-        name=quota.name,
-        uid=quota.uid,
-    )

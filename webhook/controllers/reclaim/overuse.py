@@ -28,7 +28,8 @@ from engine.reclaim import (
 )
 from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError
-from webhook.controllers.reclaim.events import EvictionEvents, quota_reference
+from webhook.cluster.object_event import quota_reference
+from webhook.controllers.reclaim.events import EvictionEvents
 from webhook.controllers.reclaim.eviction_round import EndedError, EvictionParts, EvictionRound
 from webhook.controllers.reclaim.outcome import Outcome
 from webhook.controllers.reclaim.plan_source import EventReasons

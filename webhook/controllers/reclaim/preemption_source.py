@@ -72,15 +72,7 @@ class PreemptionSource:
         return policies[0].placement.preemption if policies else ReclaimMode.OFF
 
     async def plan(self, pods: Sequence[HeldPod], guards: Guards) -> Plan | NoPlan:
-        """Return which pods are to be evicted for held pods, wherever they are nominated to.
-
-        Events come in between; a plan is right for the moment at which it is returned.
-
-        Args:
-            pods: those of `together`; within the limits of a decision, so that their objects are
-                known.
-            guards: what evictions there were so far.
-        """
+        """Return which pods are to be evicted for held pods; see `PlanSource.plan`."""
         priority = max(held.pod.priority for held in pods)
         claims = self._parts.claims
         gone = guards.state.in_flight.keys() | claims.of_others(pods[0].pod.uid)

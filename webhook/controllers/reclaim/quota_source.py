@@ -79,15 +79,7 @@ class QuotaSource:
         return together_with(held, self._gangs)
 
     async def plan(self, pods: Sequence[HeldPod], guards: Guards) -> Plan | NoPlan:
-        """Return which pods are to be evicted for held pods, wherever they are nominated to.
-
-        Events come in between; a plan is right for the moment at which it is returned.
-
-        Args:
-            pods: those of `together`; within the limits of a decision, so that their objects are
-                known.
-            guards: what evictions there were so far.
-        """
+        """Return which pods are to be evicted for held pods; see `PlanSource.plan`."""
         planner: Planner = partial(_plan, pods[0].placement_request)
         if self._gangs.waits(pods[0]):
             planner = planner_for(pods, self._gangs, plan_gang_reclaim_in_steps)

@@ -17,7 +17,8 @@ from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
 from engine.reclaim import NoPlan, NoPlanReason, Plan, RunningPod, Victim
 from webhook.cluster.client.connection import ApiError
-from webhook.controllers.reclaim.events import EvictionEvents, pod_reference, victims_text
+from webhook.cluster.object_event import pod_reference
+from webhook.controllers.reclaim.events import EvictionEvents, victims_text
 from webhook.controllers.reclaim.eviction_round import (
     GONE_SECONDS,
     EndedError,
@@ -188,7 +189,7 @@ class Reclaim:
         await evictions.dry_run()
         await evictions.record()
         self._has_evicted = True
-        about = pod_reference(held.key, held.pod.uid)
+        about = pod_reference(held.pod.namespace, held.pod.name, held.pod.uid)
         await parts.events.evicting(about, plan, self._source.event_reasons)
         await evictions.evict()
         self._note(self._waiting(plan))

@@ -15,7 +15,7 @@ from typing import Final
 
 from engine.model.pod import Pod
 from webhook.cluster.client.connection import ApiError, Connection
-from webhook.cluster.object_event import ObjectEvent, ObjectReference
+from webhook.cluster.object_event import ObjectEvent, pod_reference
 from webhook.cluster.timing import Backoff
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 30.0
@@ -133,9 +133,7 @@ class Refusals:
 def _event_of(refusal: _Refusal) -> ObjectEvent:
     pod = refusal.pod
     return ObjectEvent(
-        about=ObjectReference(
-            api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid
-        ),
+        about=pod_reference(pod.namespace, pod.name, pod.uid),
         reason="ReleaseRefused",
         action="Release",
         message=f"the pod stays held, its release is refused: {refusal.message}",
