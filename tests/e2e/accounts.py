@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from tests.e2e.cluster import Cluster
@@ -15,6 +15,29 @@ async def token_of(cluster: Cluster, namespace: str, name: str) -> str:
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     return str((await cluster.call("POST", path, request))["status"]["token"])
+
+
+async def may(cluster: Cluster, account: str, attributes: Mapping[str, str]) -> bool:
+    """Return whether a service account has a right by now.
+
+    Args:
+        cluster: as its admin.
+        account: the user that it is, `system:serviceaccount:<namespace>:<name>`.
+        attributes: those of a SubjectAccessReview: verb, group, resource and so on.
+    """
+    _, _, namespace, _ = account.split(":")
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": account,
+            "groups": [*groups, "system:authenticated"],
+            "resourceAttributes": dict(attributes),
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool((await cluster.call("POST", path, review))["status"]["allowed"])
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurati
 IMAGE = {"image.repository": "stowplan.example/stowplan"}
 """The one value that an installation cannot do without."""
 
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 600  # nothing is proven by it: longer than hooks take on a busy machine
 
 
 class HelmError(Exception):

@@ -9,19 +9,18 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import aiohttp
 
 from tests.e2e.certificates import KeyPair
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.resources import DISCOVERY, Resource, resources_in
 from webhook.cluster.shallow_json import shallow
 
 Json = dict[str, Any]
 Found = TypeVar("Found")
 
-_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _PATCHES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -49,22 +48,6 @@ class CallError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class _Resource:
-    """Where a kind of object lives."""
-
-    api_version: str
-    kind: str
-    plural: str
-    namespaced: bool
-
-    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
-        root = "/apis" if "/" in self.api_version else "/api"
-        within = ["namespaces", namespace] if self.namespaced and namespace else []
-        parts = [root, self.api_version, *within, self.plural, name, subresource]
-        return "/".join(part for part in parts if part)
-
-
 class Cluster:
     """The objects of a cluster.
 
@@ -79,7 +62,7 @@ class Cluster:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
-        self._resources: list[_Resource] = []
+        self._resources: list[Resource] = []
         self.warnings: list[str] = []
 
     async def create(self, obj: Json, *, dry_run: bool = False) -> Json:
@@ -185,13 +168,25 @@ class Cluster:
         except RecursionError:  # a test created what nests deeply
             return json.loads(shallow(answer))
 
-    async def _kind(self, api_version: str, kind: str) -> _Resource:
+    async def offers(self, resource: str) -> bool:
+        """Return whether a resource can be asked for by its name now.
+
+        Of a kind that is defined, or served by others, the paths answer before it is listed.
+        """
+        self._resources = []  # those that were listed some time ago
+        try:
+            await self._plural(resource)
+        except CallError:
+            return False
+        return True
+
+    async def _kind(self, api_version: str, kind: str) -> Resource:
         return await self._find(
             f"{kind} of {api_version}",
             lambda resource: (resource.api_version, resource.kind) == (api_version, kind),
         )
 
-    async def _plural(self, name: str) -> _Resource:
+    async def _plural(self, name: str) -> Resource:
         plural, _, group = name.partition(".")
         return await self._find(
             name,
@@ -201,7 +196,7 @@ class Cluster:
             ),
         )
 
-    async def _find(self, what: str, is_it: Callable[[_Resource], bool]) -> _Resource:
+    async def _find(self, what: str, is_it: Callable[[Resource], bool]) -> Resource:
         """Return the first that fits, of those known, else of those the API server has now."""
         for resource in self._resources:
             if is_it(resource):
@@ -212,25 +207,13 @@ class Cluster:
                 return resource
         raise CallError(404, "NotFound", f"the cluster has no {what}")
 
-    async def _discover(self, path: str) -> list[_Resource]:
+    async def _discover(self, path: str) -> list[Resource]:
         async with self._session.get(
-            f"{self._url}{path}", headers={"Accept": _DISCOVERY}
+            f"{self._url}{path}", headers={"Accept": DISCOVERY}
         ) as response:
             await _check(response)
             groups = (await response.json(content_type=None))["items"]
-        return [
-            _Resource(
-                api_version="/".join(
-                    part for part in (group["metadata"].get("name"), version["version"]) if part
-                ),
-                kind=resource["responseKind"]["kind"],
-                plural=resource["resource"],
-                namespaced=resource["scope"] == "Namespaced",
-            )
-            for group in groups
-            for version in group["versions"]
-            for resource in version.get("resources", ())
-        ]
+        return resources_in(groups)
 
 
 def _object(answer: Json) -> Json:
@@ -319,7 +302,7 @@ async def eventually(
         last: object
         try:
             last = found = await find()
-        except (CallError, aiohttp.ClientError, TimeoutError, AssertionError) as error:
+        except (CallError, aiohttp.ClientError, OSError, AssertionError) as error:
             last = error
         else:
             if found:

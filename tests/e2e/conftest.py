@@ -6,6 +6,7 @@ Plain `pytest` does not collect this folder. A test asks for what it needs:
 - `cluster`: create, get, list, watch, patch, delete any object, as the admin;
 - `namespace`: a new one, emptied afterwards;
 - `nodes`: `await nodes.add("node-a")`; bound pods become Running there;
+  `await nodes.known(namespace)`: the scheduler knows them;
 - `release`: the chart, installed in `namespace`; `shop`: a namespace beside it;
 - `metrics_api`: metrics.k8s.io; `crds`: NodeMetric and both ElasticQuotas; `reviewer`: a webhook;
 - `control_plane`: the processes, to stop, kill, pause and start again.

@@ -45,11 +45,12 @@ async def defined(cluster: Cluster, *definitions: Json) -> AsyncIterator[None]:
 
 
 async def install(cluster: Cluster, definition: Json) -> None:
-    """Create a CustomResourceDefinition, and wait until its objects can be listed."""
-    spec = definition["spec"]
+    """Create a CustomResourceDefinition, and wait until its objects can be found and listed."""
+    spec, name = definition["spec"], definition["metadata"]["name"]
     await cluster.create(definition)
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     await eventually(lambda: cluster.call("GET", path), f"{path} is served")
+    await eventually(lambda: cluster.offers(name), f"{name} is listed")
 
 
 async def undefine(cluster: Cluster, names: Collection[str]) -> None:

@@ -15,11 +15,10 @@ import aiohttp
 
 from engine.model.elastic_quota import RECLAIM_ANNOTATION
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
-from tests.e2e.installed import NAME, NAMESPACE, Installed
+from tests.e2e.installed import Installed, leader_of
 from tests.e2e.namespaces import create_namespaces, new_names
 from tests.e2e.quotas import GROUP, quotas_known
 from tests.e2e.recorded_cluster import Event, pod_of
-from tests.e2e.replica import Replica
 from tests.e2e.workloads import pod
 
 _MOST_WAITING = 12  # of a tenant
@@ -229,7 +228,7 @@ class ElasticLoad:
 
         await eventually(none_is_nominated, "no pod is nominated")
 
-    async def drain(self, within: float = 90) -> None:
+    async def drain(self) -> None:
         """Wait until nothing waits any more, while pods that run end."""
         for tenant in self.tenants:
             tenant.quiet.set()
@@ -240,7 +239,7 @@ class ElasticLoad:
             return not any(waiting)
 
         try:
-            await eventually(none_waits, "no pod waits", within=within)
+            await eventually(none_waits, "no pod waits")
         finally:
             departures.cancel()
             await asyncio.gather(departures, return_exceptions=True)
@@ -260,21 +259,6 @@ class ElasticLoad:
 
 def _namespace_of(pod: Json) -> str:
     return str(pod["metadata"]["namespace"])
-
-
-async def leader_of(cluster: Cluster, stowplan: Installed) -> Replica:
-    """Return the replica that holds the Lease, as soon as one does."""
-
-    async def found() -> Replica | None:
-        lease = await cluster.get("leases", NAME, NAMESPACE)
-        leads = f"{lease['spec']['holderIdentity']} leads"
-        running = (replica for replica in stowplan.replicas if replica.running)
-        return next((replica for replica in running if leads in replica.text()), None)
-
-    leader = await eventually(found, "a replica leads")
-    if leader is None:
-        raise AssertionError("`eventually` returns what is true")
-    return leader
 
 
 async def tenants_of(

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.gangs import Gangs
-from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
+from tests.e2e.installed import Installed, account, installed, leader_of
 from tests.e2e.link import Link, linked
 from tests.e2e.nodes import Nodes
 
@@ -59,16 +59,5 @@ async def gang_stage(
         ) as stowplan,
     ):
         stage = GangStage(cluster, Gangs(cluster, namespace), nodes, stowplan, link)
-        await leads(stage)
+        await leader_of(cluster, stowplan)
         yield stage
-
-
-async def leads(stage: GangStage) -> None:
-    """Wait until the replica leads."""
-
-    async def found() -> bool:
-        lease = await stage.cluster.get("leases", NAME, NAMESPACE)
-        holder = lease["spec"]["holderIdentity"]
-        return any(f"{holder} leads" in replica.text() for replica in stage.stowplan.replicas)
-
-    await eventually(found, "a replica leads")

@@ -71,7 +71,7 @@ class Gangs:
         found = (each["spec"].get("nodeName", "") for each in await self.pods(gang))
         return Counter(filter(None, found))
 
-    async def all_bound(self, gang: str, count: int, within: float = 60) -> list[Json]:
+    async def all_bound(self, gang: str, count: int) -> list[Json]:
         """Wait until so many members are bound."""
 
         async def bound() -> list[Json]:
@@ -81,7 +81,7 @@ class Gangs:
             assert len(pods) == count, f"{len(pods)} members exist"
             return pods
 
-        return await eventually(bound, f"all members of {gang} are bound", within=within)
+        return await eventually(bound, f"all members of {gang} are bound")
 
     async def condition(self, name: str) -> str:
         """Return the message of our condition of a pod, "" for none."""

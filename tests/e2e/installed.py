@@ -85,11 +85,27 @@ class Installed:
         """Return what each replica says about its policies."""
         return [(await replica.detail())["policies"] for replica in self.replicas]
 
-    async def reviews(self) -> int:
+    async def reviews(self, path: str = "mutate") -> int:
         """Return how many pods were brought to the replicas that are alive."""
         alive = [replica for replica in self.replicas if replica.running]
-        counts = await asyncio.gather(*(replica.reviews() for replica in alive))
+        counts = await asyncio.gather(*(replica.reviews(path) for replica in alive))
         return sum(sum(count.values()) for count in counts)
+
+
+async def leader_of(cluster: Cluster, stowplan: Installed) -> Replica:
+    """Return the replica that holds the Lease, as soon as one does."""
+
+    async def found() -> Replica | None:
+        lease = await cluster.get("leases", NAME, NAMESPACE)
+        holder = lease["spec"].get("holderIdentity")
+        assert holder, "nobody holds the Lease"
+        running = (replica for replica in stowplan.replicas if replica.running)
+        return next((replica for replica in running if f"{holder} leads" in replica.text()), None)
+
+    leader = await eventually(found, "a replica leads")
+    if leader is None:
+        raise AssertionError("`eventually` returns what is true")
+    return leader
 
 
 def account(control_plane: ControlPlane) -> Path:
@@ -151,7 +167,10 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
             await cluster.create(configuration)
             stack.push_async_callback(_gone, cluster, resource, NAME)
         await asyncio.gather(*(asyncio.to_thread(one.start) for one in running))
-        await eventually(lambda: _is_asked(cluster, stowplan), "the API server asks stowplan")
+        paths = ["mutate", *(["validate"] if quotas else [])]
+        await eventually(
+            lambda: _is_asked(cluster, stowplan, paths), "the API server asks stowplan"
+        )
         yield stowplan
 
 
@@ -232,10 +251,13 @@ def _configurations(
         yield f"{kind.lower()}s", of_kind(manifests, kind)
 
 
-async def _is_asked(cluster: Cluster, stowplan: Installed) -> bool:
-    """Try to create a pod; return whether any replica was asked about it."""
+async def _is_asked(cluster: Cluster, stowplan: Installed, paths: Sequence[str]) -> bool:
+    """Try to create a pod; return whether any replica was asked about it, at each path.
+
+    The API server takes up the configurations one by one.
+    """
     await cluster.create(pod("default", "tried"), dry_run=True)
-    return bool(await stowplan.reviews())
+    return all([await stowplan.reviews(path) for path in paths])
 
 
 async def _apply(cluster: Cluster) -> None:

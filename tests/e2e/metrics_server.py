@@ -103,6 +103,7 @@ async def metrics_server(cluster: Cluster, authority: Authority) -> AsyncIterato
         await cluster.create(registration)
         try:
             await eventually(lambda: cluster.call("GET", f"{_ROOT}/nodes"), "metrics are served")
+            await eventually(lambda: cluster.offers(f"nodes.{_GROUP}"), "metrics are listed")
             yield server
         finally:
             await cluster.delete("apiservices", registration["metadata"]["name"])

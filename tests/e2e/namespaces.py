@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -31,6 +31,16 @@ async def passing_namespaces(cluster: Cluster, *names: str) -> AsyncIterator[tup
         yield await create_namespaces(cluster, *names)
     finally:
         await asyncio.gather(*(_remove(cluster, name) for name in names))
+
+
+@asynccontextmanager
+async def labelled(cluster: Cluster, name: str, labels: Mapping[str, str]) -> AsyncIterator[None]:
+    """Label a namespace until the block is left."""
+    await cluster.patch("namespaces", name, {"metadata": {"labels": dict(labels)}})
+    try:
+        yield
+    finally:
+        await cluster.patch("namespaces", name, {"metadata": {"labels": dict.fromkeys(labels)}})
 
 
 async def _create(cluster: Cluster, name: str) -> None:

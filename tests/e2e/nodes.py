@@ -11,12 +11,17 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from itertools import count
 
 import aiohttp
 
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
+from tests.e2e.workloads import pod
 
 _BETWEEN_TRIES_SECONDS = 0.2
+_SEEN = "example.com/seen"
+
+_serial = count()
 
 
 class Nodes:
@@ -71,6 +76,28 @@ class Nodes:
         """Let a node fail or recover; the cluster taints it accordingly."""
         condition = _condition("Ready", "KubeletReady" if ready else "KubeletNotReady", is_so=ready)
         await self._patch_status(name, {"conditions": [condition]})
+
+    async def known(self, namespace: str) -> None:
+        """Wait until the scheduler knows all that has happened to nodes by now.
+
+        Its watch keeps the order of events. So it is asked for what came last: a label, which a pod
+        wants.
+
+        Args:
+            namespace: of that pod, which is gone afterwards.
+        """
+        label = {_SEEN: str(next(_serial))}
+        await self._cluster.patch("nodes", self.names[-1], {"metadata": {"labels": label}})
+        probe = pod(namespace, f"probe-{label[_SEEN]}")
+        probe["spec"] |= {"nodeSelector": label, "tolerations": [{"operator": "Exists"}]}
+        name = (await self._cluster.create(probe))["metadata"]["name"]
+
+        async def is_bound() -> bool:
+            found = await self._cluster.get("pods", name, namespace)
+            return bool(found["spec"].get("nodeName"))
+
+        await eventually(is_bound, "the scheduler knows the nodes")
+        await self._cluster.delete("pods", name, namespace, grace_seconds=0)
 
     async def _patch_status(self, name: str, status: Json) -> None:
         await self._cluster.patch(

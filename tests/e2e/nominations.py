@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.nodes import Nodes
 from tests.e2e.workloads import pod
 
 GATE = "example.com/held"
-_SEEN = "example.com/seen"
 _HOSTNAME = "kubernetes.io/hostname"
-
-_serial = count()
 
 
 class Nominations:
@@ -37,20 +33,8 @@ class Nominations:
         await self.nodes_seen()
 
     async def nodes_seen(self) -> None:
-        """Wait until the scheduler knows everything that has happened to nodes by now.
-
-        Its watch keeps the order of events. So it is asked for what came last: a label, which a pod
-        wants.
-        """
-        label = {_SEEN: str(next(_serial))}
-        await self._cluster.patch("nodes", self._nodes.names[-1], {"metadata": {"labels": label}})
-        probe = pod(self._namespace, f"probe-{label[_SEEN]}")
-        probe["spec"] |= {"nodeSelector": label, "tolerations": [{"operator": "Exists"}]}
-        await self._cluster.create(probe)
-        await self.bound(probe["metadata"]["name"])
-        await self._cluster.delete(
-            "pods", probe["metadata"]["name"], self._namespace, grace_seconds=0
-        )
+        """Wait until the scheduler knows all that has happened to nodes by now."""
+        await self._nodes.known(self._namespace)
 
     async def hold(self, name: str, cpu: str, node: str = "", **spec: object) -> None:
         """Create a gated pod.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.advice import first_choice
 from tests.e2e.chart import Release, released
 from tests.e2e.chart_replicas import chart_replicas, running, values_beside
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
+from tests.e2e.installed import review_of
 from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
+from tests.e2e.workloads import pod
+from tests.webhook.contract import patched
 
 CLUSTER_POLICIES = "placementpolicies"
 NAMESPACED_POLICIES = "namespacedplacementpolicies"
@@ -119,3 +124,25 @@ async def are_checked(cluster: Cluster) -> bool:
     except CallError as refusal:
         return "policies.stowplan.dev" in refusal.message
     return False
+
+
+async def choices(installation: Installation, namespace: str) -> list[str]:
+    """Return the node that each replica advises a new pod of a namespace to take, "" for none."""
+    review = review_of(pod(namespace, "tried"))
+    answers = [await replica.review("/mutate", review) for replica in installation.replicas]
+    assert all(answer["allowed"] for answer in answers)
+    reviews = [patched(review, answer) if "patch" in answer else review for answer in answers]
+    return [first_choice(answered["request"]["object"]) for answered in reviews]
+
+
+async def become(installation: Installation, namespace: str, node: str) -> float:
+    """Wait until every replica advises a node; return how many seconds that took."""
+    began = time.monotonic()
+
+    async def chosen() -> bool:
+        found = await choices(installation, namespace)
+        assert found == [node] * len(installation.replicas), found
+        return True
+
+    await eventually(chosen, f"every replica advises {node} in {namespace}")
+    return time.monotonic() - began

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Literal
@@ -105,13 +106,15 @@ class Shop:
         something_happens()
         return await burst
 
-    async def create(self, namespace: str, *, with_deadline: bool = False) -> Outcome:
+    async def create(
+        self, namespace: str, *, with_deadline: bool = False, dry_run: bool = False
+    ) -> Outcome:
         """Create a pod, once, and return what came of it."""
         obj = nobodys_pod(namespace, f"pod-{next(self._serial)}")
         if with_deadline:
             obj["spec"]["activeDeadlineSeconds"] = 3_600
         try:
-            await self._cluster.create(obj)
+            await self._cluster.create(obj, dry_run=dry_run)
         except CallError as error:
             if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:  # the failure policy decided
                 return "failed"
@@ -154,11 +157,11 @@ class Shop:
                 }
             )
 
-        async def counted() -> bool:
-            quotas = await self._cluster.list_all("resourcequotas")
-            return all(one.get("status", {}).get("hard") for one in quotas)
+        async def refuses(namespace: str) -> bool:
+            return await self.create(namespace, with_deadline=True, dry_run=True) == "refused"
 
-        await eventually(counted, "the ResourceQuotas are in force")
+        for namespace in self.namespaces:
+            await eventually(partial(refuses, namespace), "the ResourceQuota is in force")
 
     async def _limit(self, namespace: str) -> None:
         await self._cluster.create(elastic_quota(namespace, {"cpu": f"{100 * self.room}m"}))

@@ -29,6 +29,7 @@ from tests.e2e.chart import (
 )
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.definitions import defined, undefine
+from tests.e2e.namespaces import labelled
 from tests.e2e.nodes import Nodes
 from tests.e2e.reviewer import Reviewer
 from tests.e2e.workloads import daemon_set, pod
@@ -516,11 +517,11 @@ async def test_quotas_are_asked_about_when_their_bounds_change_and_pods_when_the
 async def test_a_rollout_begins_with_the_namespaces_that_are_labelled(
     cluster: Cluster, namespace: str, reviewer: Reviewer
 ) -> None:
-    await cluster.patch(
-        "namespaces", "default", {"metadata": {"labels": {"stowplan.dev/placement": "enabled"}}}
-    )
     values = {"placement.rollout": "Labelled", "quota.rollout": "All"}
-    async with _asking(cluster, reviewer, namespace, values):
+    async with (
+        labelled(cluster, "default", {"stowplan.dev/placement": "enabled"}),
+        _asking(cluster, reviewer, namespace, values),
+    ):
         await cluster.create(pod(namespace, "before"), dry_run=True)
         labels = {"stowplan.dev/placement": "enabled", "stowplan.dev/quota": "disabled"}
         await cluster.patch("namespaces", namespace, {"metadata": {"labels": labels}})

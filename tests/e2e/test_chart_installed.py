@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tests.e2e.accounts import may
 from tests.e2e.chart import (
     CONFIGURATIONS,
     ELASTIC_QUOTAS,
@@ -199,6 +200,9 @@ async def test_the_test_of_an_installation_passes_with_advice_alone(
         await eventually(asked, "the API server asks")
         for kind in ("ServiceAccount", "Role", "RoleBinding"):
             await cluster.create(hooks[kind])
+        account = f"system:serviceaccount:{release.namespace}:{name}"
+        creates = {"verb": "create", "resource": "pods", "namespace": "default"}
+        await eventually(lambda: may(cluster, account, creates), "the role counts")
         script = hooks["Pod"]["spec"]["containers"][0]
         code, said = await run_container(cluster, control_plane, release, name, script, tmp_path)
         for kind in ("rolebindings", "roles"):
@@ -210,13 +214,18 @@ async def test_the_test_of_an_installation_passes_with_advice_alone(
 
 @dataclass(slots=True)
 class _Webhook:
-    """Allows everything, with or without advice."""
+    """Allows everything, with or without advice.
+
+    Attributes:
+        advises: whether with advice.
+        is_asked: whether it was asked for advice.
+    """
 
     advises: bool
     is_asked: bool = False
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.is_asked = True
+        self.is_asked |= request.path == "/mutate"
         response = {"uid": (await request.json())["request"]["uid"], "allowed": True}
         if self.advises and request.path == "/mutate":
             advice = {"stowplan.dev/reason": "2 of 4 nodes fit"}

@@ -31,6 +31,7 @@ async def test_a_deployment_is_scheduled_and_runs(
 ) -> None:
     for name in ("node-a", "node-b", "node-c"):
         await nodes.add(name)
+    await nodes.known(namespace)
     await cluster.create(deployment(namespace, "web", replicas=5))
     pods = await _running(cluster, namespace, 5)
     assert {one["spec"]["nodeName"] for one in pods} == {"node-a", "node-b", "node-c"}
@@ -81,6 +82,7 @@ async def test_a_failed_node_takes_no_pods(cluster: Cluster, nodes: Nodes, names
         return any(taint["effect"] == "NoSchedule" for taint in node["spec"].get("taints", ()))
 
     await eventually(tainted, "the node is tainted")
+    await nodes.known(namespace)
     await cluster.create(deployment(namespace, "web", replicas=3))
     pods = await _running(cluster, namespace, 3)
     assert {one["spec"]["nodeName"] for one in pods} == {"node-b"}

@@ -124,7 +124,7 @@ async def test_an_autoscaler_is_told_of_a_gang_without_room(
         pods = await stage.gangs.pods("train")
         return [each for each in pods if is_unschedulable(each)]
 
-    waiting = await eventually(unschedulable, "a member is Unschedulable", within=60)
+    waiting = await eventually(unschedulable, "a member is Unschedulable")
     assert len(waiting) == 1
     await stage.nodes.add("node-new", {"cpu": "4"})  # as an autoscaler would
     await stage.gangs.all_bound("train", 6)

@@ -18,13 +18,17 @@ from aiohttp import web
 from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
+from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed, leader_of
+from tests.e2e.killing import killed_after
 from tests.e2e.link import Link, linked
 from tests.e2e.nodes import Nodes
 from tests.e2e.replica import Replica
 from tests.e2e.workloads import pod
 
 HOLD_SECONDS = 20
+UNHURRIED_SECONDS = 600
+"""A bound beyond any test: what is overdue is released wherever it was nominated to by then."""
+
 LATEST_SECONDS = HOLD_SECONDS + 15 + 25
 """After its creation a pod is released at the latest, once somebody can release it.
 
@@ -77,15 +81,7 @@ class Stage:
 
     async def leader(self) -> Replica:
         """Return the replica that holds the Lease, as soon as one does."""
-
-        async def found() -> Replica | None:
-            lease = await self.cluster.get("leases", NAME, NAMESPACE)
-            leads = f"{lease['spec']['holderIdentity']} leads"
-            return next((one for one in self.stowplan.replicas if leads in one.text()), None)
-
-        replica = await eventually(found, "a replica leads")
-        assert replica is not None
-        return replica
+        return await leader_of(self.cluster, self.stowplan)
 
 
 @asynccontextmanager
@@ -96,11 +92,12 @@ async def staged(
     folder: Path,
     *,
     replicas: int = 1,
+    hold_seconds: int = UNHURRIED_SECONDS,
 ) -> AsyncIterator[Stage]:
     """Install stowplan with held pods behind a link."""
     policy = folder / "policy.yaml"
     await asyncio.to_thread(policy.write_text, POLICY)
-    options = [("hold", "true"), ("hold-seconds", str(HOLD_SECONDS))]
+    options = [("hold", "true"), ("hold-seconds", str(hold_seconds))]
     async with (
         linked(control_plane, account(control_plane)) as link,
         installed(
@@ -150,42 +147,22 @@ async def test_the_leader_is_killed_between_every_two_writes(stage: Stage) -> No
 async def _killed_after(stage: Stage, last: int, pods: int) -> list[str]:
     """Hold pods, kill the leader when it has made so many writes, and start another."""
     (replica,) = stage.stowplan.replicas
-    killed, one_at_a_time, writes = asyncio.Event(), asyncio.Lock(), 0
-
-    async def before(request: web.Request) -> None:
-        if is_write(request):
-            await one_at_a_time.acquire()
-
-    async def after(request: web.Request) -> None:
-        nonlocal writes
-        if not is_write(request):
-            return
-        writes += 1
-        if writes == last:  # nothing that waits for its turn goes on: its sender has gone
-            await asyncio.to_thread(replica.kill)
-            killed.set()
-        one_at_a_time.release()
-
     await stage.leader()
-    stage.link.before, stage.link.after = before, after
-    uids = await stage.hold(pods, "1")
-    await asyncio.wait_for(killed.wait(), LATEST_SECONDS)
-    stage.link.before = stage.link.after = _go_on
+    async with killed_after(last, is_write, replica, stage.link):
+        uids = await stage.hold(pods, "1")
     # Its Lease would run out in 15 s.
     await stage.cluster.delete("leases", NAME, NAMESPACE)
     await asyncio.to_thread(replica.start)
     return uids
 
 
-async def _go_on(_: web.Request) -> None:
-    """Let a request pass."""
-
-
 async def test_another_replica_releases_when_the_leader_is_killed(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
     await nodes.add("node-a", {"cpu": "32"})
-    async with staged(cluster, control_plane, namespace, tmp_path, replicas=2) as stage:
+    async with staged(
+        cluster, control_plane, namespace, tmp_path, replicas=2, hold_seconds=HOLD_SECONDS
+    ) as stage:
         leader = await stage.leader()
         released = 0
 
@@ -233,17 +210,21 @@ async def test_the_scheduler_restarts_with_a_hundred_reserved_pods(
 
 
 async def test_held_pods_outlive_an_outage_of_the_api_server(
-    stage: Stage, control_plane: ControlPlane
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
-    await stage.leader()
-    stage.link.open.clear()
-    uids = await stage.hold(10, "1")
-    for part in (control_plane.controllers, control_plane.scheduler, control_plane.api_server):
-        part.kill()
-    stage.link.open.set()
-    await asyncio.sleep(OUTAGE_SECONDS)
-    await asyncio.to_thread(control_plane.start)
-    await stage.all_bound(uids, within=LATEST_SECONDS)
+    await nodes.add("node-a", {"cpu": "32"})
+    async with staged(
+        cluster, control_plane, namespace, tmp_path, hold_seconds=HOLD_SECONDS
+    ) as stage:
+        await stage.leader()
+        stage.link.open.clear()
+        uids = await stage.hold(10, "1")
+        for part in (control_plane.controllers, control_plane.scheduler, control_plane.api_server):
+            part.kill()
+        stage.link.open.set()
+        await asyncio.sleep(OUTAGE_SECONDS)
+        await asyncio.to_thread(control_plane.start)
+        await stage.all_bound(uids, within=LATEST_SECONDS)
 
 
 async def test_a_tenant_removes_the_gate_meanwhile(stage: Stage) -> None:

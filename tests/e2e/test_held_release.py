@@ -17,7 +17,9 @@ from tests.e2e.nodes import Nodes
 from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.workloads import pod
 
-HELD = ("hold", "true")
+HELD = (("hold", "true"), ("hold-seconds", "600"))
+"""None is overdue on a busy machine either: then it would be released without a decision."""
+
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
 kind: PlacementPolicy
@@ -149,7 +151,12 @@ async def test_a_refused_release_is_told_and_keeps_nobody_waiting(
             await cluster.create(pod(shop, "free"))
             await eventually(lambda: is_bound(cluster, shop, "free"), "another pod is bound")
             (replica,) = stowplan.replicas
-            assert "stowplan_held_pods_refused 1.0" in (await replica.metrics()).splitlines()
+
+            # With each attempt it is refused anew.
+            async def is_counted() -> bool:
+                return "stowplan_held_pods_refused 1.0" in (await replica.metrics()).splitlines()
+
+            await eventually(is_counted, "the refused pod is counted")
         await eventually(lambda: is_bound(cluster, namespace, "refused"), "the pod is bound")
 
 
@@ -160,7 +167,7 @@ async def holding(
     """Install stowplan with a policy that decides at release."""
     file = folder / "policy.yaml"
     file.write_text(policy, encoding="utf-8")
-    async with installed(cluster, control_plane, folder, [file], options=[HELD]) as stowplan:
+    async with installed(cluster, control_plane, folder, [file], options=HELD) as stowplan:
         yield stowplan
 
 

@@ -157,7 +157,7 @@ async def test_an_uninstall_that_leaves_a_gate_fails_and_says_what_removes_it(
     await _hold(cluster, shop, "stuck", "free")
     await _deny_releases(cluster, release.name, shop)
     hook = f"{release.name}-uninstall"
-    uninstalling = asyncio.create_task(release.uninstall("--timeout", "60s"))
+    uninstalling = asyncio.create_task(release.uninstall())
     try:
         job = await started_pod(cluster, release.namespace, hook)
         (releasing,) = job["spec"]["containers"]

@@ -237,7 +237,8 @@ async def test_a_webhook_of_somebody_else_refuses_a_release(
     rules = [rule("", ["pods"], "CREATE", "UPDATE")]
     async with reviewer.asked(stage.cluster, "Validating", stage.namespace, rules) as path:
         await stage.writer.touch(held)
-        assert [one["operation"] for one in reviewer.requests(path)] == ["UPDATE"]
+        # It is reviewed again if the API server's cache did not hold the newest version yet.
+        assert {one["operation"] for one in reviewer.requests(path)} == {"UPDATE"}
         reviewer.refuses = "not today"
         with failing(WriteFailure.REFUSED, "not today"):
             await stage.writer.release(held)
@@ -304,7 +305,8 @@ async def test_another_holder_of_the_schedulers_lease_is_noticed(
 ) -> None:
     lease = SchedulerLease(stage.connection)
     assert not await lease.has_new_holder()  # there is none: here it runs without
-    quick = {"lease-duration": "2s", "renew-deadline": "1s", "retry-period": "500ms"}
+    # The scheduler ends where it cannot renew the Lease in time, as on a busy machine.
+    quick = {"lease-duration": "6s", "renew-deadline": "5s", "retry-period": "500ms"}
     flags = {"leader-elect": "true"} | {
         f"leader-elect-{key}": value for key, value in quick.items()
     }
@@ -319,3 +321,4 @@ async def test_another_holder_of_the_schedulers_lease_is_noticed(
         await asyncio.to_thread(control_plane.scheduler.restart)
         await eventually(lease.has_new_holder, "the scheduler that was restarted leads")
         assert not await lease.has_new_holder()
+    await stage.cluster.delete("leases", "kube-scheduler", "kube-system")

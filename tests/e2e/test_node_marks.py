@@ -52,6 +52,7 @@ async def test_the_scheduler_keeps_off_a_hot_node_until_it_cools(
         await stowplan.knows_usage(len(NODES))
         await _have_marks(cluster, dict.fromkeys(NODES, UNMARKED) | dict.fromkeys(HOT, MARKED))
         leader = await eventually(lambda: _leader(stowplan), "the leader shows the marks")
+        await nodes.known(namespace)
 
         # A pod that nobody advised sees the taint; one of the policy refuses the label.
         unadvised = await _placed(cluster, LEFT_ALONE, "unadvised")

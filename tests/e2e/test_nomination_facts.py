@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.e2e.cluster import CallError, Cluster, Json
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes
 from tests.e2e.nominations import GATE, Nominations, only_on
+from tests.e2e.priorities import priority_class
 from tests.e2e.workloads import pod
 
 HIGH, LOW = "nominations-high", "nominations-low"
@@ -29,12 +31,10 @@ def pods(cluster: Cluster, nodes: Nodes, namespace: str) -> Nominations:
 @pytest.fixture
 async def priorities(cluster: Cluster) -> AsyncIterator[None]:
     """A higher and a lower priority than that of other pods, 0."""
-    for name, value in PRIORITIES.items():
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        await cluster.create({**kind, "metadata": {"name": name}, "value": value})
-    yield
-    for name in PRIORITIES:
-        await cluster.delete("priorityclasses", name)
+    async with AsyncExitStack() as stack:
+        for name, value in PRIORITIES.items():
+            await stack.enter_async_context(priority_class(cluster, name, value))
+        yield
 
 
 async def test_a_nomination_is_kept_while_the_pod_is_gated_and_decides_when_it_is_released(

@@ -26,7 +26,7 @@ from engine.view import ClusterState
 from tests.e2e.advice import advice_of
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
+from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed, leader_of
 from tests.e2e.metrics_server import MetricsServer
 from tests.e2e.nodes import Nodes
 from tests.e2e.test_held_release import is_held
@@ -141,12 +141,10 @@ async def test_audit_mode_for_what_a_policy_did_holds_on_all_replicas_until_it_i
         await cluster.patch("configmaps", f"{NAME}-outcome", {"data": data}, NAMESPACE)
         await eventually(partial(_acts, stowplan, expected=False), "it acts no more")
 
-        lease = await cluster.get("leases", NAME, NAMESPACE)
-        leader = lease["spec"]["holderIdentity"]
-        (first,) = (each for each in stowplan.replicas if f"{leader} leads" in each.text())
+        first = await leader_of(cluster, stowplan)
         await asyncio.to_thread(first.stop)
         assert await _acts(stowplan, expected=False)
-        await eventually(partial(_is_led_by_another, cluster, leader), "another replica leads")
+        await leader_of(cluster, stowplan)
         tried = await cluster.create(pod(namespace, "tried"), dry_run=True)
         assert advice_of(tried) is None
 
@@ -195,8 +193,8 @@ async def test_a_policy_that_fills_hot_nodes_goes_to_audit_by_itself_until_it_is
 
         # Alert, Event, command and the next pods say so.
         assert re.search(_AUDITED, text, re.MULTILINE), "the alert has nothing to fire for"
-        events = await cluster.list_all("events", NAMESPACE)
-        (event,) = (each for each in events if each["reason"] == "PolicyMakesThingsWorse")
+        # It is written after the policy acts no more.
+        event = await eventually(partial(_worse, cluster), "an Event says so")
         assert event["action"] == "SetToAudit"
         assert "% more of its pods landed on hot nodes" in event["message"]
         audited = (await _read(account(control_plane))).audited
@@ -219,17 +217,17 @@ async def _acts(stowplan: Installed, *, expected: bool = True) -> bool:
     return modes == [{"Enforce" if expected else "Audit"}] * len(texts)
 
 
+async def _worse(cluster: Cluster) -> Json:
+    """Return the only Event on policies that make things worse, nothing if there is none."""
+    events = await cluster.list_all("events", NAMESPACE)
+    found = [each for each in events if each["reason"] == "PolicyMakesThingsWorse"]
+    assert len(found) <= 1
+    return found[0] if found else {}
+
+
 async def _text_of_the_leader(cluster: Cluster, stowplan: Installed) -> str:
     """Return the metrics of the replica that leads."""
-    lease = await cluster.get("leases", NAME, NAMESPACE)
-    leader = lease["spec"]["holderIdentity"]
-    (leading,) = (each for each in stowplan.replicas if f"{leader} leads" in each.text())
-    return await leading.metrics()
-
-
-async def _is_led_by_another(cluster: Cluster, leader: str) -> bool:
-    lease = await cluster.get("leases", NAME, NAMESPACE)
-    return lease["spec"].get("holderIdentity") not in {None, "", leader}
+    return await (await leader_of(cluster, stowplan)).metrics()
 
 
 async def _counted(stowplan: Installed, pods: int) -> bool:

@@ -204,6 +204,13 @@ async def _ranking(control_plane: ControlPlane, policy: Path) -> dict[str, int]:
     async with run_server(settings) as server:
         async with asyncio.timeout(SYNC_SECONDS):
             await server.cluster.synced()
+
+        async def knows_usage() -> bool:
+            return server.cluster.sources["metrics.k8s.io"].synced
+
+        # Where the first poll fails, nobody waits for the next.
+        await eventually(knows_usage, "the usage is known")
+        server.cluster.flush()
         raw = deployment("default", "web", replicas=1)["spec"]["template"]
         raw["spec"]["containers"][0]["resources"] = _resources(f"{CORES_PER_POD:g}")
         body = msgspec.json.encode(raw)
@@ -225,7 +232,7 @@ async def _running(cluster: Cluster, namespace: str, count: int, **selected: str
         ready = len(pods) == count and all(one["status"]["phase"] == "Running" for one in pods)
         return pods if ready else []
 
-    return await eventually(running, f"{count} pods run", within=120)
+    return await eventually(running, f"{count} pods run")
 
 
 def _resources(limit: str) -> Json:

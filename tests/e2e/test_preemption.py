@@ -23,6 +23,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed, installed
 from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
+from tests.e2e.priorities import priority_class
 from tests.e2e.workloads import is_running, pod
 
 pytestmark = pytest.mark.usefixtures("crds")
@@ -61,18 +62,6 @@ class Stage:
         await asyncio.gather(*map(self.cluster.create, made))
         for i in range(LOW):
             await self.runs(self.batch, f"batch-{i}")
-
-    async def classify(self, name: str, value: int, annotations: Mapping[str, str]) -> None:
-        """Create a PriorityClass for whose pods the scheduler preempts nobody."""
-        await self.cluster.create(
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": name, "annotations": dict(annotations)},
-                "value": value,
-                "preemptionPolicy": "Never",
-            }
-        )
 
     async def need(self, name: str, cpu: str = "2", **spec: object) -> None:
         """Create a pod of `shop` that is held, and urgent."""
@@ -138,15 +127,15 @@ async def stage(
     policy.write_text(POLICY.replace("MODE", getattr(request, "param", "On")), encoding="utf-8")
     folder = tmp_path / "logs"
     folder.mkdir()
+    urgent, annotations = f"urgent-{namespace}", {PREEMPTION_ANNOTATION: WHILE_HELD}
     async with (
+        priority_class(cluster, urgent, 1000, annotations=annotations, preempts=False),
         passing_namespaces(cluster, f"{namespace}-batch") as (batch,),
         installed(cluster, control_plane, folder, [policy], options=OPTIONS) as stowplan,
     ):
         found = Stage(cluster, stowplan, policy, namespace, batch)
-        await found.classify(f"urgent-{namespace}", 1000, {PREEMPTION_ANNOTATION: WHILE_HELD})
         await eventually(found.holds, "pods are held")
         yield found
-        await cluster.delete("priorityclasses", f"urgent-{namespace}")
 
 
 async def test_a_pod_of_lower_priority_makes_room(stage: Stage) -> None:
@@ -184,17 +173,16 @@ async def test_a_dry_run_evicts_nobody(stage: Stage) -> None:
 async def test_a_class_that_tolerates_it_holds(stage: Stage) -> None:
     patient = f"patient-{stage.shop}"
     annotations = {MINIMUM_PRIORITY_ANNOTATION: "5000", TOLERATION_SECONDS_ANNOTATION: "-1"}
-    await stage.classify(patient, 10, annotations)
-    await stage.fill(patient)
-    await stage.need("web")
-    await stage.says("web", "tolerate preemption")
-    assert len(await stage.left()) == LOW
-    # From now on 1,000 is enough.
-    enough = {"metadata": {"annotations": {MINIMUM_PRIORITY_ANNOTATION: "1000"}}}
-    await stage.cluster.patch("priorityclasses", patient, enough)
-    await stage.runs(stage.shop, "web")
-    assert len(await stage.left()) == LOW - 1
-    await stage.cluster.delete("priorityclasses", patient)
+    async with priority_class(stage.cluster, patient, 10, annotations=annotations, preempts=False):
+        await stage.fill(patient)
+        await stage.need("web")
+        await stage.says("web", "tolerate preemption")
+        assert len(await stage.left()) == LOW
+        # From now on 1,000 is enough.
+        enough = {"metadata": {"annotations": {MINIMUM_PRIORITY_ANNOTATION: "1000"}}}
+        await stage.cluster.patch("priorityclasses", patient, enough)
+        await stage.runs(stage.shop, "web")
+        assert len(await stage.left()) == LOW - 1
 
 
 async def test_a_disruption_budget_holds(stage: Stage) -> None:

@@ -19,12 +19,14 @@ from engine.model.hold import HOLD_FOR_PLACEMENT, HOLD_GATE, HOLD_REASONS_ANNOTA
 from engine.model.priority_class import PREEMPTION_ANNOTATION, WHILE_HELD
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.gang_stage import GangStage, leads
+from tests.e2e.gang_stage import GangStage
 from tests.e2e.gangs import Gangs, is_bound, nominated
-from tests.e2e.installed import NAME, NAMESPACE, account, installed
+from tests.e2e.installed import NAME, NAMESPACE, account, installed, leader_of
+from tests.e2e.killing import killed_after
 from tests.e2e.link import linked
 from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
+from tests.e2e.priorities import priority_class
 from tests.e2e.test_held_chaos import is_write
 from tests.e2e.workloads import is_running, pod
 
@@ -87,7 +89,7 @@ class Stage:
             assert not waiting, f"{waiting} wait"
             return {each["metadata"]["name"] for each in pods} == {*names}
 
-        await eventually(are_bound, f"{names} are bound", within=120)
+        await eventually(are_bound, f"{names} are bound")
 
     async def left(self) -> int:
         """Return how many pods of low priority nobody is ending."""
@@ -103,21 +105,13 @@ async def stage(
         await nodes.add(name, {"cpu": "4"})
     policy = tmp_path / "policy.yaml"
     await asyncio.to_thread(policy.write_text, POLICY)
-    urgent = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {
-            "name": f"urgent-{namespace}",
-            "annotations": {PREEMPTION_ANNOTATION: WHILE_HELD},
-        },
-        "value": 1000,
-        "preemptionPolicy": "Never",
-    }
+    urgent, annotations = f"urgent-{namespace}", {PREEMPTION_ANNOTATION: WHILE_HELD}
     async with (
+        # Before anybody could find that it is not there.
+        priority_class(cluster, urgent, 1000, annotations=annotations, preempts=False),
         passing_namespaces(cluster, f"{namespace}-low") as (low,),
         linked(control_plane, account(control_plane)) as link,
     ):
-        await cluster.create(urgent)  # before anybody could find that it is not there
         for name in LOW:
             await cluster.create(pod(low, name, requests={"cpu": "4"}))
             await eventually(partial(is_running, cluster, low, name), f"{name} runs")
@@ -130,9 +124,8 @@ async def stage(
             kubeconfig=link.kubeconfig,
         ) as stowplan:
             found = GangStage(cluster, Gangs(cluster, namespace), nodes, stowplan, link)
-            await leads(found)
+            await leader_of(cluster, stowplan)
             yield Stage(found, low)
-        await cluster.delete("priorityclasses", f"urgent-{namespace}")
 
 
 def is_step(request: web.Request) -> bool:
@@ -178,29 +171,7 @@ async def test_the_leader_is_killed_while_a_gang_preempts(stage: Stage, last: in
 async def _killed_after(stage: Stage, last: int, need: Callable[[], Awaitable[None]]) -> None:
     """Kill the leader when it has made so many steps, one at a time, and start another."""
     link, (replica,) = stage.gang_stage.link, stage.gang_stage.stowplan.replicas
-    killed, one_at_a_time, steps = asyncio.Event(), asyncio.Lock(), 0
-
-    async def before(request: web.Request) -> None:
-        if is_step(request):
-            await one_at_a_time.acquire()
-
-    async def after(request: web.Request) -> None:
-        nonlocal steps
-        if not is_step(request):
-            return
-        steps += 1
-        if steps == last:  # nothing that waits for its turn goes on: its sender has gone
-            await asyncio.to_thread(replica.kill)
-            killed.set()
-        one_at_a_time.release()
-
-    link.before, link.after = before, after
-    await need()
-    await asyncio.wait_for(killed.wait(), 60)
-    link.before = link.after = _go_on
+    async with killed_after(last, is_step, replica, link):
+        await need()
     await stage.cluster.delete("leases", NAME, NAMESPACE)  # it would run out in 15 s
     await asyncio.to_thread(replica.start)
-
-
-async def _go_on(_: web.Request) -> None:
-    """Let a request pass."""

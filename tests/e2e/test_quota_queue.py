@@ -269,7 +269,7 @@ async def test_a_forged_wait_takes_no_more_than_a_place_in_the_queue(
         assert (await refusal(remove_gate(cluster, namespace, "c"))).startswith(EXCEEDED)
 
         async def is_full() -> bool:
-            reason = await refusal(cluster.create(forged(namespace, "e")))
+            reason = await refusal(cluster.create(forged(namespace, "e"), dry_run=True))
             return "too many pods wait for quota: team, waiting: 2, limited: 2" in reason
 
         await eventually(is_full, "no further pod may wait")

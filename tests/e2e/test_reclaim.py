@@ -26,6 +26,7 @@ from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import GROUP, quotas_known
 from tests.e2e.test_quota_queue import all_queue
 from tests.e2e.workloads import is_running, pod
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.usefixtures("crds")
 
@@ -107,7 +108,7 @@ class Stage:
             message: str = queued[0]["message"]
             return message
 
-        return await eventually(found, f"{name} waits: {reason}", within=90)
+        return await eventually(found, f"{name} waits: {reason}")
 
     async def events(self, namespace: str, reason: str) -> dict[str, str]:
         """Return the messages of Events with a reason, by the name of the pod."""
@@ -281,7 +282,7 @@ async def test_the_leader_is_killed_between_two_steps(
 
         link.after = after
         await stage.queue(stage.shop, "web-1")
-        await asyncio.wait_for(killed.wait(), 60)
+        await asyncio.wait_for(killed.wait(), PATIENCE_SECONDS)
         # Its Lease would run out in 15 s.
         await cluster.delete("leases", NAME, NAMESPACE)
         await asyncio.to_thread(replica.start)

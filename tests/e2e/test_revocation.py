@@ -71,8 +71,14 @@ async def test_what_a_quota_uses_above_its_runtime_is_taken_back(
         )
         left = await stage.names(stage.batch)
         assert len(left) == BORROWERS // 2
-        told = await stage.events(stage.batch, "Revoked")
-        assert told.keys() == {f"left-{number}" for number in range(BORROWERS)} - left
+        revoked = {f"left-{number}" for number in range(BORROWERS)} - left
+
+        async def tells() -> dict[str, str]:
+            told = await stage.events(stage.batch, "Revoked")
+            assert told.keys() == revoked
+            return told
+
+        told = await eventually(tells, "Events say who was evicted")
         text = f"evicted as {stage.batch}/left uses more than its runtime: cpu 8 of 4"
         assert set(told.values()) == {text}
         assert (await stage.events(stage.batch, "Revoking")).keys() == {"left"}

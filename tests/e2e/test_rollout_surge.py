@@ -39,12 +39,13 @@ class _Rollouts:
     """Deployments that fill a quota, and what they used of it at most.
 
     Attributes:
-        most: pods that counted at a time, as often as somebody has looked.
+        most: pods that counted at a time, while they were watched.
     """
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
+        self._counting: set[str] = set()
         self.most = 0
 
     async def begin(self) -> None:
@@ -74,19 +75,29 @@ class _Rollouts:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Look at the pods again and again."""
+        """Count the pods with each event, however short they are there."""
 
-        async def look() -> None:
-            while True:
-                self.most = max(self.most, len(await self._pods()))
-                await asyncio.sleep(0.02)
+        async def is_seen() -> bool:
+            return {each["metadata"]["name"] for each in await self._pods()} == self._counting
 
-        looking = asyncio.create_task(look())
+        watching = asyncio.create_task(self._watch())
         try:
+            await eventually(is_seen, "the watch begins with what there is")
             yield
+            await eventually(is_seen, "the watch has shown all")
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        async with self._cluster.watch("pods", self._namespace) as events:
+            async for event in events:
+                name = event["object"]["metadata"]["name"]
+                if event["type"] == "DELETED" or gates_of(event["object"]):
+                    self._counting.discard(name)
+                else:
+                    self._counting.add(name)
+                self.most = max(self.most, len(self._counting))
 
     async def _pods(self) -> list[Json]:
         """Return the pods that hold quota."""
