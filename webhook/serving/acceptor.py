@@ -11,7 +11,8 @@ from typing import Final, Protocol
 
 HANDSHAKE_SECONDS: Final = 5.0
 _BACKLOG: Final = 1024
-_TURNS_EACH: Final = 4  # so handshakes take at most about a third of the processor
+_TURNS_EACH: Final = 16  # so handshakes take about a tenth of the processor
+_MOST_HELD: Final = 1024  # beyond them the backlog waits, too
 _RETRY_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
@@ -30,18 +31,20 @@ class Turns(Protocol):
 
 
 class Acceptor:
-    """Accepts connections, each in its turn while reviews wait.
+    """Accepts connections, further ones of a peer in turn with its reviews.
 
     A TLS handshake takes as much of a processor as a review or more. An API server speaks HTTP/1.1
     to webhooks: it opens a connection for each review that finds none idle, sends it on whichever
     is free first, and closes what it has too many of. So when reviews begin to wait, more
-    connections come, their handshakes make others wait, and without a bound a moment's delay
-    becomes an overload that lasts. Therefore a connection is accepted at once where no review
-    waits, and else after a few turns of reviews. Meanwhile it waits in the backlog of the socket.
+    connections come, their handshakes make others wait, and a moment's delay would become an
+    overload that lasts. Therefore, while reviews wait, a further connection of a peer whose reviews
+    come by others is held, and one is let in after every few turns of reviews. A peer without such
+    connections is let in at once: another API server, or a probe.
 
     Args:
         protocol: makes the protocol of each connection.
         tls: None for plain connections.
+        brings_reviews: whether reviews come from an address by open connections.
         turns: of the reviews that come by these connections.
     """
 
@@ -49,36 +52,53 @@ class Acceptor:
         self,
         protocol: Callable[[], asyncio.Protocol],
         tls: SSLContext | None,
+        brings_reviews: Callable[[str], bool],
         turns: Sequence[Turns] = (),
     ) -> None:
         self._protocol = protocol
         self._tls = tls
+        self._brings_reviews = brings_reviews
         self._turns = turns
+        self._held: asyncio.Queue[socket.socket] = asyncio.Queue(_MOST_HELD)
         self._connecting: set[asyncio.Task[None]] = set()
 
     async def accept(self, listener: socket.socket) -> None:
         """Accept the connections of a socket that listens, until cancelled."""
         loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listener)
+            except ConnectionError:  # it is gone already
+                continue
+            except OSError as error:  # there is no descriptor left
+                _log.error("no connection can be accepted: %s", error.strerror)
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if self._brings_reviews(str(address[0])):
+                await self._held.put(connection)
+            else:
+                self._let_in(connection)
+            await asyncio.sleep(0)
+
+    async def let_in_held(self) -> None:
+        """Let in the connections that are held, until cancelled."""
         try:
             while True:
-                await self._turn()
+                connection = await self._held.get()
                 try:
-                    connection, _ = await loop.sock_accept(listener)
-                except ConnectionError:  # it is gone already
-                    continue
-                except OSError as error:  # there is no descriptor left
-                    _log.error("no connection can be accepted: %s", error.strerror)
-                    await asyncio.sleep(_RETRY_SECONDS)
-                    continue
-                task = loop.create_task(self._connect(connection))
-                self._connecting.add(task)
-                task.add_done_callback(self._connecting.discard)
+                    await self._turn()
+                except asyncio.CancelledError:
+                    connection.close()
+                    raise
+                self._let_in(connection)
         finally:
+            while not self._held.empty():
+                self._held.get_nowait().close()
             for task in self._connecting:
                 task.cancel()
 
     async def _turn(self) -> None:
-        """Wait until a connection may be accepted."""
+        """Wait until a connection that is held may be let in."""
         await asyncio.sleep(0)
         last = self._taken() + _TURNS_EACH
         while self._taken() < last and self._reviews_wait():  # noqa: ASYNC110 - each step ends a turn
@@ -89,6 +109,11 @@ class Acceptor:
 
     def _taken(self) -> int:
         return sum(turns.taken for turns in self._turns)
+
+    def _let_in(self, connection: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(self._connect(connection))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, connection: socket.socket) -> None:
         """Make a connection, TLS included, unless the peer fails to."""

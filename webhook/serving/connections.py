@@ -93,6 +93,10 @@ class Connections:
         of_peer.pop(connection, None)
         of_peer[connection] = None
 
+    def has_review_of(self, peer: str) -> bool:
+        """Return whether a review came from an address by a connection that is still open."""
+        return peer in self._proven
+
     def closed(self, connection: Connection) -> None:
         """Count a connection no longer."""
         self._unproven.pop(connection, None)

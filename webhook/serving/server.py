@@ -128,12 +128,14 @@ async def listen(
     if connections is None:
         connections = Connections(_MOST_CONNECTIONS)
     loop = asyncio.get_running_loop()
-    acceptor = Acceptor(partial(Connection, server, connections, loop=loop), tls, turns)
+    new_connection = partial(Connection, server, connections, loop=loop)
+    acceptor = Acceptor(new_connection, tls, connections.has_review_of, turns)
     try:
         listeners = await listening_sockets(host, port)
     except OSError as error:
         problem = f"cannot be listened on: {error.strerror or error}"
         raise SettingsError([Diagnostic(file=f"{host}:{port}", message=problem)]) from error
+    in_background(stack, acceptor.let_in_held())
     for listener in listeners:
         stack.callback(listener.close)
         in_background(stack, acceptor.accept(listener))

@@ -1,5 +1,10 @@
 """HTTP/1.1 as an API server speaks it to a webhook, with as little work as can be.
 
+As Go's `net/http` does: each review that finds no idle connection has one made, and goes out on
+whichever is free first, that one or another; a few idle ones are kept. An API server handles only
+so many requests at a time, so that many reviews are under way; others wait for a seat, and their
+timeout has not begun.
+
 The client shares the machine with the server it measures, so it does without a library: requests
 are texts made beforehand, and of an answer only the status and the length are read.
 """
@@ -12,12 +17,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import cast
 
 from tests.bench.load.messages import Target, Window
 
 TIMEOUT_SECONDS = 1.0
-"""As in the chart."""
+"""From the moment a review is called for, as in the chart."""
 
 _MOST_IDLE = 25
 """Connections an API server keeps for later; more are closed (`idleConnsPerHost` of client-go)."""
@@ -38,11 +44,13 @@ class Sent:
     Attributes:
         due: when it was to be sent, by `clock`.
         text: the request; empty once there is nothing left to do for it.
+        began: when there was a seat for it.
         by: what it went out on.
     """
 
     due: float
     text: bytes
+    began: float = 0.0
     by: Connection | None = None
 
 
@@ -108,6 +116,7 @@ class Pool:
 
     Attributes:
         most: connections at a time; beyond it reviews wait.
+        seats: reviews at a time; beyond it they are not called for yet.
         reviews_each: answers after which a connection is closed; 0 for never.
         count: what came of reviews; taken by whoever tells it.
         when_idle: asked for the next request by a connection with nothing to do.
@@ -115,29 +124,53 @@ class Pool:
 
     target: Target
     most: int
+    seats: int
     reviews_each: int = 0
     when_idle: Callable[[], Sent | None] = lambda: None
     count: Window = field(default_factory=Window)
     _idle: list[Connection] = field(default_factory=list)
     _waiting: deque[Sent] = field(default_factory=deque)
-    _under_way: deque[Sent] = field(default_factory=deque)  # in order of their moments
+    _queued: deque[Sent] = field(default_factory=deque)  # without a seat
+    _under_way: deque[Sent] = field(default_factory=deque)  # in the order they began
+    _taken: int = 0  # seats
     _open: set[Connection] = field(default_factory=set)
     _dials: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def busy(self) -> bool:
         """Whether anything is under way."""
-        return any(sent.text for sent in self._under_way)
+        return bool(self._taken or self._queued)
 
     def submit(self, sent: Sent) -> None:
-        """Send a request, by the connection used last of those idle, or as soon as there is one."""
-        self._under_way.append(sent)
+        """Send a request as soon as there is a seat for it."""
+        if self._taken < self.seats:
+            self._begin(sent)
+        else:
+            self._queued.append(sent)
+
+    def _begin(self, sent: Sent) -> None:
+        """Send a request, by the connection used last of those idle, or the first one to be."""
+        self._seat(sent)
         if self._idle:
             self._idle.pop().send(sent)
             return
         self._waiting.append(sent)
-        if len(self._dials) < len(self._waiting) and self._room():
+        if self._room():
             self.dial()
+
+    def _seat(self, sent: Sent) -> None:
+        sent.began = clock()
+        self._taken += 1
+        self._under_way.append(sent)
+
+    def _unseat(self, sent: Sent) -> None:
+        """End a request; its seat is given away by `_fill_seats`."""
+        sent.text = b""
+        self._taken -= 1
+
+    def _fill_seats(self) -> None:
+        while self._queued and self._taken < self.seats:
+            self._begin(self._queued.popleft())
 
     def dial(self) -> None:
         """Make a connection."""
@@ -148,13 +181,13 @@ class Pool:
     def answered(self, by: Connection, sent: Sent, status: int, *, is_advised: bool) -> None:
         """Take note of an answer, and give the connection something to do."""
         now = clock()
-        latency, sent.text = now - sent.due, b""
-        if latency > TIMEOUT_SECONDS:
+        self._unseat(sent)
+        if now - sent.began > TIMEOUT_SECONDS:
             self.count.timed_out += 1
         elif status != _OK:
             self._failed(f"status {status}")
         else:
-            self.count.latencies.append(round(latency * 1e6))
+            self.count.latencies.append(round((now - sent.due) * 1e6))
             self.count.advised += is_advised
         if self.reviews_each and by.answered >= self.reviews_each:
             self._open.discard(by)
@@ -163,6 +196,7 @@ class Pool:
                 self.dial()
         else:
             self._employ(by)
+        self._fill_seats()
 
     def lost(self, connection: Connection, sent: Sent | None) -> None:
         """Take note of a connection that is gone, and with it the request it carried."""
@@ -170,22 +204,24 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
         if sent is not None and sent.text:
-            sent.text = b""
+            self._unseat(sent)
             self._failed("connection lost")
+            self._fill_seats()
 
     def give_up_late_ones(self) -> None:
         """Break off what takes longer than an API server waits."""
         latest = clock() - TIMEOUT_SECONDS
         under_way = self._under_way
-        while under_way and (not under_way[0].text or under_way[0].due < latest):
+        while under_way and (not under_way[0].text or under_way[0].began < latest):
             sent = under_way.popleft()
             if not sent.text:
                 continue
-            sent.text = b""
+            self._unseat(sent)
             self.count.timed_out += 1
             if sent.by is not None:
                 self._open.discard(sent.by)
                 sent.by.break_off()
+        self._fill_seats()
 
     def close(self) -> None:
         """Close all connections."""
@@ -198,18 +234,28 @@ class Pool:
     async def _dial(self) -> None:
         context, name = None, None
         if self.target.ca_file:
-            context, name = ssl.create_default_context(cafile=self.target.ca_file), "localhost"
+            context, name = _trusting(self.target.ca_file), "localhost"
         loop = asyncio.get_running_loop()
         try:
             _, connection = await loop.create_connection(
                 lambda: Connection(self), _HOST, self.target.port, ssl=context, server_hostname=name
             )
         except OSError as error:
-            self._failed(f"no connection: {error.strerror or error}")
+            self._not_connected(f"no connection: {error.strerror or error}")
             return
         self.count.connected += 1
         self._open.add(connection)
         self._employ(connection)
+
+    def _not_connected(self, why: str) -> None:
+        """Let the request fail that has waited longest."""
+        while self._waiting:
+            sent = self._waiting.popleft()
+            if sent.text:
+                self._unseat(sent)
+                self._failed(why)
+                self._fill_seats()
+                return
 
     def _employ(self, connection: Connection) -> None:
         """Let a connection send what waits, or else wait itself."""
@@ -225,8 +271,14 @@ class Pool:
             self._open.discard(connection)
             connection.close()
         else:
-            self._under_way.append(sent_next)
+            self._seat(sent_next)
             connection.send(sent_next)
 
     def _failed(self, what: str) -> None:
         self.count.failed[what] = self.count.failed.get(what, 0) + 1
+
+
+@lru_cache
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    """Return the settings of a client that trusts an authority."""
+    return ssl.create_default_context(cafile=ca_file)

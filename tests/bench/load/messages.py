@@ -35,6 +35,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
         rate: per second; with `AT_ONCE` it does not matter.
         connections: at most; they are made when none is idle, and some are kept. An API server has
             no limit; this one keeps our descriptors from running out.
+        seats: reviews at a time. Of the 600 requests that an API server handles at a time, 245 are
+            for service accounts, which create nearly all pods; more wait there.
         reviews_per_connection: then it is closed in good order; 0 for never.
         leaves_connections: whether those idle at the end stay, for the next phase with that target.
         window_seconds: how often to tell what came of them.
@@ -45,6 +47,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     rate: float = 0.0
     connections: int = 900
+    seats: int = 245
     reviews_per_connection: int = 0
     leaves_connections: bool = False
     window_seconds: float = 1.0

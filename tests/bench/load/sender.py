@@ -2,7 +2,7 @@
 
 Takes a `Phase` per line of its standard input and answers with a `Window` per line, until its
 standard input ends. A latency is counted from the moment a review is due, whether or not there was
-a connection to send it on: waiting counts.
+a seat or a connection for it: waiting counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class Sender:
         """Send the reviews of a phase; yield what comes of them, window by window."""
         head = _head(phase.target.path)
         pool = self._left.pop(phase.target, None) or Pool(
-            target=phase.target, most=phase.connections, reviews_each=phase.reviews_per_connection
+            target=phase.target,
+            most=phase.connections,
+            seats=phase.seats,
+            reviews_each=phase.reviews_per_connection,
         )
         begin = clock() + _BREATH_SECONDS
         end = begin + phase.seconds

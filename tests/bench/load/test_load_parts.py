@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 from collections.abc import AsyncIterator, Callable
@@ -61,12 +62,30 @@ def test_memory_that_grows_in_the_second_half_is_a_leak_and_at_first_is_not() ->
     assert not verdicts.memory(leaking).good
 
 
+class AtOnce:
+    """Counts the reviews that are being answered; each answer takes some steps of the loop."""
+
+    def __init__(self) -> None:
+        self.most = self._now = 0
+
+    async def answer(self) -> None:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self._now -= 1
+
+
 @asynccontextmanager
-async def answering(status: Callable[[], int]) -> AsyncIterator[Target]:
+async def answering(
+    status: Callable[[], int], at_once: AtOnce | None = None
+) -> AsyncIterator[Target]:
     """Listen for reviews, to be answered with a status; those with 200 are advised."""
 
     async def answer(request: web.Request) -> web.Response:
         await request.read()
+        if at_once is not None:
+            await at_once.answer()
         return web.Response(status=status(), text='{"response":{"patch":"W10="}}')
 
     app = web.Application()
@@ -103,3 +122,22 @@ async def test_what_a_lead_in_leaves_are_connections_for_one_phase_and_nothing_t
         came = [await sent(sender, one) for one in (lead_in, phase, phase)]
     assert [one.connected for one in came] == [1, 0, 1]
     assert [len(one.latencies) for one in came] == [10, 10, 10]
+
+
+async def test_only_so_many_reviews_are_under_way_as_an_api_server_has_seats() -> None:
+    at_once = AtOnce()
+    async with answering(lambda: 200, at_once) as target:
+        phase = Phase(target=target, arrival=Arrival.EVEN, seconds=0.01, rate=6_000, seats=2)
+        came = await sent(Sender(reviews()), phase)
+    assert len(came.latencies) == 60
+    assert at_once.most <= 2
+    assert came.connected <= 60
+
+
+async def test_a_review_for_which_no_connection_is_made_fails_once() -> None:
+    async with answering(lambda: 200) as target:
+        pass
+    phase = Phase(target=target, arrival=Arrival.EVEN, seconds=0.05, rate=200, seats=3)
+    came = await sent(Sender(reviews()), phase)
+    assert sum(came.failed.values()) == 10
+    assert not came.timed_out

@@ -63,14 +63,20 @@ class Protocol(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def accepting(queue: Queue, tls: SSLContext | None = None) -> AsyncIterator[Peers]:
+async def accepting(
+    queue: Queue, tls: SSLContext | None = None, *, known: bool = True
+) -> AsyncIterator[Peers]:
+    """Accept connections; of a peer that is known reviews have come."""
     (listener,) = await listening_sockets("127.0.0.1", 0)
     peers = Peers(listener.getsockname()[1])
-    acceptor = Acceptor(lambda: Protocol(peers.made), tls, [queue])
-    task = asyncio.create_task(acceptor.accept(listener))
+    acceptor = Acceptor(lambda: Protocol(peers.made), tls, lambda _: known, [queue])
+    tasks = [
+        asyncio.create_task(work) for work in (acceptor.accept(listener), acceptor.let_in_held())
+    ]
     yield peers
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     listener.close()
     peers.close()
     await asyncio.sleep(0)
@@ -88,23 +94,48 @@ async def test_where_no_review_waits_connections_are_accepted_at_once() -> None:
         await peers.until_made(3)
 
 
-async def test_while_reviews_wait_a_connection_is_accepted_after_every_fourth_turn() -> None:
+async def test_while_reviews_wait_a_further_connection_is_let_in_after_sixteen_turns() -> None:
     queue = Queue(1)
     async with accepting(queue) as peers:
         for _ in range(3):
             peers.connect()
         await step()
-        queue.taken = 3
+        queue.taken = 15
         await step()
         assert not peers.made
-        for turns, connections in ((4, 1), (7, 1), (8, 2)):
+        for turns, connections in ((16, 1), (31, 1), (32, 2)):
             queue.taken = turns
             await step()
             await peers.until_made(connections)
             assert len(peers.made) == connections
 
 
-async def test_connections_are_accepted_as_soon_as_no_review_waits_any_more() -> None:
+async def test_a_peer_without_reviews_is_let_in_at_once_whoever_waits() -> None:
+    async with accepting(Queue(9), known=False) as peers:
+        for _ in range(3):
+            peers.connect()
+        await peers.until_made(3)
+
+
+async def test_connections_that_are_held_at_the_end_are_closed() -> None:
+    acceptor = Acceptor(lambda: Protocol([]), None, lambda _: True, [Queue(1)])
+    (listener,) = await listening_sockets("127.0.0.1", 0)
+    tasks = [
+        asyncio.create_task(work) for work in (acceptor.accept(listener), acceptor.let_in_held())
+    ]
+    peers = [socket.create_connection(listener.getsockname()) for _ in range(2)]
+    await step()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for peer in peers:
+        peer.settimeout(PATIENCE_SECONDS)
+        assert peer.recv(1) == b""
+        peer.close()
+    listener.close()
+
+
+async def test_held_connections_are_let_in_as_soon_as_no_review_waits_any_more() -> None:
     queue = Queue(1)
     async with accepting(queue) as peers:
         for _ in range(3):

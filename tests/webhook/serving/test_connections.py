@@ -126,6 +126,17 @@ async def test_beyond_the_limit_the_oldest_without_a_review_goes_first() -> None
         assert len(at.connections) == 3
 
 
+async def test_a_peer_has_reviews_as_long_as_a_connection_that_brought_one_is_open() -> None:
+    async with listening() as at:
+        await at.connect()
+        assert not at.connections.has_review_of("127.0.0.1")
+        await at.connect(REVIEW)
+        assert at.connections.has_review_of("127.0.0.1")
+        assert not at.connections.has_review_of("127.0.0.2")
+        at.writers[1].close()
+        await until(lambda: not at.connections.has_review_of("127.0.0.1"))
+
+
 async def test_where_all_have_brought_reviews_the_peer_with_most_loses_the_least_used() -> None:
     async with listening(3) as at:
         one = await at.connect(REVIEW)
