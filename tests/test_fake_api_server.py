@@ -310,6 +310,18 @@ async def test_large_answers_are_compressed_when_asked(
         assert "Content-Encoding" not in response.headers
 
 
+async def test_a_pod_that_was_put_as_it_is_can_be_written_over(
+    server: FakeApiServer, client: aiohttp.ClientSession
+) -> None:
+    put = pod("one")
+    put["metadata"] |= {"uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    server.put_pod(json.dumps(put).encode())
+    server.replace(pod("one", node="n1"))
+    _, found = await get(client, f"{PODS}/one")
+    assert found["spec"]["nodeName"] == "n1"
+    assert found["metadata"]["generation"] == 2  # its spec has changed once
+
+
 async def test_the_kubeconfig_and_the_token_open_the_door(tmp_path: Path) -> None:
     async with fake_api_server(tls=True) as server:
         server.token = "the-first"  # noqa: S105  # made up

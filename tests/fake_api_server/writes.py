@@ -183,14 +183,19 @@ class Writer:
         return self._write(target, old, new, dry_run=dry_run)
 
     def _write(self, target: Target, old: Object, new: Object, *, dry_run: bool = False) -> Object:
-        kept = {name: old["metadata"][name] for name in (*_SYSTEM_METADATA, "resourceVersion")}
+        # A pod that was put as it is may lack some.
+        kept = {
+            name: old["metadata"][name]
+            for name in (*_SYSTEM_METADATA, "resourceVersion")
+            if name in old["metadata"]
+        }
         new = {**new, "kind": old["kind"], "apiVersion": old["apiVersion"]}
         new = {name: value for name, value in new.items() if value is not None}
         new["metadata"] = {**new["metadata"], **kept}
         if new == old or dry_run:
             return new
         if _desired(new) != _desired(old):
-            new["metadata"]["generation"] += 1
+            new["metadata"]["generation"] = kept.get("generation", 1) + 1
         return self._store.write(target.resource, target.key, new)
 
 

@@ -47,7 +47,7 @@ _BOOKMARK_SECONDS = 30
 async def serve(cluster: GeneratedCluster, events: float, folder: Path) -> None:
     """Serve a cluster until nobody wants it any more."""
     async with fake_api_server(tls=True, without=(), history_limit=_HISTORY) as server:
-        churn = Churn(server, cluster, _fill(server, cluster), events)
+        churn = Churn(server, cluster, fill(server, cluster), events)
 
         def control(asked: dict[str, bool]) -> dict[str, int]:
             churn.happening = asked["happening"]
@@ -70,11 +70,12 @@ async def serve(cluster: GeneratedCluster, events: float, folder: Path) -> None:
         server.play("POST", FORGET_PATH, forget)
         gc.collect()
         gc.freeze()
-        tasks = [asyncio.create_task(churn.run()), asyncio.create_task(_speak_up(server))]
-        server.kubeconfig(folder)
-        await until_closed()
-        for task in tasks:
-            task.cancel()
+        async with asyncio.TaskGroup() as group:  # a cluster in which nothing happens would do
+            tasks = [group.create_task(churn.run()), group.create_task(_speak_up(server))]
+            server.kubeconfig(folder)
+            await until_closed()
+            for task in tasks:
+                task.cancel()
 
 
 @cache
@@ -83,7 +84,7 @@ def _giants(namespace: str) -> list[tuple[str, bytes]]:
     return [(pod["metadata"]["name"], msgspec.json.encode(pod)) for pod in giants(namespace)]
 
 
-def _fill(server: FakeApiServer, cluster: GeneratedCluster) -> list[Running]:
+def fill(server: FakeApiServer, cluster: GeneratedCluster) -> list[Running]:
     """Store all objects of the cluster; return the pods that may end: not those of DaemonSets."""
     for text in cluster.others():
         server.create(msgspec.json.decode(text))

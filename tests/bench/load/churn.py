@@ -98,12 +98,15 @@ class Churn:
             await asyncio.sleep(_BEAT_SECONDS)
             now = time.monotonic()
             passed, before = now - before, now
-            if not self.happening:
-                continue
-            for stream in self._streams:
-                stream.flow(passed)
-            while self._due and self._due[0][0] <= now:
-                heapq.heappop(self._due)[2]()
+            if self.happening:
+                self.happen(passed, now)
+
+    def happen(self, seconds: float, now: float) -> None:
+        """Let happen what does in some seconds, and what was to follow by a monotonic moment."""
+        for stream in self._streams:
+            stream.flow(seconds)
+        while self._due and self._due[0][0] <= now:
+            heapq.heappop(self._due)[2]()
 
     # Pods.
 

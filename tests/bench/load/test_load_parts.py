@@ -13,11 +13,15 @@ from aiohttp.test_utils import TestServer
 
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load import verdicts
+from tests.bench.load.api_server import fill
+from tests.bench.load.churn import Churn
+from tests.bench.load.low_rate import Spent
 from tests.bench.load.messages import Arrival, Phase, Target, Window
 from tests.bench.load.reviews import Reviews
 from tests.bench.load.schedule import moments
 from tests.bench.load.scrape import Handled
 from tests.bench.load.sender import Sender
+from tests.fake_api_server import fake_api_server
 from webhook.admission import wire
 
 TARGET = Target(port=0, path="/mutate")
@@ -46,6 +50,28 @@ def test_as_many_reviews_are_due_as_the_rate_says_in_order_and_in_time(arrival: 
     assert due == sorted(due)
     assert due[0] >= 0
     assert due[-1] <= 4
+
+
+def test_what_events_take_is_no_part_of_a_review() -> None:
+    # In 20 s 2.2 s of the processor, 0.1 s in each second for events: 0.2 s for 100 reviews.
+    spent = Spent(cpu=2.2, seconds=20, answers=100)
+    assert spent.beyond(0.1) == pytest.approx(0.002)
+
+
+def test_no_answer_is_no_review_for_nothing() -> None:
+    with pytest.raises(RuntimeError, match="no review"):
+        Spent(cpu=2.2, seconds=20, answers=0).beyond(0.1)
+
+
+async def test_things_happen_in_a_generated_cluster() -> None:
+    cluster = GeneratedCluster(nodes=20, pods=400)
+    async with fake_api_server(without=()) as server:
+        churn = Churn(server, cluster, fill(server, cluster), events=100)
+        churn.happen(1.0, now=0.0)
+        # 20 nodes send a heartbeat in 300 s, so 19 pods end, with another created for each.
+        assert churn.events == 38
+        churn.happen(0.0, now=math.inf)
+        assert churn.events == 95  # these are bound and running by now, the others are gone
 
 
 def test_a_quantile_lies_within_its_bucket() -> None:
