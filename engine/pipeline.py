@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 from numpy.typing import NDArray
 
 from engine.model.decision import (
@@ -210,7 +210,8 @@ def decide_in(
         view_version=view.version,
         ages=freshness.ages,
     )
-    return replace(decision, message=summary(decision))
+    force_setattr(decision, "message", summary(decision))  # nobody has seen it yet
+    return decision
 
 
 def skip_reason(pod: Pod, scope: Scope) -> str:
@@ -260,8 +261,10 @@ def _apply_filters(
     first_rejections: list[int] = []
     left = int(np.count_nonzero(nodes))
     for outcome in filters:
-        nodes = and_not(nodes, outcome.rejects)
-        before, left = left, int(np.count_nonzero(nodes))
+        rejects, before = outcome.rejects, left
+        if left and rejects.item(rejects.argmax()):  # many reject none
+            nodes = and_not(nodes, rejects)
+            left = int(np.count_nonzero(nodes))
         first_rejections.append(before - left)
     return nodes, first_rejections
 

@@ -126,11 +126,12 @@ class ColumnCache(LruCache[NDArray[Any]]):
         if entry.version > view.version:
             return compute(view)
         if entry.version < view.version:
-            if entry.version < max([view.latest[domain] for domain in domains]):
-                values = _frozen(_renewed(entry, view, domains, compute))
-                # Put anew: columns that it is made of may have taken its place meanwhile.
-                self._put(key, view.version, values, values.nbytes)
-                return values
+            for domain in domains:
+                if entry.version < view.latest[domain]:
+                    values = _frozen(_renewed(entry, view, domains, compute))
+                    # Put anew: columns that it is made of may have taken its place meanwhile.
+                    self._put(key, view.version, values, values.nbytes)
+                    return values
             entry.version = view.version
         self._entries.move_to_end(key)
         return entry.value
@@ -289,6 +290,8 @@ def _renewed(
     compute: Callable[[_Rows], NDArray[_Item]],
 ) -> NDArray[_Item]:
     """Return the column of `entry` brought up to `view`."""
+    # Without those that did not change, more columns share the rows and the view of them.
+    domains = [domain for domain in domains if view.latest[domain] > entry.version]
     rows = view.changed_since(entry.version, domains)
     if rows.size * _REDO_ALL_ABOVE > len(view):
         return compute(view)

@@ -45,6 +45,8 @@ class Freshness:
         }
 
 
+_WINDOWS: Final = 4  # of rules that allow reports of different ages
+
 FRESH: Final = Freshness()
 """Nothing is stale."""
 
@@ -55,7 +57,7 @@ class StalenessWindow(NamedTuple):
     Attributes:
         since: the first of these moments.
         until: the moment after the last of them.
-        rows: their rows, those without a report or a time included, in any order.
+        rows: their rows, those without a report or a time included, ascending.
         timed: the same without those, ascending, as bytes.
     """
 
@@ -66,33 +68,38 @@ class StalenessWindow(NamedTuple):
 
 
 class StaleReports:
-    """The times of the last reports of some rows, in order, so that no review looks at each.
+    """The times of the last reports of some rows; most reviews do not look at each.
 
     Args:
         times: microseconds since the epoch, 0 where there is no report or no time, (n,).
     """
 
     def __init__(self, times: IntColumn) -> None:
-        self._rows = times.argsort()
-        self._times = times.take(self._rows)
-        self._latest = self._overdue(0)
+        self._times = times.copy()
+        self._windows: tuple[StalenessWindow, ...] = ()
 
     def overdue(self, moment: int) -> StalenessWindow:
         """Return the reports whose time is at most `moment`; the same object until that changes.
 
         Those without a time are among them, unless the moment lies before the epoch.
         """
-        if not self._latest.since <= moment < self._latest.until:
-            self._latest = self._overdue(moment)  # rarely: nodes report in time
-        return self._latest
+        for window in self._windows:
+            if window.since <= moment < window.until:
+                return window
+        window = self._overdue(moment)  # rarely: nodes report in time
+        self._windows = (window, *self._windows[: _WINDOWS - 1])
+        return window
 
     def _overdue(self, moment: int) -> StalenessWindow:
-        end = int(self._times.searchsorted(moment, "right"))
-        rows = self._rows[:end]
-        timed = np.sort(rows[self._times.searchsorted(0, "right") :])
-        since = float(self._times[end - 1]) if end else -math.inf
-        until = float(self._times[end]) if end < len(self._times) else math.inf
-        return StalenessWindow(since, until, rows, timed.tobytes())
+        times, is_overdue = self._times, self._times <= moment
+        rows = is_overdue.nonzero()[0]
+        found, later = times[rows], times[~is_overdue]
+        return StalenessWindow(
+            since=float(found.max()) if found.size else -math.inf,
+            until=float(later.min()) if later.size else math.inf,
+            rows=rows,
+            timed=rows[found > 0].tobytes(),
+        )
 
 
 def stale_reports(view: ClusterView) -> StaleReports:

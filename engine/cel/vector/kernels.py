@@ -162,29 +162,32 @@ def _alike(columns: Sequence[Column]) -> list[NDArray[Any]]:
 def _arithmetic(
     on_ints: Callable[[_Ints, _Ints], tuple[_Ints, Bools]],
     on_doubles: Callable[[_Doubles, _Doubles], _Doubles] | None,
+    of_times: str = "",
 ) -> Kernel:
+    """Return the kernel of an operator.
+
+    Args:
+        on_ints: gives the results, and where they are beyond 64 bits.
+        on_doubles: gives the results; None where it has none of doubles.
+        of_times: its symbol if it has results of timestamps and durations.
+    """
+
     def apply(left: Column, right: Column) -> Column:
-        kind = left.values.dtype.kind
-        if kind == right.values.dtype.kind:
+        a, b = left.values, right.values
+        kind = a.dtype.kind
+        if kind == b.dtype.kind:
             if kind == "f" and on_doubles is not None:
-                values = on_doubles(left.values, right.values)
-                return Column(values, either(left.faults, right.faults))
+                faults = left.faults if right.faults is None else either(left.faults, right.faults)
+                return Column(on_doubles(a, b), faults)
             if kind == "i":
-                result, wrong = on_ints(left.values, right.values)
+                result, wrong = on_ints(a, b)
                 faults = either(left.faults, right.faults)
                 return Column(result, either(faults, wrong) if wrong.any() else faults)
-        if _is_huge(left.values) or _is_huge(right.values):
+        if of_times and (is_time(a) or is_time(b)):
+            return time_kernels.arithmetic(of_times, left, right)
+        if _is_huge(a) or _is_huge(b):
             raise NotVectorizableError  # the result may fit into 64 bits
         return FAILED
-
-    return apply
-
-
-def _of_numbers_or_times(symbol: str, of_numbers: Kernel) -> Kernel:
-    def apply(left: Column, right: Column) -> Column:
-        if is_time(left.values) or is_time(right.values):
-            return time_kernels.arithmetic(symbol, left, right)
-        return of_numbers(left, right)
 
     return apply
 
@@ -255,7 +258,8 @@ def _comparison(
             if a is None or b is None:
                 return Column(across_types.values, either(across_types.faults, faults))
         if is_order:
-            faults = either(faults, either(_nans(a), _nans(b)))
+            for each in (_nans(a), _nans(b)):
+                faults = faults if each is None else either(faults, each)
         return Column(compare(a, b), faults)
 
     return apply
@@ -364,8 +368,8 @@ def _nearest(values: _Doubles) -> _Doubles:
 _square_root: Final = _on_doubles(np.sqrt)
 
 OPERATORS: Final[Mapping[str, Kernel]] = {
-    "+": _of_numbers_or_times("+", _arithmetic(_add, operator.add)),
-    "-": _of_numbers_or_times("-", _arithmetic(_subtract, operator.sub)),
+    "+": _arithmetic(_add, operator.add, of_times="+"),
+    "-": _arithmetic(_subtract, operator.sub, of_times="-"),
     "*": _arithmetic(_multiply, operator.mul),
     "/": _arithmetic(_divide, operator.truediv),
     "%": _arithmetic(_modulo, None),

@@ -36,7 +36,7 @@ from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import estimate, estimate_vector
 from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.thresholds import NodeChecks
-from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
+from engine.plugins.load_aware.usage import Readings, UsageSource, capacity, readings_of
 from engine.view import (
     LOAD_DOMAINS,
     BoolColumn,
@@ -176,35 +176,28 @@ class LoadAwareFilter(NeverFaults):
 
     # Columns of nodes and reports alone, one for production pods and one for others.
 
-    def _slack(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
-        """Return the least amount that is too much on top of each reading, (n_known, n)."""
-
-        def compute(part: ClusterView) -> IntColumn:
-            readings = self._readings(part, is_prod=is_prod)
-            slack = self._cutoffs(part, is_prod=is_prod) - readings.amounts
-            return np.where(readings.is_measured, slack, _UNREACHABLE)
-
-        return view.node_column(("LoadAware filter slack", self._key, is_prod), _NODE_SIDE, compute)
-
     def _side(self, view: ClusterView, *, is_prod: bool) -> _FilterSide:
         def make(whole: ClusterView) -> _FilterSide:
+            # Of columns of all nodes, which takes less time than of the rows that changed: a few of
+            # them report between two reviews.
             readings = self._readings(whole, is_prod=is_prod)
-            is_judged, is_aggregated = self._flags(whole, is_prod=is_prod)
-            slack = self._slack(whole, is_prod=is_prod)
+            has_threshold, is_aggregated = self._flags(whole, is_prod=is_prod)
+            slack = self._cutoffs(whole, is_prod=is_prod) - readings.amounts
+            slack[:, ~readings.is_measured] = _UNREACHABLE
             first = is_aggregated.astype(np.int16) + np.int16(_FIRST_EXCEEDED)
-            return _FilterSide(readings, slack, is_judged, first)
+            return _FilterSide(readings, slack, readings.is_reported & has_threshold, first)
 
         return view.node_aggregate(("LoadAware filter side", self._key, is_prod), _NODE_SIDE, make)
 
     def _flags(self, view: ClusterView, *, is_prod: bool) -> BoolColumn:
-        """Return where the age of a report counts, and where a percentile is checked, (2, n)."""
+        """Return where there is any threshold, and where a percentile is checked, (2, n)."""
 
         def compute(part: ClusterView) -> BoolColumn:
             limits = self._checks.limits(part, is_prod=is_prod)
-            is_reported = self._readings(part, is_prod=is_prod).is_reported
-            return np.stack([is_reported & limits.has_threshold, limits.is_aggregated])
+            return np.stack([limits.has_threshold, limits.is_aggregated])
 
-        return view.node_column(("LoadAware filter flags", self._key, is_prod), _NODE_SIDE, compute)
+        key = ("LoadAware filter flags", self._key, is_prod)
+        return view.node_column(key, (Domain.NODES,), compute)
 
     def _cutoffs(self, view: ClusterView, *, is_prod: bool) -> IntColumn:
         """Return the least usage of each known resource that is too much, (n_known, n)."""
@@ -218,6 +211,10 @@ class LoadAwareFilter(NeverFaults):
         )
 
     def _readings(self, view: ClusterView, *, is_prod: bool) -> Readings:
+        source = self._checks.source_of_all(view, is_prod=is_prod)
+        if source is not None:
+            return readings_of(view, self._profile.known, source)
+
         def compute(part: ClusterView) -> IntColumn:
             sources = self._checks.sources(part, is_prod=is_prod)
             return Readings.of(part, self._profile.known, sources).table
@@ -279,27 +276,14 @@ class LoadAwareScore(NeverFaults):
     def _side(self, view: ClusterView, *, by_production: bool) -> _ScoreSide:
         def make(whole: ClusterView) -> _ScoreSide:
             readings = self._readings(whole, by_production=by_production)
-            room = self._room(whole, by_production=by_production)
+            totals = capacity(whole, self._profile.known)
+            room = totals - readings.amounts
+            # Very negative where a node has none of a resource, or its usage is not known.
+            room[(totals <= 0) | ~readings.is_measured] = -_UNREACHABLE
             return _ScoreSide(readings, room, self._totals(whole))
 
         key = ("LoadAware score", self._profile.known, self._source(by_production=by_production))
         return view.node_aggregate(key, _NODE_SIDE, make)
-
-    def _room(self, view: ClusterView, *, by_production: bool) -> IntColumn:
-        """Return the rest of the known capacities beyond each reading, (n_known, n).
-
-        Very negative where a node has none of a resource, or its usage is not known.
-        """
-        known = self._profile.known
-
-        def compute(part: ClusterView) -> IntColumn:
-            totals = capacity(part, known)
-            readings = self._readings(part, by_production=by_production)
-            room = totals - readings.amounts
-            return np.where((totals > 0) & readings.is_measured, room, -_UNREACHABLE)
-
-        key = ("LoadAware room", known, self._source(by_production=by_production))
-        return view.node_column(key, _NODE_SIDE, compute)
 
     def _totals(self, view: ClusterView) -> FloatColumn:
         """Return each known capacity, 1 where a node has none of it, (n_known, n)."""
@@ -311,13 +295,8 @@ class LoadAwareScore(NeverFaults):
         return view.node_column(("LoadAware totals", known), (Domain.NODES,), compute)
 
     def _readings(self, view: ClusterView, *, by_production: bool) -> Readings:
-        source, known = self._source(by_production=by_production), self._profile.known
-        table = view.node_column(
-            ("LoadAware readings", known, source),
-            (Domain.METRICS,),
-            lambda part: Readings.of(part, known, [source] * len(part)).table,
-        )
-        return Readings(table)
+        source = self._source(by_production=by_production)
+        return readings_of(view, self._profile.known, source)
 
     def _source(self, *, by_production: bool) -> UsageSource:
         return self._args.production_source if by_production else self._score_source

@@ -20,7 +20,7 @@ from engine.plugins.lib.annotations import annotation_column, read_annotation
 from engine.plugins.lib.arithmetic import percent_bounds
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.usage import WHOLE_NODE, UsageSource, capacity
-from engine.view import BoolColumn, ClusterView
+from engine.view import MISSING, BoolColumn, ClusterView
 
 USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 """A node's own thresholds, in JSON."""
@@ -78,6 +78,12 @@ class NodeChecks:
                 aggregated.usage_aggregated_duration,
             ),
         )
+
+    def source_of_all(self, view: ClusterView, *, is_prod: bool) -> UsageSource | None:
+        """Return the usage that a pod is checked against if no node says otherwise, else None."""
+        column = annotation_column(view.whole, USAGE_THRESHOLDS)
+        is_annotated = column.counts[MISSING + 1 :].any()
+        return None if is_annotated else self._of(None, is_prod=is_prod).source
 
     def sources(self, view: ClusterView, *, is_prod: bool) -> list[UsageSource]:
         """Return the usage of each node that a pod is checked against."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 
 import msgspec
@@ -22,6 +22,7 @@ from engine.model.resources import Amounts
 from engine.model.usage import NodeUsage
 from engine.plugins.lib.annotations import read_annotation
 from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.view import GREATEST_AMOUNT as _MOST
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, capped
 
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
@@ -123,6 +124,16 @@ class Readings:
         return np.where(kind == _PRODUCTION, sums.prod_usage + sums.prod_delta, added)
 
 
+def readings_of(view: ClusterView, known: tuple[str, ...], source: UsageSource) -> Readings:
+    """Return the readings of one source on every node, remembered: filter and score share them."""
+    table = view.node_column(
+        ("LoadAware readings", known, source),
+        (Domain.METRICS,),
+        lambda part: Readings.of(part, known, [source] * len(part)).table,
+    )
+    return Readings(table)
+
+
 _duration = attrgetter("duration_ns")
 
 
@@ -164,7 +175,8 @@ def _row(
 
 
 def _capped(amounts: Amounts, known: Sequence[str]) -> Iterable[int]:
-    return [capped(amounts.get(name, 0)) for name in known]
+    found = map(amounts.get, known, repeat(0))
+    return [amount if -_MOST <= amount <= _MOST else capped(amount) for amount in found]
 
 
 def _reading(report: NodeUsage, source: UsageSource) -> Amounts | None:
