@@ -8,35 +8,24 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 
 from engine.model.time import Micros, date
-from engine.pipeline import Scope
-from engine.reclaim import NodeFit
-from engine.view import WhatIf
 from webhook.background import in_background, on_change
 from webhook.cluster import Cluster, RecordedPods, Recording
 from webhook.cluster.watch.source_status import log_changes
-from webhook.controllers.outcome import OutcomeController
-from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
-from webhook.controllers.release import QuotaQueue, SurgingPods
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPod
 from webhook.placement.live_policies import LivePolicies
-from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
-from webhook.serving.judging import outcome_controller
+from webhook.serving.leader_duties import LeaderDuties
 from webhook.serving.placing import live_policies, placer_of
-from webhook.serving.reclaiming import reclaim_controller
-from webhook.serving.releasing import ReleaseServices, release_controller
 from webhook.serving.review_paths import review_paths
 from webhook.serving.server import RunningServer, listen
-from webhook.serving.services import Leadership, ServiceBuilder, Services
+from webhook.serving.services import ServiceBuilder
 from webhook.serving.tls import LiveCertificate
 from webhook.settings import Settings
 
@@ -85,16 +74,22 @@ async def run_server(
         placer = placer_of(settings, cluster, explanations)
         policies, counts = live_policies(settings, services, placer, now), PolicyCounts()
         outcome = None
+        duties = LeaderDuties(
+            cluster=cluster,
+            settings=settings,
+            placer=placer,
+            policies=policies,
+            counts=counts,
+            metrics=metrics,
+            now=now,
+        )
         if services.leadership is not None:
-            builder.keep_node_marks(services.leadership, cluster, policies)
-            outcome = _judge_outcomes(
-                stack, services.leadership, cluster, settings, placer, policies, metrics, now
-            )
-
-            _tell_status(services, services.leadership, policies, counts, outcome, now)
-
+            duties.mark_nodes(services.leadership)
+            outcome = duties.judge_outcomes(services.leadership, stack)
+            if services.policy_resources is not None:
+                duties.write_policy_status(services.leadership, outcome)
         if services.releasing is not None:
-            _release(services.releasing, cluster, settings, placer, policies, counts, metrics, now)
+            duties.release(services.releasing)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
@@ -174,115 +169,6 @@ async def run_server(
             reviews=server,
             warm_up=policies.warm_up,
         )
-
-
-def _release(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
-    services: ReleaseServices,
-    cluster: Cluster,
-    settings: Settings,
-    placer: Placer,
-    policies: LivePolicies,
-    counts: PolicyCounts,
-    metrics: Metrics,
-    now: Callable[[], Micros],
-) -> None:
-    """Let the leader release held pods, and evict others for them."""
-    quota_queue = QuotaQueue(
-        cluster.state,
-        services.held,
-        services.unbound,
-        settings.queue_rules(),
-        now=now,
-        reclaims=settings.reclaims,
-        surges=SurgingPods(cluster.state, services.deployments.replaced_by),
-    )
-    controller, gangs = release_controller(
-        services,
-        cluster,
-        placer=placer,
-        policies=policies,
-        counts=counts,
-        order=settings.queue_order(),
-        quota_queue=quota_queue,
-        node_for=partial(_node_for, cluster, policies, settings.scope()),
-        recreates_gangs=settings.recreate_gangs,
-        registry=metrics.registry,
-        now=now,
-    )
-    if services.running is not None:
-        reclaim = reclaim_controller(
-            services,
-            cluster,
-            running=services.running,
-            gangs=gangs,
-            quota_queue=quota_queue,
-            policies=policies,
-            settings=settings,
-            registry=metrics.registry,
-            now=now,
-        )
-        services.elector.add_duty(reclaim.run)  # first: whoever is reclaimed for is not released
-    services.elector.add_duty(controller.run)
-
-
-def _judge_outcomes(  # noqa: PLR0913, PLR0917 - named parts, joined in one place
-    stack: AsyncExitStack,
-    leadership: Leadership,
-    cluster: Cluster,
-    settings: Settings,
-    placer: Placer,
-    policies: LivePolicies,
-    metrics: Metrics,
-    now: Callable[[], Micros],
-) -> OutcomeController | None:
-    """Let the leader judge the pods that are bound, and all replicas follow its judgement."""
-    if leadership.bindings is None:
-        return None
-    controller, audited = outcome_controller(
-        leadership,
-        leadership.bindings,
-        cluster,
-        placer=placer,
-        policies=policies,
-        settings=settings,
-        registry=metrics.registry,
-        now=now,
-    )
-    in_background(stack, audited.follow())
-    return controller
-
-
-def _tell_status(
-    services: Services,
-    leadership: Leadership,
-    policies: LivePolicies,
-    counts: PolicyCounts,
-    outcome: OutcomeController | None,
-    now: Callable[[], Micros],
-) -> None:
-    """Let the leader write the status of policies of the API."""
-    if services.policy_resources is None:
-        return
-    observations = PolicyObservations(
-        policies, counts, None if outcome is None else outcome.report, time.monotonic
-    )
-    controller = PolicyStatusController(
-        leadership.connection,
-        standings=lambda: policies.standings if policies.is_loaded else (),
-        facts=observations.read,
-        today=lambda: f"{date(now()):%Y-%m-%dT%H:%M:%SZ}",
-        may_write=lambda: leadership.elector.is_leader,
-    )
-    leadership.elector.add_duty(controller.run)
-
-
-def _node_for(cluster: Cluster, policies: LivePolicies, scope: Scope, held: HeldPod) -> str:
-    """Return a node that would take a held pod that counts on none, "" for none."""
-    view = cluster.state.view()
-    fit = NodeFit(
-        held.placement_request, policies.current, view, cluster.now(), scope, cluster.freshness()
-    )
-    return fit.first(WhatIf(view))
 
 
 def _show_state(

@@ -5,27 +5,18 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import datetime
 
 from engine.model.time import Micros, date
-from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, ReservationTimeouts
 from webhook.background import in_background
-from webhook.certificates.bundles import CaBundles
-from webhook.certificates.secret_source import SecretSource
-from webhook.certificates.secret_store import SecretStore
 from webhook.cluster import Cluster, Recording, recorded_cluster
 from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import PodObserver
-from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty, LeaseElector
-from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
-from webhook.controllers.node_marks.metrics import NodeMarkCollector
-from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.outcome import Bindings
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.quota_rollout import QuotaCoverage
@@ -44,7 +35,6 @@ from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
-from webhook.placement.live_policies import LivePolicies
 from webhook.placement.policy_resources import PolicyResources
 from webhook.quota import (
     DeploymentPods,
@@ -60,11 +50,11 @@ from webhook.quota import (
 from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
+from webhook.serving.certificate_source import local_certificate, stored_certificate
 from webhook.serving.held_queue import HeldQueue
 from webhook.serving.quota_duties import QuotaDuties
 from webhook.serving.releasing import ReleaseServices
-from webhook.serving.server import ANY_ADDRESS
-from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
+from webhook.serving.tls import CertificateSource
 from webhook.serving.watched_cluster import watched_cluster
 from webhook.settings import Settings
 
@@ -140,7 +130,7 @@ class ServiceBuilder:
         return Services(
             cluster=cluster,
             ledger=ledger,
-            certificate=self._local_certificate(),
+            certificate=local_certificate(self.settings, date(self.now())),
             authorize=anybody,
         )
 
@@ -191,7 +181,6 @@ class ServiceBuilder:
                 elector, held, unbound, gang_members, deployments, running
             )
         controllers: list[Duty] = []
-        coverage = None
         if releasing is not None:
             phases = PodGroupStatusController(
                 connection,
@@ -200,6 +189,7 @@ class ServiceBuilder:
                 may_write=lambda: elector.is_leader,
             )
             controllers.append(phases.run)
+        coverage = None
         if settings.quota_mode != "Off":
             quotas = QuotaDuties(
                 connection=connection,
@@ -208,23 +198,21 @@ class ServiceBuilder:
                 config=self._quota_config,
                 may_write=lambda: elector.is_leader,
             )
-            controllers += [
-                quotas.status(ledger, self.metrics.quotas_drifted).run,
-                quotas.audit(identity, self.metrics.quotas_over_max).run,
-            ]
-            if settings.keeps_quota_namespaces:
-                coverage = quotas.coverage()
-                self.stack.push_async_callback(coverage.close)
-                controllers.append(quotas.rollout(coverage, self.metrics.quota_namespaces).run)
+            coverage = self._quota_coverage(quotas)
+            controllers += self._quota_controllers(quotas, ledger, coverage, releasing, identity)
             rules = settings.queue_rules()
             self.metrics.registry.register(
                 QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
             )
-            if releasing is not None:
-                controllers.append(quotas.figures(releasing.pace).run)
         secret = None
         if settings.certificate_secret is not None:
-            secret, rotation = self._secret(connection, settings.certificate_secret, elector)
+            secret, rotation = stored_certificate(
+                connection,
+                settings,
+                settings.certificate_secret,
+                is_leader=lambda: elector.is_leader,
+                today=lambda: date(self.now()),
+            )
             controllers.append(rotation.run)
         in_background(self.stack, elector.run(*controllers))
         if secret is not None:
@@ -232,7 +220,7 @@ class ServiceBuilder:
         return Services(
             cluster=cluster,
             ledger=ledger,
-            certificate=secret or self._local_certificate(),
+            certificate=secret or local_certificate(settings, date(self.now())),
             authorize=TokenAuthorizer(AccessReviews(connection)).authorize,
             record_denial=denials.record,
             pod_version=pods.version,
@@ -243,6 +231,30 @@ class ServiceBuilder:
             policy_resources=policy_resources,
             leadership=Leadership(connection=connection, elector=elector, bindings=bindings),
         )
+
+    def _quota_coverage(self, quotas: QuotaDuties) -> QuotaCoverage | None:
+        """Return what makes API servers ask about namespaces, until the stack unwinds."""
+        if not self.settings.keeps_quota_namespaces:
+            return None
+        coverage = quotas.coverage()
+        self.stack.push_async_callback(coverage.close)
+        return coverage
+
+    def _quota_controllers(
+        self,
+        quotas: QuotaDuties,
+        ledger: QuotaLedger,
+        coverage: QuotaCoverage | None,
+        releasing: ReleaseServices | None,
+        identity: str,
+    ) -> Iterator[Duty]:
+        """Yield what the leader does for quotas."""
+        yield quotas.status(ledger, self.metrics.quotas_drifted).run
+        yield quotas.audit(identity, self.metrics.quotas_over_max).run
+        if coverage is not None:
+            yield quotas.rollout(coverage, self.metrics.quota_namespaces).run
+        if releasing is not None:
+            yield quotas.figures(releasing.pace).run
 
     def _held_queue(
         self, releasing: ReleaseServices, guard: HoldGuard, cluster: Cluster
@@ -289,27 +301,6 @@ class ServiceBuilder:
             running=running,
         )
 
-    def keep_node_marks(
-        self, leadership: Leadership, cluster: Cluster, policies: LivePolicies
-    ) -> None:
-        """Mark nodes by the policies in force while this replica leads, or take marks back."""
-        is_on, elector, metrics = self.settings.node_marks, leadership.elector, NodeMarkCollector()
-
-        def in_force() -> PolicySet | None:
-            if not (cluster.is_synced and policies.is_loaded):
-                return None
-            return policies.current if is_on else PolicySet()
-
-        marked = MarkedCluster(
-            view=cluster.view, now=cluster.now, freshness=cluster.freshness, policies=in_force
-        )
-        writer = NodeWriter(leadership.connection, may_write=lambda: elector.is_leader)
-        controller = NodeMarkController(
-            marked, writer, show=metrics.show, count_write=metrics.count_write
-        )
-        self.metrics.registry.register(metrics)
-        elector.add_duty(controller.run)
-
     def _ledger(self, observed: ObservedCluster, store: Store) -> QuotaLedger:
         return QuotaLedger(
             observed,
@@ -323,31 +314,3 @@ class ServiceBuilder:
     def _quota_config(self) -> QuotaConfig:
         unseen_seconds = self.settings.quota_reservation_seconds
         return QuotaConfig(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
-
-    def _secret(
-        self, connection: Connection, name: str, elector: LeaseElector
-    ) -> tuple[SecretSource, Rotation]:
-        """Source that reads the Secret, and the controller that renews it."""
-        store = SecretStore(connection, namespace=self.settings.namespace, name=name)
-        configurations = self.settings.webhook_configurations
-        bundles = CaBundles(connection, mutating=configurations, validating=configurations)
-        rotation = Rotation(
-            store,
-            bundles,
-            names=self.settings.certificate_names,
-            is_leader=lambda: elector.is_leader,
-            now=self._today,
-        )
-        return SecretSource(store, bundles, now=self._today), rotation
-
-    def _local_certificate(self) -> CertificateSource:
-        """Certificate that needs no cluster: from files, or self-signed."""
-        settings = self.settings
-        if settings.tls_cert is not None and settings.tls_key is not None:
-            every = settings.reload_seconds
-            return CertificateFiles(settings.tls_cert, settings.tls_key, every_seconds=every)
-        host = () if settings.host in ANY_ADDRESS else (settings.host,)
-        return SelfSigned(now=self._today(), names=(*host, *settings.certificate_names))
-
-    def _today(self) -> datetime:
-        return date(self.now())
