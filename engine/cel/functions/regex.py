@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from engine.cel.budget import Budget
 from engine.cel.errors import CelError
+from engine.cel.functions.byte_sequence import ByteSequence, byte_sequence
 from engine.cel.functions.registry import Overload, Preparation
 from engine.cel.values import INT_MAX, LIST, STRING
 
@@ -102,31 +103,40 @@ class Pattern:
         """
         if not texts or sum(map(len, texts)) > _MOST_JOINED:
             return None
-        regex = self._of_lines()
-        joined = "\n".join([*texts, ""])
-        if regex is None or joined.count("\n") != len(texts):
+        lines = self._of_lines()
+        if lines is None:
             return None
         try:
-            data = joined.encode()
+            data = "\n".join([*texts, ""]).encode()
         except UnicodeEncodeError:
             return None
-        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
-        runs = np.array([match.span() for match in regex.finditer(data)], np.int64).reshape(-1, 2)
+        codes = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(codes == ord("\n"))
+        if len(ends) != len(texts):
+            return None
+        if isinstance(lines, ByteSequence):
+            return lines.matching_lines(codes, ends)
+        runs = np.array([match.span() for match in lines.finditer(data)], np.int64).reshape(-1, 2)
         changes = np.zeros(len(texts) + 1, np.int64)
-        changes[np.searchsorted(ends, runs[:, 0], side="right")] = 1
-        changes[np.searchsorted(ends, runs[:, 1], side="right")] = -1  # no run touches the next
+        changes[np.searchsorted(ends, runs[:, 0])] = 1
+        changes[np.searchsorted(ends, runs[:, 1])] = -1  # no run touches the next
         return np.cumsum(changes[:-1]) > 0
 
     def _of_lines(self) -> Any:  # noqa: ANN401 (the binding has no types)
-        """Return the expression that matches runs of lines with a match, None if there is none."""
+        """Return what finds the lines with a match, None if nothing does.
+
+        It is a sequence of bytes, or the expression that matches runs of such lines.
+        """
         if self._lines is None:
-            self._lines = False
-            pattern = _within_line(self._source)
-            if pattern is not None:
-                runs = f"(?m)(?:^.*(?:{pattern}).*\n)+"
-                with suppress(re2.error):  # beyond the memory of one program
-                    self._lines = re2.compile(runs.encode(), _LINE_OPTIONS)
+            self._lines = byte_sequence(self._source) or self._runs() or False
         return self._lines or None
+
+    def _runs(self) -> Any:  # noqa: ANN401 (the binding has no types)
+        pattern = _within_line(self._source)
+        if pattern is not None:
+            with suppress(re2.error):  # beyond the memory of one program
+                return re2.compile(f"(?m)(?:^.*(?:{pattern}).*\n)+".encode(), _LINE_OPTIONS)
+        return None
 
 
 def _within_line(source: str) -> str | None:

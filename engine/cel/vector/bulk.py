@@ -24,13 +24,14 @@ from engine.cel.errors import CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame, compile_node
 from engine.cel.evaluate.arithmetic import BUDGETED_OPERATORS, OPERATORS
 from engine.cel.functions import Function
+from engine.cel.values import BOOL
 from engine.cel.vector.columns import Path
 from engine.cel.vector.parts import Part
 
 Leaves: TypeAlias = Mapping[Path, Sequence[object]]
 """The values of each leaf, all equally many: one for each evaluation."""
 
-BulkFunction: TypeAlias = Callable[[Leaves, Frame], "Sequence[object] | None"]
+BulkFunction: TypeAlias = Callable[[Leaves, Frame], "Sequence[object] | NDArray[np.bool_] | None"]
 """Gives the value of each evaluation, None where closures have to. The frame has the constants."""
 
 
@@ -44,10 +45,10 @@ class _Shared(NamedTuple):
     value: object
 
 
-_Values: TypeAlias = "Sequence[object] | _Shared"
+_Values: TypeAlias = "Sequence[object] | NDArray[np.bool_] | _Shared"
 _Step: TypeAlias = Callable[[Leaves, Frame], _Values]
 
-_Apply: TypeAlias = Callable[[Sequence[_Values], Budget], Sequence[object]]
+_Apply: TypeAlias = Callable[[Sequence[_Values], Budget], "Sequence[object] | NDArray[np.bool_]"]
 """Applies a function to the values of its operands, at least one of which differs."""
 
 _EQUALITIES: Final[Mapping[str, Callable[[object, object], bool]]] = {
@@ -67,7 +68,7 @@ def bulk_function(part: Part, environment: Environment) -> BulkFunction | None:
     if step is None:
         return None
 
-    def evaluate(leaves: Leaves, frame: Frame) -> Sequence[object] | None:
+    def evaluate(leaves: Leaves, frame: Frame) -> Sequence[object] | NDArray[np.bool_] | None:
         budget = Budget()
         try:
             values = step(leaves, {**frame, BUDGET: budget})
@@ -90,7 +91,9 @@ def _step(part: Part, environment: Environment) -> _Step | None:
     steps = [step for step in operands if step is not None]
     if apply is None or not steps or len(steps) < len(operands):
         return None
-    return lambda leaves, frame: apply([step(leaves, frame) for step in steps], frame[BUDGET])
+    return lambda leaves, frame: apply(
+        [_listed(step(leaves, frame)) for step in steps], frame[BUDGET]
+    )
 
 
 def _apply(node: ast.Node, environment: Environment) -> _Apply | None:
@@ -111,6 +114,11 @@ def _apply(node: ast.Node, environment: Environment) -> _Apply | None:
             field = node.field
             return _plain(lambda value: operators.select(value, field))
     return None
+
+
+def _listed(values: _Values) -> Sequence[object] | _Shared:
+    """Return values as those of the language."""
+    return values.tolist() if isinstance(values, np.ndarray) else values
 
 
 def _constant(closure: Closure) -> _Step:
@@ -146,7 +154,7 @@ def _call(function: Function) -> _Apply:
         if overload.preparation is not None
     }
 
-    def apply(operands: Sequence[_Values], budget: Budget) -> Sequence[object]:
+    def apply(operands: Sequence[_Values], budget: Budget) -> Sequence[object] | NDArray[np.bool_]:
         overload = function.find(tuple(map(_kind, operands)))
         if overload is None:
             raise _NotInBulkError
@@ -162,6 +170,8 @@ def _call(function: Function) -> _Apply:
             if found is not None:
                 return found
         iterables = map(_repeated, arguments)
+        if overload.result == BOOL and not overload.budgeted:
+            return np.fromiter(map(overload.impl, *iterables), np.bool_)
         if overload.budgeted:
             return list(map(overload.impl, repeat(budget), *iterables))
         return list(map(overload.impl, *iterables))
@@ -171,12 +181,11 @@ def _call(function: Function) -> _Apply:
 
 def _found(
     in_bulk: Callable[[Any, Any], NDArray[np.bool_] | None], texts: _Values, argument: _Values
-) -> list[bool] | None:
+) -> NDArray[np.bool_] | None:
     """Return what a function of many texts gives, None if it does not take these."""
     if isinstance(texts, _Shared) or not isinstance(argument, _Shared):
         return None
-    found = in_bulk(texts, argument.value)
-    return None if found is None else found.tolist()
+    return in_bulk(texts, argument.value)
 
 
 def _kind(values: _Values) -> type:

@@ -69,6 +69,12 @@ class DictColumn(msgspec.Struct, frozen=True, gc=False):
     codes: NDArray[np.int32]
     values: Sequence[object]
 
+    def values_of(self, codes: NDArray[np.intp]) -> Sequence[object]:
+        """Return the value of each of some codes."""
+        if codes.size and (np.diff(codes) == 1).all():
+            return self.values[codes.item(0) : codes.item(-1) + 1]
+        return list(map(self.values.__getitem__, codes.tolist()))
+
 
 class TextColumn(DictColumn, frozen=True, gc=False):
     """A dictionary-encoded column of strings, however many of them differ.

@@ -27,6 +27,7 @@ from engine.cel.vector.columns import (
     NotVectorizableError,
     Path,
     Table,
+    TextColumn,
     constant,
 )
 from engine.cel.vector.steps import EvalContext, Step, outcome
@@ -194,16 +195,14 @@ class ScalarFallback(Step):
         """
         assert self.in_bulk is not None  # noqa: S101 - INVARIANT: the caller checks
         present: Bools = combinations.all(axis=0)  # type: ignore[assignment]  # of two axes
-        leaves: list[list[object]] = []
+        leaves: list[Sequence[object]] = []
         for column, codes in zip(columns, combinations, strict=True):
-            values = list(map(column.values.__getitem__, codes.tolist()))
-            if MissingPath in set(map(type, values)):
+            values = column.values_of(codes)
+            if type(column) is not TextColumn and MissingPath in set(map(type, values)):
                 present &= np.array([type(value) is not MissingPath for value in values])
             leaves.append(values)
-        if present.all():
-            found = self.in_bulk(dict(zip(self.paths, leaves, strict=True)), constants)
-            return None if found is None else self._admitted(found)
-        leaves = [list(compress(values, present)) for values in leaves]
+        if not present.all():
+            leaves = [list(compress(values, present)) for values in leaves]
         found = self.in_bulk(dict(zip(self.paths, leaves, strict=True)), constants)
         return None if found is None else _widened(self._admitted(found), present)
 
@@ -231,9 +230,11 @@ class ScalarFallback(Step):
                 found.append(_NOTHING)
         return self._admitted(found)
 
-    def _admitted(self, found: Sequence[object]) -> Column:
+    def _admitted(self, found: Sequence[object] | Bools) -> Column:
         """Return values of the language as a column."""
         kind = _KINDS[self.accepts]
+        if isinstance(found, np.ndarray) and kind is bool:
+            return Column(found)
         if kind in _PLAIN and {kind}.issuperset(map(type, found)):
             return Column(np.array(found, kind))
         values: NDArray[Any] = np.zeros(len(found), _TIMES.get(kind, kind))

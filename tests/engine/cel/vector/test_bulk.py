@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,7 +103,8 @@ def test_strict_functions_of_leaves_are_asked_of_all_values_at_once(expression: 
     leaves = {path: [row["labels"][path[-1]] for row in rows] for path in part.paths()}
     found = evaluate(leaves, {"pod": _POD})
     assert found is not None
-    assert [repr(value) for value in found] == by_row(expression, rows, _POD, as_number=False)
+    values = found.tolist() if isinstance(found, np.ndarray) else found
+    assert [repr(value) for value in values] == by_row(expression, rows, _POD, as_number=False)
 
 
 @pytest.mark.parametrize(
