@@ -29,6 +29,7 @@ from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.timing import Clock, ReflectorConfig
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.reflector import Reflector
+from webhook.serving.garbage import freezing_survivors
 from webhook.serving.process import trim_heap
 
 _RULES: Final = 10
@@ -128,13 +129,14 @@ async def _measure(lines: IO[bytes]) -> None:
     by_name = {kind.name: kind for kind in WATCHED}
     clock = Clock(now=lambda: _NOW, sleep=lambda _: asyncio.sleep(0), jitter=lambda: 0.0)
     tasks = []
-    for name in _KINDS:
-        kind, feed = by_name[name], _Feed(lines)
-        connection = cast("Connection", feed)
-        reflector = Reflector(connection, applier.by_kind[kind.group, kind.kind], clock, _CONFIG)
-        tasks.append(asyncio.create_task(reflector.run()))
-        await feed.listed.wait()
-        _show(steps, name.partition(".")[0])
+    with freezing_survivors():
+        for name in _KINDS:
+            kind, feed = by_name[name], _Feed(lines)
+            connection, apply = cast("Connection", feed), applier.by_kind[kind.group, kind.kind]
+            reflector = Reflector(connection, apply, clock, _CONFIG)
+            tasks.append(asyncio.create_task(reflector.run()))
+            await feed.listed.wait()
+            _show(steps, name.partition(".")[0])
     for what, step in (("view", state.view), ("freeze", spare_the_collector), ("trim", trim_heap)):
         start = time.thread_time()
         step()

@@ -30,7 +30,8 @@ class _ItemHead(msgspec.Struct, rename="camel", gc=False):
 
 
 _MALFORMED = re.compile(r"JSON is malformed: (?P<problem>.*) \(byte (?P<byte>\d+)\)")
-_decode_item_head = msgspec.json.Decoder(_ItemHead).decode
+decode_item_head = msgspec.json.Decoder(_ItemHead).decode
+"""Returns group and kind of an object; raises one of `UNREADABLE` if it is not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def read_json(data: bytes, file: str) -> Iterator[JsonObject]:
 def _item_head(raw: msgspec.Raw) -> _ItemHead:
     """Return group and kind of an item; empty where they cannot be read."""
     try:
-        return _decode_item_head(raw)
+        return decode_item_head(raw)
     except UNREADABLE:
         return _ItemHead()
 

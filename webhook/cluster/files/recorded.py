@@ -25,6 +25,7 @@ from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import read_json
+from webhook.cluster.files.object_file import read_object_file
 from webhook.cluster.files.yaml_objects import read_yaml
 from webhook.cluster.objects import NO_KIND, ApiObject
 from webhook.cluster.watch.event_applier import EventApplier, PodObserver
@@ -130,16 +131,32 @@ class _Loader:
 
     def read(self, path: Path) -> None:
         """Apply the objects of a file."""
+        try:
+            objects = read_object_file(path)
+            if objects is None:
+                size = self._apply_whole(path)
+            else:
+                self._apply_all(objects)
+                size = _size(path)
+        except OSError as error:
+            raise InvalidFileError([_unreadable(path, error)]) from error
+        self._done += size
+        self._progress(self._done, self._total)
+
+    def _apply_whole(self, path: Path) -> int:
+        """Apply the objects of a file of any form, all of it in memory; return its size."""
         data = _content(path)
-        for number, found in enumerate(_objects(data, str(path))):
+        self._apply_all(_objects(data, str(path)))
+        return len(data)
+
+    def _apply_all(self, objects: Iterable[ApiObject | Diagnostic]) -> None:
+        for number, found in enumerate(objects):
             if isinstance(found, Diagnostic):
                 self._report([found])
                 continue
             self._apply(found)
             if number % _PROGRESS_EVERY == 0:
                 self._progress(self._done + found.end, self._total)
-        self._done += len(data)
-        self._progress(self._done, self._total)
 
     def finished(self) -> Recording:
         """Return the recording."""

@@ -115,6 +115,11 @@ def problems(folder: Path, *contents: str | bytes) -> list[str]:
 
 FORMS = {
     "a list of mixed kinds in JSON": [json.dumps(a_list(OBJECTS))],
+    "an object per line, as in a snapshot": [
+        '{"apiVersion":"v1","kind":"List","items":[\n'
+        + ",\n".join(map(json.dumps, OBJECTS))
+        + "\n]}\n"
+    ],
     "a list of mixed kinds in YAML": [as_yaml(a_list(OBJECTS))],
     "a document per object": [as_yaml(*OBJECTS)],
     "a list per kind in JSON": [json.dumps(one) for one in typed_lists(OBJECTS)],
