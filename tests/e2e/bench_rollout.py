@@ -1,8 +1,9 @@
 """What a created pod costs the API server, with and without us, where there is no quota.
 
 Run as `python -m tests.e2e.bench_rollout [--pods N --rounds N --nodes N]`. The arms take turns, so
-that all see the same machine; a figure is the CPU time of the API server, divided by the pods. The
-scheduler is away: what is counted is the creation alone, with everybody who watches pods.
+that all see the same machine; figures are the CPU time of the API server and the bytes that it
+allocates, divided by the pods. What else the machine does changes the first by half, the second
+hardly. The scheduler is away: what is counted is the creation alone, with everybody who watches.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import argparse
 import asyncio
 import statistics
 import tempfile
+import urllib.request
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
+from engine.placement.annotations import REASON_ANNOTATION
 from tests.bench.bench_view import machine
 from tests.e2e.build import executables
 from tests.e2e.chart import CONFIGURATIONS, Release, released
@@ -36,6 +42,9 @@ from tests.e2e.workloads import pod
 _SHOP, _NAMESPACE = "shop", "stowplan-system"
 _NOBODY = "stowplan.dev"  # no namespace has this name
 _WARM_UP_PODS = 50
+_ADVISED = {REASON_ANNOTATION: "by hand"}  # a pod with an annotation of ours gets no patch
+_ALLOCATED = "go_memstats_alloc_bytes_total"
+_ASK_SECONDS = 10
 
 _serial = count()
 
@@ -82,12 +91,20 @@ async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Pa
                 await eventually(stage.is_trusted, "the API server trusts us")
                 await stage.measure("replicas that watch")
                 await stage.select(None, _NOBODY)
+                await stage.measure("placement, no patch", _ADVISED)
                 await stage.measure("placement; quota: Automatic")
                 await stage.select(_NOBODY, None)
                 await stage.measure("quota: All")
                 await stage.select(None, None)
                 await stage.measure("placement and quota: All")
         stage.show()
+
+
+class _Cost(NamedTuple):
+    """What a created pod costs the API server."""
+
+    cpu_ms: float
+    kilobytes: float
 
 
 class Stage:
@@ -108,10 +125,10 @@ class Stage:
         release: Release,
     ) -> None:
         self._size = size
-        self._api_server = control_plane.api_server
+        self._control_plane = control_plane
         self._cluster = cluster
         self._release = release
-        self._costs: dict[str, list[float]] = {}
+        self._costs: dict[str, list[_Cost]] = {}
 
     async def is_trusted(self) -> bool:
         """Return whether each webhook has a caBundle."""
@@ -135,32 +152,65 @@ class Stage:
             patch = [{"op": "replace", "path": path, "value": found}]
             await self._cluster.patch(kind, self._release.name, patch, how="json")
 
-    async def measure(self, arm: str) -> None:
-        """Create pods, after some that do not count, and delete them."""
-        await self._create(_WARM_UP_PODS)
-        before = self._api_server.cpu_seconds
-        await self._create(self._size.pods)
-        took = self._api_server.cpu_seconds - before
-        self._costs.setdefault(arm, []).append(took / self._size.pods * 1_000)
+    async def measure(self, arm: str, annotations: Mapping[str, str] | None = None) -> None:
+        """Create pods, after some that do not count, and delete them.
+
+        Args:
+            arm: that is measured.
+            annotations: of the pods.
+        """
+        await self._create(_WARM_UP_PODS, annotations)
+        before = await self._cost()
+        await self._create(self._size.pods, annotations)
+        after = await self._cost()
+        cost = _Cost(
+            *((new - old) / self._size.pods for new, old in zip(after, before, strict=True))
+        )
+        self._costs.setdefault(arm, []).append(cost)
         await self._cluster.delete_all("pods", _SHOP, grace_seconds=0)
 
-    async def _create(self, pods: int) -> None:
+    async def _cost(self) -> _Cost:
+        """Return what the API server has used so far."""
+        allocated = await asyncio.to_thread(_allocated_bytes, self._control_plane)
+        return _Cost(self._control_plane.api_server.cpu_seconds * 1_000, allocated / 1_000)
+
+    async def _create(self, pods: int, annotations: Mapping[str, str] | None) -> None:
         left = iter(range(pods))
 
         async def client() -> None:
             for _ in left:
-                await self._cluster.create(
-                    pod(_SHOP, f"pod-{next(_serial)}", requests={"cpu": "100m"})
-                )
+                made = pod(_SHOP, f"pod-{next(_serial)}", requests={"cpu": "100m"})
+                made["metadata"]["annotations"] = dict(annotations or {})
+                await self._cluster.create(made)
 
         await asyncio.gather(*(client() for _ in range(self._size.clients)))
 
     def show(self) -> None:
         """Print the figures."""
-        floor = statistics.median(self._costs["without us"])
+        floor = _median(self._costs["without us"])
         for arm, costs in self._costs.items():
-            cost, spread = statistics.median(costs), max(costs) - min(costs)
-            print(f"  {arm:28}: {cost:5.2f} ms a pod, {cost / floor:4.2f}; spread {spread:.2f}")
+            cost, each = _median(costs), [one.cpu_ms for one in costs]
+            print(
+                f"  {arm:28}: {cost.cpu_ms:5.2f} ms a pod, {cost.cpu_ms / floor.cpu_ms:4.2f};"
+                f" spread {max(each) - min(each):.2f}; {cost.kilobytes:4.0f} kB allocated,"
+                f" {cost.kilobytes / floor.kilobytes:4.2f}"
+            )
+
+
+def _median(costs: Sequence[_Cost]) -> _Cost:
+    return _Cost(*(statistics.median(values) for values in zip(*costs, strict=True)))
+
+
+def _allocated_bytes(control_plane: ControlPlane) -> float:
+    """Return the bytes that the API server has allocated since it started."""
+    with urllib.request.urlopen(  # noqa: S310 - a part of ours
+        f"{control_plane.url}/metrics",
+        context=control_plane.client_context(),
+        timeout=_ASK_SECONDS,
+    ) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    samples = (sample for family in families for sample in family.samples)
+    return next(sample.value for sample in samples if sample.name == _ALLOCATED)
 
 
 if __name__ == "__main__":
