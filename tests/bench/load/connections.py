@@ -224,7 +224,9 @@ class Pool:
         self._fill_seats()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and give up those that are still being made."""
+        for dial in self._dials:
+            dial.cancel()
         for connection in tuple(self._open):
             connection.close()
 

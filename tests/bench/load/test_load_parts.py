@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from aiohttp.test_utils import TestServer
 from tests.bench.generate import GeneratedCluster
 from tests.bench.load import verdicts
 from tests.bench.load.api_server import fill
+from tests.bench.load.certificates import Certificates
 from tests.bench.load.churn import Churn
 from tests.bench.load.low_rate import Spent
 from tests.bench.load.messages import Arrival, Phase, Target, Window
@@ -22,6 +24,7 @@ from tests.bench.load.schedule import moments
 from tests.bench.load.scrape import Handled
 from tests.bench.load.sender import Sender
 from tests.fake_api_server import fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
 
 TARGET = Target(port=0, path="/mutate")
@@ -167,3 +170,24 @@ async def test_a_review_for_which_no_connection_is_made_fails_once() -> None:
     came = await sent(Sender(reviews()), phase)
     assert sum(came.failed.values()) == 10
     assert not came.timed_out
+
+
+async def test_connections_that_are_still_being_made_do_not_outlast_their_phase(
+    tmp_path: Path,
+) -> None:
+    ended = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1_000):  # the first words of a TLS handshake
+            pass
+        writer.close()
+        ended.set()
+
+    ca = str(Certificates(tmp_path).ca)
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        target = Target(port=port, path="/mutate", ca_file=ca)
+        phase = Phase(target=target, arrival=Arrival.AT_ONCE, seconds=0.01, connections=1)
+        await sent(Sender(reviews()), phase)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await ended.wait()
