@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from typing import cast
 
 import numpy as np
@@ -62,7 +61,6 @@ class Groups:
         # The only None among them is the value of MISSING, and whatever is ranked is a node.
         self._values = cast("Sequence[tuple[str | None, ...]]", column.values)
         self._sample = column.codes.take(ranking[:: self._stride]).tolist()
-        self._last_of_code = {code: place for place, code in enumerate(self._sample)}
         self._labels: dict[str, _Label] = {}
 
     def describe(self, start: int, end: int) -> Requirement | None:
@@ -73,13 +71,13 @@ class Groups:
             end: the one past the last; greater than `start`.
         """
         first = int(self._codes[self._ranking[start]])
-        past = -(-end // self._stride)  # of the sample, the part past the end
-        if self._last_of_code.get(first, -1) >= past:
+        sample = self._sample[-(-end // self._stride) :]  # the part past the end
+        if first in sample:
             return None  # a node like it in every label
-        of_first = self._values[first]
+        of_first, of_sample = self._values[first], [self._values[code] for code in sample]
         for i, key in enumerate(self._keys):
             value = of_first[i]
-            if value is None or self._last_of_value[i].get(value, -1) >= past:
+            if value is None or any(values[i] == value for values in of_sample):
                 continue
             values = self._label(key).exactly(self._ranking[start:end])
             if values:
@@ -92,12 +90,6 @@ class Groups:
             column = label_column(self._view, key)
             label = self._labels[key] = _Label(column, self._others)
         return label
-
-    @cached_property
-    def _last_of_value(self) -> list[dict[str | None, int]]:
-        """The last place in the sample of each value, by the position of its label."""
-        of_sample = [self._values[code] for code in self._sample]
-        return [dict(zip(column, count())) for column in zip(*of_sample, strict=True)]
 
     @cached_property
     def _others(self) -> NDArray[np.intp]:
