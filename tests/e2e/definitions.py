@@ -46,25 +46,32 @@ async def defined(cluster: Cluster, *definitions: Json) -> AsyncIterator[None]:
 
 async def install(cluster: Cluster, definition: Json) -> None:
     """Create a CustomResourceDefinition, and wait until its objects can be found and listed."""
-    spec, name = definition["spec"], definition["metadata"]["name"]
+    path, name = _path(definition), definition["metadata"]["name"]
     await cluster.create(definition)
-    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     await eventually(lambda: cluster.call("GET", path), f"{path} is served")
     await eventually(lambda: cluster.offers(name), f"{name} is listed")
 
 
 async def undefine(cluster: Cluster, names: Collection[str]) -> None:
-    """Delete definitions, those there are, and wait until they are gone: their objects go first."""
+    """Delete definitions, those there are, and wait until they are gone: their objects go first.
+
+    One that is deleted while the watch cache of its objects begins is never gone: so what that
+    cache answers is waited for.
+    """
 
     async def gone() -> bool:
-        left = [
-            each["metadata"]
-            for each in await cluster.list_all(DEFINITIONS)
-            if each["metadata"]["name"] in names
-        ]
-        for metadata in left:
-            if "deletionTimestamp" not in metadata:
-                await cluster.delete(DEFINITIONS, metadata["name"])
+        every = await cluster.list_all(DEFINITIONS)
+        left = [each for each in every if each["metadata"]["name"] in names]
+        for each in left:
+            if "deletionTimestamp" not in each["metadata"]:
+                await cluster.call("GET", _path(each), params={"resourceVersion": "0"})
+                await cluster.delete(DEFINITIONS, each["metadata"]["name"])
         return not left
 
     await eventually(gone, f"{', '.join(sorted(names))} are gone")
+
+
+def _path(definition: Json) -> str:
+    """Return the path of all objects of a kind."""
+    spec = definition["spec"]
+    return f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
