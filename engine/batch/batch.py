@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from engine.batch.judge import Judge
+from engine.batch.node_states import Judged
 from engine.batch.outcome import BatchOutcome
 from engine.batch.placements import Placements
-from engine.batch.ranking import Ranking
 from engine.batch.template import Template
 from engine.batch.template_rules import TemplateRules, UnevenError
+from engine.batch.turns import Turns
 from engine.model.decision import Verdict
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.view import ClusterView
 
 _MOST_TEMPLATES: Final = 128
 """That are remembered at a time: each takes some 250 KB in a cluster of 5,000 nodes."""
+
+_MOST_TURNS: Final = 16
+"""That are judged together: every tenth pod goes elsewhere than foretold."""
 
 
 class Batch:
@@ -45,20 +51,22 @@ class Batch:
         self._view = view
         self._pods_of = Counter(keys)
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
-        self._placements = Placements(view, self._rankings)
+        self._placements = Placements(view)
+        self._turns: Turns | None = None  # the latest
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield the outcome for each pod; the next one is decided when it is asked for."""
-        for request, key in zip(self._requests, self._keys, strict=True):
-            yield self._decide(request, key if self._pods_of[key] > 1 else None)
+        for position, key in enumerate(self._keys):
+            yield self._decide(position, key if self._pods_of[key] > 1 else None)
 
-    def _decide(self, request: PlacementRequest, key: Hashable | None) -> BatchOutcome:
+    def _decide(self, position: int, key: Hashable | None) -> BatchOutcome:
         """Decide for a pod, and place it; pods of one key cannot be told apart."""
+        request = self._requests[position]
         kind = None if key is None else self._kind(key, request)
         if kind is None or kind.template is None:
             return self._decide_alone(request)
         try:
-            kind.template.refresh(request.pod)
+            kind.template.refresh(request.pod, partial(self._judge_rows, position))
         except UnevenError:
             kind.template = None
             return self._decide_alone(request)
@@ -113,9 +121,27 @@ class Batch:
         template.decision = replace(template.decision, audit=self._judge.audit(request, view))
         return _Kind(template)
 
-    def _rankings(self) -> list[Ranking]:
-        templates = (kind.template for kind in self._kinds.values())
-        return [template.ranking for template in templates if template is not None]
+    def _judge_rows(self, position: int, rows: Sequence[int]) -> Judged:
+        """Return what pods have changed of rows by the rules for the pod at a position."""
+        turns = self._turns
+        if turns is None or not turns.reach(position):
+            most = 2 if turns is None else min(2 * turns.used, _MOST_TURNS)
+            turns = Turns(self._coming(position, most), self._placements, position)
+            self._turns = turns
+        return turns.judged(position, rows)
+
+    def _coming(self, position: int, most: int) -> list[tuple[Template, Pod]]:
+        """Return the templates and pods from a position on, while the templates differ."""
+        coming: dict[Template, Pod] = {}
+        end = min(position + most, len(self._keys))
+        for key, request in zip(
+            self._keys[position:end], self._requests[position:end], strict=True
+        ):
+            kind = None if key is None else self._kinds.get(key)
+            if kind is None or kind.template is None or kind.template in coming:
+                break
+            coming[kind.template] = request.pod
+        return [*coming.items()]
 
 
 class _Kind:

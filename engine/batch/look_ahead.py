@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.batch.ahead_table import AheadTable
+from engine.batch.node_states import judge_states
 from engine.batch.placements import Placements
 from engine.batch.ranking import Ranking
 from engine.batch.template_rules import TemplateRules
@@ -37,10 +38,10 @@ class LookAhead:
         self._most = min(pods, _MOST_ROWS)
         self._pods = pods  # that are still to come
 
-    def forget(self, rows: NDArray[np.intp]) -> None:
+    def forget(self, rows: Sequence[int]) -> None:
         """Drop what is known of rows that took other pods."""
         if self._known:
-            for row in rows.tolist():
+            for row in rows:
                 self._known.pop(row, None)
 
     def take_up(self, row: int, pod: Pod, placements: Placements) -> bool:
@@ -83,11 +84,8 @@ class LookAhead:
         counts = np.arange(rows.size) - np.repeat(firsts, depths) + 1
         counts[: depths[0]] -= 1  # the row itself has taken its pod already
         view = placements.ahead(pod, self._rules, rows, counts)
-        passes, scores = self._rules.evaluate_moving(view, np.arange(rows.size))
-        raw = [np.zeros(rows.size, score.dtype) for score in scores]
-        for column, score in zip(raw, scores, strict=True):
-            column[passes] = score
-        table = AheadTable(rows, firsts, passes, raw)
+        [states] = judge_states([self._rules], view)
+        table = AheadTable(rows, firsts, states.passes, states.raw)
         self._depths[row] = 2 * int(depths[0])
         for node, first, end in zip(nodes, firsts.tolist(), ends.tolist(), strict=True):
             self._known[node] = table, first, end

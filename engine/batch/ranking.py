@@ -44,7 +44,7 @@ class Ranking:
         self._columns = [
             ScoreColumn(rule, score) for rule, score in zip(rules.scores, scored, strict=True)
         ]
-        self.moving: Sequence[ScoreColumn] = [self._columns[i] for i in rules.moving_scores]
+        self.moving: Sequence[ScoreColumn] = [self._columns[i] for i in rules.moving_positions]
         self._place = np.full(len(view), _NEVER, np.intp)
         self._place[self._rows] = np.arange(self._rows.size)
         self._is_in = np.ones(self._rows.size, np.bool_)
@@ -91,6 +91,14 @@ class Ranking:
         if tied is None:
             tied = self._tied = tied_places(self._totals, self._hashes, self.count)
         return int(self._rows[tied.first(pod)]), tied.total
+
+    def best_but(self, rows: Sequence[int], pod: Pod) -> int | None:
+        """Return the row of the best candidate for a pod that is none of `rows`, None for none."""
+        totals, places = self._totals.copy(), self._place.take(rows)
+        totals[places[places != _NEVER]] = _NEVER
+        if not self.count or totals.item(totals.argmax()) == _NEVER:
+            return None
+        return int(self._rows[tied_places(totals, self._hashes, self.count).first(pod)])
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
         """Return the rows of the best candidates, in any order; more for ties, at most twice."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from engine.batch.look_ahead import LookAhead
+from engine.batch.node_states import Judged
 from engine.batch.placements import Placements
 from engine.batch.ranking import Ranking
 from engine.batch.template_rules import TemplateRules
@@ -24,12 +27,14 @@ class Template:
             at first; so do the methods.
 
     Attributes:
+        rules: of the template.
         decision: for the first pod.
         ranking: of the nodes, as of the last `refresh`.
+        seen: how many pods were placed by then.
     """
 
     def __init__(self, rules: TemplateRules, placements: Placements, pods: int) -> None:
-        self._rules = rules
+        self.rules = rules
         self._pods = pods
         self._placements = placements
         self._repelling = placements.repelling
@@ -38,41 +43,42 @@ class Template:
 
     def _begin(self) -> None:
         view = self._placements.what_if.view
-        self.ranking = Ranking(self._rules, view)
-        self._ahead = LookAhead(self._rules, self.ranking, self._pods)
-        self._seen = len(self._placements.rows)
+        self.ranking = Ranking(self.rules, view)
+        self._ahead = LookAhead(self.rules, self.ranking, self._pods)
+        self.seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 
-    def refresh(self, pod: Pod) -> None:
+    def refresh(self, pod: Pod, judge: Callable[[Sequence[int]], Judged]) -> None:
         """Bring the ranking up to date.
 
         Args:
             pod: the next one of the template.
+            judge: says what pods have changed of rows that took some since the last refresh.
         """
         placed = self._placements.rows
-        new, self._seen = placed[self._seen :], len(placed)
+        new = placed[self.seen :]
         if not new:
             return
         if self._repelling != self._placements.repelling:
             self._repelling = self._placements.repelling
-            self._rules.check_filters(self._placements.what_if.view)
+            self.rules.check_filters(self._placements.what_if.view)
         is_alone, self._own = self._own and len(new) == 1, False
         if is_alone:
             can = self._ahead.take_up(new[0], pod, self._placements)
         else:
-            rows = np.array(sorted(set(new)))  # a third of the time of `np.unique`
-            part, places = self._placements.part_with(rows)
+            rows = [*set(new)]
             self._ahead.forget(rows)
-            can = self.ranking.update(rows, *self._rules.evaluate_moving(part, places))
+            can = self.ranking.update(np.array(rows), *judge(rows))
+        self.seen = len(placed)
         if not can:
             self._begin()
-        elif self._rules.is_coupled:
-            self.ranking.confine(self._rules.allowed(self._placements.what_if.view))
+        elif self.rules.is_coupled:
+            self.ranking.confine(self.rules.allowed(self._placements.what_if.view))
 
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""
         is_reported = self._placements.is_reported(pod, row)
         if is_reported:
-            self._ahead.forget(np.array([row]))
+            self._ahead.forget([row])
         self._own = True
-        self._placements.add(pod, row, None if is_reported else self._rules)
+        self._placements.add(pod, row, None if is_reported else self.rules)

@@ -47,7 +47,10 @@ class TemplateRules:
 
     Attributes:
         scores: all scores, in order.
-        moving_scores: which of them pods change, ascending; none that abstains.
+        moving_filters: those that pods change and that look at the node alone, each with the
+            number of its policy.
+        moving_scores: those that pods change, the same; none that abstains.
+        moving_positions: where among `scores` these are, ascending.
         is_coupled: whether what some filter says of a node depends on other nodes.
     """
 
@@ -68,14 +71,20 @@ class TemplateRules:
             raise UnevenError
         self._are_coupled = self._are_coupled_on(self._contexts)
         self.is_coupled = any(self._are_coupled)
-        self._moving_filters = [
+        self.moving_filters = [
             bound
             for bound, is_coupled in zip(self._filters, self._are_coupled, strict=True)
             if not is_coupled and self._is_moving(*bound)
         ]
-        self._moving_scores = [bound for bound in self._scores if self._is_moving(*bound)]
+        self.moving_scores = [bound for bound in self._scores if self._is_moving(*bound)]
         self.scores: Sequence[ScoreRule] = [rule for rule, _ in self._scores]
-        self.moving_scores = [i for i, bound in enumerate(self._scores) if self._is_moving(*bound)]
+        self.moving_positions = [
+            i for i, bound in enumerate(self._scores) if self._is_moving(*bound)
+        ]
+
+    def contexts_on(self, view: ClusterView) -> list[RuleContext]:
+        """Return the context of each policy on a view."""
+        return [context.on(view) for context in self._contexts]
 
     def check_filters(self, view: ClusterView) -> None:
         """Do nothing if the same filters depend on other nodes, as pods are on them now.
@@ -83,7 +92,7 @@ class TemplateRules:
         Raises:
             UnevenError: they are others; a pod that keeps others away may make them so.
         """
-        contexts = [context.on(view) for context in self._contexts]
+        contexts = self.contexts_on(view)
         if self._are_coupled_on(contexts) != self._are_coupled:
             raise UnevenError
 
@@ -111,16 +120,15 @@ class TemplateRules:
             if not is_coupled:
                 passing = and_not(passing, outcome.rejects)
         (rows,) = passing.nonzero()
-        contexts = [context.on(view) for context in self._contexts]
+        contexts = self.contexts_on(view)
         scored = [rule.outcome(contexts[i], rows) for rule, i in self._scores]
-        _check(contexts)
-        if any(score.faults for score in scored):
+        if not have_budget(contexts) or any(score.faults for score in scored):
             raise UnevenError
         return rows, scored
 
     def allowed(self, view: ClusterView) -> BoolColumn:
         """Return the nodes that pass the filters that depend on other nodes, (n,)."""
-        contexts = [context.on(view) for context in self._contexts]
+        contexts = self.contexts_on(view)
         nodes = view.valid
         for (rule, number), is_coupled in zip(self._filters, self._are_coupled, strict=True):
             if is_coupled:
@@ -136,46 +144,15 @@ class TemplateRules:
         Raises:
             UnevenError: some score could not be evaluated.
         """
-        contexts = [context.on(view) for context in self._contexts]
+        contexts = self.contexts_on(view)
         decision = decide_in(contexts, self._policies, nodes=self._nodes)
-        _check(contexts)
-        if any(score.faults for score in decision.scored):
+        if not have_budget(contexts) or any(score.faults for score in decision.scored):
             raise UnevenError
         may_pass = decision.valid
         for bound, outcome in zip(self._filters, decision.filters, strict=True):
             if not self._is_moving(*bound):
                 may_pass = and_not(may_pass, outcome.rejects)
         return decision, may_pass
-
-    def evaluate_moving(
-        self, view: ClusterView, rows: NDArray[np.intp]
-    ) -> tuple[BoolColumn, RawScores]:
-        """Return which rows pass the filters that pods change, and the scores that pods change.
-
-        Args:
-            view: any, with the rows.
-            rows: those that matter, which are nodes.
-
-        Returns:
-            Aligned with `rows`; aligned with those of them that pass.
-
-        Raises:
-            UnevenError: a score could not be evaluated for every row that passes.
-        """
-        contexts = [context.on(view) for context in self._contexts]
-        passing = view.valid
-        for rule, number in self._moving_filters:
-            passing = and_not(passing, _rejects(rule, contexts[number]))
-        passes = passing.take(rows)
-        rows = rows[passes]
-        raw = []
-        for score, number in self._moving_scores:
-            values = score.raw(contexts[number], rows)
-            if values is None:
-                raise UnevenError
-            raw.append(values)
-        _check(contexts)
-        return passes, raw
 
     def _filters_on(self, contexts: Sequence[RuleContext]) -> list[tuple[FilterRule, int]]:
         """Return the filters that apply, each with the number of its policy."""
@@ -194,12 +171,6 @@ class TemplateRules:
         return Domain.PODS in reads and not self._contexts[policy].stale_among(reads)
 
 
-def _rejects(rule: FilterRule, context: RuleContext) -> BoolColumn:
-    """Return the nodes that a filter rejects, without reasons."""
-    result = rule.evaluator.filter(context)
-    return rule.outcome(context).rejects if result.has_faults else result.rejects
-
-
-def _check(contexts: Sequence[RuleContext]) -> None:
-    if any(context.budget.steps_left < _ENOUGH for context in contexts):
-        raise UnevenError
+def have_budget(contexts: Sequence[RuleContext]) -> bool:
+    """Return whether so much is left of what policies may cost that no pod more exhausts it."""
+    return all(context.budget.steps_left >= _ENOUGH for context in contexts)

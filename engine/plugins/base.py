@@ -9,11 +9,14 @@ built once per rule from its args (a pydantic model with the upstream names) and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
@@ -24,6 +27,9 @@ from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodSumProfile
+
+BoolMatrix: TypeAlias = NDArray[np.bool_]
+"""One bool for each pod and node."""
 
 MAX_SCORE = 100
 """Normalised scores lie in 0..MAX_SCORE, as in the scheduler framework."""
@@ -97,6 +103,23 @@ class Filter(Protocol):
         """
 
 
+class StackingFilter(ABC):
+    """A filter that judges many pods at once: their amounts are a further axis of its formula."""
+
+    @abstractmethod
+    def alike(self, pod: Pod) -> Hashable:
+        """Return a key that is equal only for pods that it can judge together."""
+
+    @abstractmethod
+    def rejects_each(
+        self, pods: Sequence[Pod], view: ClusterView, now: Micros
+    ) -> BoolMatrix | None:
+        """Return the nodes that `filter` rejects for each pod, all of one key.
+
+        That broadcasts to (len(pods), n); None if some node cannot be judged.
+        """
+
+
 class NodeFilter(Protocol):
     """The part of a filter that is true of a node whatever the pod."""
 
@@ -131,6 +154,18 @@ class Score(Protocol):
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the values that the formula uses for a node; see `Filter.inputs`."""
+
+
+class StackingScore(ABC):
+    """A score of many pods at once: their amounts are a further axis of its formula."""
+
+    @abstractmethod
+    def alike(self, pod: Pod) -> Hashable:
+        """Return a key that is equal only for pods that it can score together."""
+
+    @abstractmethod
+    def score_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> Scores:
+        """Return raw scores as `score` gives them for each pod, all of one key, (len(pods), n)."""
 
 
 class NeverFaults:

@@ -12,7 +12,8 @@ pod, so that nodes look emptier than they will be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
@@ -34,8 +35,17 @@ from engine.model.rule_input import RuleInputs
 from engine.model.selectors import is_label_key
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import (
+    MAX_SCORE,
+    Args,
+    BoolMatrix,
+    NeverFaults,
+    Plugin,
+    Scores,
+    StackingFilter,
+)
 from engine.plugins.lib.arithmetic import trunc_div
+from engine.plugins.lib.broken_line import broken_line
 from engine.plugins.lib.inputs import requests_with_pod
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
@@ -138,7 +148,7 @@ class NodeResourcesFitArgs(Args):
     scoring_strategy: ScoringStrategy = ScoringStrategy()
 
 
-class NodeResourcesFitFilter(NeverFaults):
+class NodeResourcesFitFilter(NeverFaults, StackingFilter):
     """Rejects nodes on which something the pod requests is not free, or that hold enough pods."""
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
@@ -147,16 +157,19 @@ class NodeResourcesFitFilter(NeverFaults):
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or reasons: too many pods, then one per insufficient resource."""
-        requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable
-        complaints = [requested[PODS] >= allocatable[PODS]]
-        for name, amount in self._wanted(pod):
-            at = view.axis.find(name)
-            complaints.append(
-                np.ones(len(view), np.bool_)
-                if at is None
-                else requested[at] > allocatable[at] - amount
-            )
-        return rejected_with(complaints)
+        return rejected_with(_complaints(self._wanted(pod), view))
+
+    def alike(self, pod: Pod) -> Hashable:
+        """Return which resources a pod requests."""
+        return tuple([name for name, _ in self._wanted(pod)])
+
+    def rejects_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> BoolMatrix:  # noqa: ARG002 (protocol)
+        """Return the nodes that `filter` rejects for each pod, all of one key."""
+        wanted = [self._wanted(pod) for pod in pods]
+        amounts = np.array([[amount for _, amount in each] for each in wanted], np.int64)
+        names = [name for name, _ in wanted[0]]
+        by_name = zip(names, amounts.T[..., np.newaxis], strict=True)
+        return reduce(np.logical_or, _complaints(by_name, view))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the complaints in a code."""
@@ -170,6 +183,25 @@ class NodeResourcesFitFilter(NeverFaults):
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         return _wanted(pod.shape, self._ignored, self._ignored_groups)
+
+
+def _complaints(
+    wanted: Iterable[tuple[str, int | IntColumn]], view: ClusterView
+) -> list[BoolColumn]:
+    """Return where there are too many pods, then where each resource falls short.
+
+    Args:
+        wanted: names, and the amount of a pod, or those of several, (n_pods, 1).
+        view: the cluster.
+    """
+    requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable
+    complaints = [requested[PODS] >= allocatable[PODS]]
+    for name, amount in wanted:
+        at = view.axis.find(name)
+        complaints.append(
+            np.ones(len(view), np.bool_) if at is None else requested[at] > allocatable[at] - amount
+        )
+    return complaints
 
 
 @cached_by_shape
@@ -290,26 +322,6 @@ def _along(shape: Sequence[ShapePoint]) -> _ScoreOf:
     points = [(point.utilization, point.score * step) for point in shape]
     table = np.array([broken_line(points, percent) for percent in range(101)], np.int64)
     return lambda requested, allocatable: table.take(_allocated(requested, allocatable))
-
-
-def broken_line(points: Sequence[tuple[int, int]], at: int) -> int:
-    """Return the height at `at` of the straight lines between points, truncated toward zero.
-
-    Before the first point and after the last it is level.
-
-    Args:
-        points: (place, height), by increasing place; at least one.
-        at: a place.
-    """
-    before, height = points[0]
-    for place, next_height in points:
-        if at <= place:
-            if place == before:
-                return next_height
-            risen, run = (next_height - height) * (at - before), place - before
-            return height + (risen // run if risen >= 0 else -(-risen // run))
-        before, height = place, next_height
-    return height
 
 
 PLUGIN = Plugin(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -114,6 +115,20 @@ class NodeExpression(ABC):
         else:
             self.plan.refresh(context.table)
 
+    def column_each(self, contexts: Sequence[RuleContext]) -> NDArray[Any] | None:
+        """Return the value for each row and several requests, (len(contexts), n).
+
+        Args:
+            contexts: of one view and moment.
+
+        Returns:
+            None if that is not possible at once, or some row is at fault.
+        """
+        activations = [context.activation(self.program) for context in contexts]
+        budgets = [context.budget for context in contexts]
+        column = self.plan.evaluate_each(contexts[0].table, activations, budgets)
+        return None if column is None else column.values
+
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why there is no value for a row."""
         node = context.table.row(row, self.references)
@@ -166,6 +181,11 @@ class FilterExpression(NodeExpression):
             return FilterResult(codes, codes.view(np.int8))
         return result_of(codes)
 
+    def rejects_each(self, contexts: Sequence[RuleContext]) -> NDArray[np.bool_] | None:
+        """Return the nodes for which it is false, for each request; see `column_each`."""
+        passing = self.column_each(contexts)
+        return None if passing is None else ~passing
+
     def may_relent(self, context: RuleContext) -> bool:  # noqa: ARG002 (as of a plugin)
         """Return whether more pods, on any nodes, may make it pass a node that it rejects."""
         return Domain.PODS in self.reads
@@ -195,6 +215,10 @@ class ScoreExpression(NodeExpression):
         """Return the numbers for `rows`, not finite where there is none."""
         mask = context.mask_of(rows) if self.plan.benefits_from_mask else context.view.valid
         return self.column(context, mask)[rows], None  # `take` takes twice as long
+
+    def score_each(self, contexts: Sequence[RuleContext]) -> NDArray[Any] | None:
+        """Return the numbers for each request, not finite where there is none."""
+        return self.column_each(contexts)
 
     def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn | None:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.

@@ -5,15 +5,17 @@ They have the same methods as `engine.policy.expressions.FilterExpression` and `
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.decision import FilterResult
+from engine.model.pod import Pod
 from engine.model.rule_input import RuleInputs
-from engine.plugins import Filter, Plugin, Score
+from engine.plugins import BoolMatrix, Filter, Plugin, Score, StackingFilter, StackingScore
 from engine.policy.context import RuleContext
 from engine.view import BoolColumn, Domain, IntColumn
 
@@ -54,6 +56,22 @@ class PluginFilter(_PluginEvaluator[Filter]):
         """Return the code of each row."""
         return self.plugin.filter(context.request.pod, context.view, context.now)
 
+    def rejects_each(self, contexts: Sequence[RuleContext]) -> BoolMatrix | None:
+        """Return the rejected nodes for each of several pods, (len(contexts), n).
+
+        None if that is not possible at once, or some node cannot be judged.
+        """
+        plugin, first = self.plugin, contexts[0]
+        if not isinstance(plugin, StackingFilter):
+            return None
+        rejects = np.zeros((len(contexts), len(first.view)), np.bool_)
+        for pods, at in _alike(plugin.alike, contexts):
+            found = plugin.rejects_each(pods, first.view, first.now)
+            if found is None:
+                return None
+            rejects[at] = found
+        return rejects
+
     def may_relent(self, context: RuleContext) -> bool:
         """Return whether more pods, on any nodes, may make it pass a node that it rejects."""
         return self.reads_other_nodes(context)
@@ -76,6 +94,35 @@ class PluginScore(_PluginEvaluator[Score]):
         faulty = None if scores.faults is None else scores.faults.take(rows)
         return scores.values[rows], None if faulty is None or not faulty.any() else faulty
 
+    def score_each(self, contexts: Sequence[RuleContext]) -> NDArray[Any] | None:
+        """Return the raw scores for each of several pods, (len(contexts), n).
+
+        None if that is not possible at once, or some node has none.
+        """
+        plugin, first = self.plugin, contexts[0]
+        if not isinstance(plugin, StackingScore):
+            return None
+        scores = np.zeros((len(contexts), len(first.view)), np.int64)
+        for pods, at in _alike(plugin.alike, contexts):
+            found = plugin.score_each(pods, first.view, first.now)
+            if found.faults is not None:
+                return None
+            scores[at] = found.values
+        return scores
+
     def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn:
         """Return the scores on 0..MAX_SCORE by the plugin's own rule."""
         return self.plugin.normalize(raw.astype(np.int64, copy=False))
+
+
+def _alike(
+    key: Callable[[Pod], Hashable], contexts: Sequence[RuleContext]
+) -> Iterable[tuple[list[Pod], list[int]]]:
+    """Return the pods of each key, and the positions of their contexts."""
+    found: dict[Hashable, tuple[list[Pod], list[int]]] = {}
+    for at, context in enumerate(contexts):
+        pod = context.request.pod
+        pods, places = found.setdefault(key(pod), ([], []))
+        pods.append(pod)
+        places.append(at)
+    return found.values()

@@ -5,7 +5,7 @@ A rule abstains while the part of the cluster that it reads is too old to judge 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -18,7 +18,7 @@ from engine.model.decision import SCHEDULER, FilterOutcome, FilterResult, ScoreO
 from engine.model.label_condition import LabelCondition
 from engine.model.measure import NodeThreshold
 from engine.model.rule_input import RuleInputs
-from engine.plugins import FAULT, PLUGINS, NodeFilter
+from engine.plugins import FAULT, PLUGINS, BoolMatrix, NodeFilter
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
@@ -122,6 +122,24 @@ class FilterRule:
             abstained=stale,
         )
 
+    def rejects_each(self, contexts: Sequence[RuleContext]) -> BoolMatrix:
+        """Return the rejected nodes for each of some requests, without reasons.
+
+        Of a rule that does not abstain.
+
+        Args:
+            contexts: at least one; of one view and moment.
+
+        Returns:
+            Of shape (len(contexts), n).
+        """
+        together = self.evaluator.rejects_each(contexts) if len(contexts) > 1 else None
+        return np.stack([*map(self._rejects, contexts)]) if together is None else together
+
+    def _rejects(self, context: RuleContext) -> BoolColumn:
+        result = self.evaluator.filter(context)
+        return self.outcome(context).rejects if result.has_faults else result.rejects
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRule:
@@ -141,15 +159,34 @@ class ScoreRule:
     on_error: OnScoreError = OnScoreError.ZERO_SCORE
     evaluator: ScoreEvaluator
 
-    def raw(self, context: RuleContext, rows: NDArray[np.intp]) -> NDArray[Any] | None:
-        """Return the scores of rows before `normalize`, None if some could not be evaluated.
+    def raw_each(
+        self, contexts: Sequence[RuleContext], candidates: BoolMatrix
+    ) -> Sequence[NDArray[Any] | None]:
+        """Return for each of some requests the scores before `normalize`.
 
         Of a rule that does not abstain.
+
+        Args:
+            contexts: at least one; of one view and moment.
+            candidates: that matter, (len(contexts), n).
+
+        Returns:
+            Of shape (n,) each; anything for other nodes. None where some could not be evaluated.
         """
-        raw, faulty = self.evaluator.score(context, rows)
+        together = self.evaluator.score_each(contexts) if len(contexts) > 1 else None
+        if together is not None and (
+            together.dtype.kind != "f" or np.isfinite(together).all(where=candidates)
+        ):
+            return [*together]
+        return [*map(self._raw, contexts, candidates)]
+
+    def _raw(self, context: RuleContext, candidates: BoolColumn) -> NDArray[Any] | None:
+        raw, faulty = self.evaluator.score(context, candidates.nonzero()[0])
         if faulty is not None or (raw.dtype.kind == "f" and not np.isfinite(raw).all()):
             return None
-        return raw
+        scores = np.zeros(candidates.size, raw.dtype)
+        scores[candidates] = raw
+        return scores
 
     def outcome(self, context: RuleContext, candidates: NDArray[np.intp]) -> ScoreOutcome:
         """Return the scores of the candidates, in their order; no other node affects them.

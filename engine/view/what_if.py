@@ -205,6 +205,32 @@ class WhatIf:
         view = self.view
         return replace(view.take(rows), memo=PartMemo(view, rows), parent=None)
 
+    def part_with(self, rows: NDArray[np.intp], pods: Sequence[Pod]) -> ClusterView:
+        """Return some rows alone, the last ones with one more pod each; see `part` and `ahead`.
+
+        Args:
+            rows: may hold a row several times, as it is and with pods.
+            pods: at most as many as there are rows.
+        """
+        view = self.part(rows)
+        if not pods:
+            return view
+        more = slice(rows.size - len(pods), None)
+        view.assumed[more] += 1
+        amounts = np.array([self._sums_of(pod.shape) for pod in pods])
+        view.sums[:, :, more] += amounts.transpose(1, 2, 0)
+        if view.pod_sums:
+            placed = zip(pods, rows[more].tolist(), strict=True)
+            added = [self._contributions_of(*each) for each in placed]
+            for i, sums in enumerate(view.pod_sums.values()):
+                sums[:, more] += np.array([each[i] for each in added]).T
+        if any(pod.host_ports for pod in pods):
+            traits = [*view.traits]
+            for at, pod in enumerate(pods, rows.size - len(pods)):
+                traits[at] = with_number(traits[at], view.trait_book.number(traits_of(pod)))
+            view = replace(view, traits=traits)
+        return view
+
     def ahead(self, pod: Pod, rows: NDArray[np.intp], counts: IntColumn) -> ClusterView:
         """Return rows as they would be if so many more pods like this one were on each.
 

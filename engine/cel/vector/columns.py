@@ -222,6 +222,20 @@ def constant(value: object) -> Column:
     return Column(holder)
 
 
+def constants(values: Sequence[object]) -> Column:
+    """Return the column of a value that all rows share, one for each request, (n_requests, 1).
+
+    Raises:
+        NotVectorizableError: they are not of one type, or of one that has no columns here.
+    """
+    kinds = {type(value) for value in values}
+    if kinds == {int} and all(INT_MIN <= value <= INT_MAX for value in values):  # type: ignore[operator]
+        return Column(np.array(values, np.int64)[:, np.newaxis])
+    if kinds in ({bool}, {float}):
+        return Column(np.array(values)[:, np.newaxis])
+    raise NotVectorizableError
+
+
 FAILED: Final = Column(np.array(False), np.array(True))  # noqa: FBT003 (numpy has it so)
 """The column of an evaluation that failed for every row."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,6 +126,33 @@ class Plan:
         """Let a table remember all that evaluations for any activation share."""
         with np.errstate(all="ignore"):
             refresh(self._root, table)
+
+    def evaluate_each(
+        self, table: Table, activations: Sequence[Mapping[str, object]], budgets: Sequence[Budget]
+    ) -> Column | None:
+        """Value of each row for several requests, of shape (n_requests, n), as of `evaluate`.
+
+        None where that is not possible at once: it is of plans of operators, functions and leaves
+        alone, whose constants are of one type for all requests, if no row is at fault.
+
+        Args:
+            table: the rows.
+            activations: for each request the variables that all rows share.
+            budgets: what the evaluation may cost, for each request.
+        """
+        if not self._root.broadcasts:
+            return None
+        frames = [new_frame(*each) for each in zip(activations, budgets, strict=True)]
+        context = EvalContext(table, frames[0], frames)
+        try:
+            with np.errstate(all="ignore"):
+                column = self._convert(self._root.column(context, None))
+        except (BudgetExhaustedError, NotVectorizableError):
+            return None
+        if column.faults is not None and column.faults.any():
+            return None
+        values = column.values.astype(self._dtype, copy=False)
+        return Column(np.broadcast_to(values, (len(frames), len(table))))
 
     def failed(self, table: Table) -> Column:
         """Column in which all rows are at fault."""

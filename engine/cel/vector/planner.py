@@ -24,6 +24,7 @@ from engine.cel.vector.kernels import (
     negate,
     not_,
 )
+from engine.cel.vector.loop_step import Loop
 from engine.cel.vector.parts import Part, part_of, row_path
 from engine.cel.vector.plan import Plan
 from engine.cel.vector.scalar_fallback import (
@@ -38,7 +39,6 @@ from engine.cel.vector.steps import (
     Constant,
     Literal,
     Logic,
-    Loop,
     Numbers,
     Presence,
     Step,

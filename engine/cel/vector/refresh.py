@@ -7,8 +7,9 @@ from contextlib import suppress
 from engine.cel.errors import BudgetExhaustedError
 from engine.cel.evaluate import new_frame
 from engine.cel.vector.columns import NotVectorizableError, Table
+from engine.cel.vector.loop_step import Loop
 from engine.cel.vector.scalar_fallback import ScalarFallback
-from engine.cel.vector.steps import EvalContext, Loop, Numbers, Presence, Step, TextLookup
+from engine.cel.vector.steps import EvalContext, Numbers, Presence, Step, TextLookup
 
 
 def refresh(step: Step, table: Table) -> None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from engine.cel.ast import HowMany
 from engine.cel.errors import BudgetExhaustedError, CelError
-from engine.cel.evaluate import Closure, Frame, new_frame
+from engine.cel.evaluate import Closure, Frame
 from engine.cel.vector.columns import (
     FAILED,
     Bools,
@@ -25,11 +24,11 @@ from engine.cel.vector.columns import (
     Path,
     Table,
     constant,
+    constants,
 )
 from engine.cel.vector.kernels import (
     Kernel,
     LogicAccumulator,
-    LoopAccumulator,
     as_bool,
     choose,
 )
@@ -51,10 +50,12 @@ class EvalContext(NamedTuple):
     Attributes:
         table: the rows.
         frame: the variables that all rows share, and the budget.
+        frames: those of several requests, evaluated together; empty for one.
     """
 
     table: Table
     frame: Frame
+    frames: Sequence[Frame] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,7 +69,11 @@ class Step(ABC):
         below: the steps whose columns it works on.
         constants: sub-expressions that are evaluated once, because all rows share them.
         benefits_from_mask: whether a mask with fewer rows makes it cheaper.
+        broadcasts: whether it can be evaluated for several requests together.
     """
+
+    by_element: ClassVar[bool] = False
+    """Whether columns of the steps below may be of shape (n_requests, 1) or (n_requests, n)."""
 
     text: str
     strategy: Strategy
@@ -76,11 +81,14 @@ class Step(ABC):
     below: tuple[Step, ...] = ()
     constants: tuple[Closure, ...] = ()
     benefits_from_mask: bool = field(init=False)
+    broadcasts: bool = field(init=False)
 
     def __post_init__(self) -> None:
         slow = self.strategy in {Strategy.DISTINCT, Strategy.ROWS}
         benefits = slow or any(step.benefits_from_mask for step in self.below)
         object.__setattr__(self, "benefits_from_mask", benefits)
+        broadcasts = self.by_element and all(step.broadcasts for step in self.below)
+        object.__setattr__(self, "broadcasts", broadcasts)
 
     @abstractmethod
     def column(self, context: EvalContext, mask: Bools | None) -> Column:
@@ -119,9 +127,13 @@ def outcome(closure: Closure, frame: Frame) -> object:
 class Constant(Step):
     """A part whose value all rows share: its only constant."""
 
+    by_element: ClassVar[bool] = True
+
     def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Evaluate the constant."""
+        """Evaluate the constant, for each request if there are several."""
         (closure,) = self.constants
+        if context.frames:
+            return constants([outcome(closure, frame) for frame in context.frames])
         value = outcome(closure, context.frame)
         return FAILED if isinstance(value, CelError) else constant(value)
 
@@ -130,6 +142,7 @@ class Constant(Step):
 class Literal(Step):
     """A literal."""
 
+    by_element: ClassVar[bool] = True
     value: Column
 
     def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
@@ -141,6 +154,7 @@ class Literal(Step):
 class Numbers(Step):
     """A leaf that the table stores as numbers or bools."""
 
+    by_element: ClassVar[bool] = True
     path: Path
 
     def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
@@ -200,6 +214,7 @@ class TextLookup(Step):
 class Apply(Step):
     """A strict operator or function; its operands are `below`."""
 
+    by_element: ClassVar[bool] = True
     kernel: Kernel
 
     def column(self, context: EvalContext, mask: Bools | None) -> Column:
@@ -257,49 +272,6 @@ class Conditional(Step):
     def _branch(self, step: Step, context: EvalContext, mask: Bools | None) -> Column:
         column = step.column(context, mask)
         return column if self.convert is None else self.convert(column)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Loop(Step):
-    """`all`, `exists` or `exists_one` over a list of each row; the predicate is `below`.
-
-    It is evaluated for one element of every row at a time, so as often as the longest list is long.
-
-    Attributes:
-        path: the list.
-        paths: the leaves that it reads, the list among them.
-        variable: the name of an element.
-        how_many: the elements that must satisfy the predicate.
-        reads_request: whether the predicate depends on more than rows.
-    """
-
-    path: Path
-    paths: tuple[Path, ...]
-    variable: str
-    how_many: HowMany
-    reads_request: bool
-
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:
-        """Combine the predicate of all elements; taken from the cache if it reads rows alone."""
-        if self.reads_request:
-            return self._evaluate(context, mask)
-        return context.table.remember(
-            (type(self), self.text),
-            self.paths,
-            lambda rows: self._evaluate(EvalContext(rows, new_frame({}, None)), None),
-            for_all_requests=True,
-        )
-
-    def _evaluate(self, context: EvalContext, mask: Bools | None) -> Column:
-        found = context.table.elements(self.path, self.variable)
-        if found is None:
-            raise NotVectorizableError
-        (predicate,) = self.below
-        count = LoopAccumulator(self.how_many, len(context.table))
-        for table, present in found:
-            rows = present if mask is None else present & mask
-            count.add(as_bool(predicate.column(EvalContext(table, context.frame), rows)), present)
-        return count.result()
 
 
 def _intersect(rows: Bools, mask: Bools | None, context: EvalContext) -> Bools:

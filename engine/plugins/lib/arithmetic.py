@@ -6,6 +6,7 @@ place where either matters is here, each function with the argument why its resu
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -90,11 +91,22 @@ def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
 
 
 def sum_of_rows(matrix: FloatColumn) -> FloatColumn:
-    """Return the sum of the rows of a matrix, a new column; two, as of cpu and memory, at once."""
+    """Return the sum of the rows of a matrix, a new column; two, as of cpu and memory, at once.
+
+    Args:
+        matrix: (..., n_rows, n); one matrix for each pod, if there are several.
+    """
+    rows = matrix.swapaxes(0, -2)
     total: FloatColumn = (
-        np.add(*matrix) if len(matrix) == 2 else np.add.reduce(matrix, axis=0)  # noqa: PLR2004
+        np.add(*rows) if len(rows) == 2 else np.add.reduce(rows, axis=0)  # noqa: PLR2004
     )
     return total
+
+
+def any_of_rows(matrix: BoolColumn) -> BoolColumn:
+    """Return where any row of a matrix is set, a new column; for the shape see `sum_of_rows`."""
+    rows = matrix.swapaxes(0, -2)
+    return reduce(np.logical_or, rows) if len(rows) > 1 else rows[0].copy()
 
 
 def bounded_percent(percent: FloatColumn) -> IntColumn:

@@ -6,14 +6,14 @@ least_allocated.go). Only resources that a ratio is given for take part, node by
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
-from engine.documents import mistake, warn
 from engine.model.decision import FilterResult, and_not
 from engine.model.measure import Measure, NodeThreshold
 from engine.model.pod import Pod
@@ -22,14 +22,21 @@ from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
-from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
+from engine.plugins.base import (
+    FAULT,
+    MAX_SCORE,
+    BoolMatrix,
+    Plugin,
+    Scores,
+    StackingFilter,
+    StackingScore,
+    result_of,
+)
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, sum_of_rows
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
+from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.limit_ratios import (
-    LIMIT_TO_ALLOCATABLE,
-    MOST_PERCENT,
     NodeRatios,
-    is_percentage,
     read,
 )
 from engine.view import (
@@ -44,89 +51,11 @@ from engine.view import (
 )
 
 _NODES = (Domain.NODES,)
+_NOTHING = np.zeros((0, 1), np.int64)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
 
-_PLAUSIBLE = 20
-"""Percent: below this a number is more likely a factor."""
-
-
-def _one_for_zero(weight: int) -> int:
-    return weight or 1
-
-
 _Limits: TypeAlias = tuple[tuple[str, int], ...]
-
-_Weight: TypeAlias = Annotated[
-    int, Field(strict=True, ge=0, le=MAX_SCORE), AfterValidator(_one_for_zero)
-]
-
-
-def _readable(value: object) -> object:
-    """Refuse what `limit_ratios.read` cannot read; on a node it would be a fault."""
-    is_whole = type(value) is int and -(2**31) <= value < 2**31
-    if is_whole or (isinstance(value, str) and is_percentage(value)):
-        return value
-    percent = _meant(str(value))
-    hint = 'such as 150 or "150%"' if percent is None else f'write {percent} or "{percent}%"'
-    raise mistake("expected a whole number of percent", hint)
-
-
-def _meant(text: str) -> int | None:
-    """Return the percent that a text most likely stands for: `1.5` is a factor."""
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        return None
-    is_factor = abs(number) < _PLAUSIBLE and "%" not in text
-    percent = 100 * number if is_factor else number
-    return round(percent) if abs(percent) <= MOST_PERCENT else None
-
-
-_Ratio: TypeAlias = Annotated[int | str, BeforeValidator(_readable)]
-_WEIGHTS = {"cpu": 1, "memory": 1}
-
-
-def _default_weights(weights: dict[str, int]) -> dict[str, int]:
-    return weights or _WEIGHTS
-
-
-class LimitAwareArgs(Args):
-    """LimitAwareArgs, with upstream's defaults.
-
-    Attributes:
-        scoring_resource_weights: weight of each resource's score; 0 counts as 1.
-        default_limit_to_allocatable_ratio: percent of its allocatable that a node's limits may
-            add up to, an integer or `"N%"`, by resource name.
-    """
-
-    scoring_resource_weights: Annotated[dict[str, _Weight], AfterValidator(_default_weights)] = (
-        Field(default=_WEIGHTS)
-    )
-    default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(
-        default_factory=dict, validate_default=True
-    )
-
-    @field_validator("default_limit_to_allocatable_ratio")
-    @classmethod
-    def _ratios_are_plausible(
-        cls, ratios: dict[str, int | str], info: ValidationInfo
-    ) -> dict[str, int | str]:
-        """Warn of ratios that were meant as factors, and of none at all."""
-        for name, percent in read(ratios).percents.items():
-            if 0 < percent < _PLAUSIBLE:
-                warn(
-                    info,
-                    f"`defaultLimitToAllocatableRatio` of {name} is {percent} %; for {percent}"
-                    f" times what a node offers write {percent * 100}",
-                )
-        if not ratios:
-            warn(
-                info,
-                "without `defaultLimitToAllocatableRatio` it has an effect only on nodes with the"
-                f" annotation `{LIMIT_TO_ALLOCATABLE}`",
-            )
-        return ratios
 
 
 class _LimitAware:
@@ -184,7 +113,7 @@ class _FilterSide(RowWise):
         return _FilterSide(self.capacities.take(rows, axis=1), self.named, faulty)
 
 
-class LimitAwareFilter(_LimitAware):
+class LimitAwareFilter(_LimitAware, StackingFilter):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
@@ -192,11 +121,32 @@ class LimitAwareFilter(_LimitAware):
         if pod.is_daemon_set:
             return FilterResult.passing(len(view))
         side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
-        complaints = self._complaints(view, pod.shape, side)
+        checked = _checked(pod.shape)
+        own = _checked_amounts(pod.shape)
+        complaints = self._complaints(view, own, [name for name, _ in checked], side)
         judged = rejected_with(complaints) if complaints else FilterResult.passing(len(view))
         if side.faulty is None:
             return judged
         return result_of(np.where(side.faulty, FAULT, judged.codes))
+
+    def alike(self, pod: Pod) -> Hashable:
+        """Return which resources a pod is checked for."""
+        return () if pod.is_daemon_set else tuple([name for name, _ in _checked(pod.shape)])
+
+    def rejects_each(
+        self,
+        pods: Sequence[Pod],
+        view: ClusterView,
+        now: Micros,  # noqa: ARG002 (protocol)
+    ) -> BoolMatrix | None:
+        """Return the nodes that `filter` rejects for each pod, all of one key."""
+        side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
+        if side.faulty is not None:
+            return None
+        names = [] if pods[0].is_daemon_set else [name for name, _ in _checked(pods[0].shape)]
+        own = np.array([_checked_amounts(pod.shape) for pod in pods]) if names else _NOTHING
+        complaints = self._complaints(view, own, names, side)
+        return reduce(np.logical_or, complaints, np.zeros(len(view), np.bool_))
 
     def rejects_every_pod(self, view: ClusterView, now: Micros) -> BoolColumn:  # noqa: ARG002 (protocol)
         """Return the nodes over a ratio already, which take no pod that limits anything."""
@@ -206,25 +156,31 @@ class LimitAwareFilter(_LimitAware):
         return rejects if side.faulty is None else and_not(rejects, side.faulty)
 
     def _complaints(
-        self, view: ClusterView, shape: PodShape, side: _FilterSide
+        self, view: ClusterView, own: IntColumn, names: Sequence[str], side: _FilterSide
     ) -> list[BoolColumn]:
-        """Return where each of the resources that are checked falls short."""
-        checked = _checked(shape)
-        if not checked:
+        """Return where each of the resources that are checked falls short, (..., n) each.
+
+        Args:
+            view: the cluster.
+            own: the amounts of a pod, (len(names), 1), or of several, (n_pods, len(names), 1).
+            names: of the resources, those of NATIVE first; none if it is not checked.
+            side: of the view.
+        """
+        if not names:
             return []
         allocated = view.sums[Sum.EFFECTIVE_LIMITS]
         n_rated = len(side.capacities)
         free = side.capacities - view.amounts(allocated, NATIVE[:n_rated])
-        short = [*(free < _checked_natives(shape)[:n_rated])]
-        scalars = checked[len(NATIVE) :]
+        short = [*(free < own[..., :n_rated, :]).swapaxes(0, -2)]
+        scalars = names[len(NATIVE) :]
         if scalars:
             nowhere = np.zeros(len(view), np.bool_)
             short += [nowhere] * (len(NATIVE) - n_rated)
             short += [
-                self._capacity(view, name) - view.amount(allocated, name) < amount
+                self._capacity(view, name) - view.amount(allocated, name) < own[..., at, :]
                 if name in side.named
                 else nowhere
-                for name, amount in scalars
+                for at, name in enumerate(scalars, len(NATIVE))
             ]
         return short
 
@@ -282,7 +238,7 @@ class _ScoreSide(RowWise):
         )
 
 
-class LimitAwareScore(_LimitAware):
+class LimitAwareScore(_LimitAware, StackingScore):
     """Prefers nodes whose limits leave the most of their capacity; below 0 where they exceed it."""
 
     def __init__(self, args: LimitAwareArgs) -> None:
@@ -298,10 +254,26 @@ class LimitAwareScore(_LimitAware):
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
+        return self._score(_own(pod.shape, self._names), view)
+
+    def alike(self, pod: Pod) -> Hashable:  # noqa: ARG002 (protocol)
+        """Return the same for all pods."""
+        return None
+
+    def score_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return raw scores as `score` gives them for each pod."""
+        return self._score(np.array([_own(pod.shape, self._names) for pod in pods]), view)
+
+    def _score(self, own: IntColumn, view: ClusterView) -> Scores:
+        """Return the scores, (..., n).
+
+        Args:
+            own: the amounts of a pod, (n_scored, 1), or of several, (n_pods, n_scored, 1).
+            view: the cluster.
+        """
         side = view.node_aggregate(self._side_key, _NODES, self._side)
-        allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
-        free = side.capacities - allocated
-        free -= _own(pod.shape, self._names)
+        taken = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names) + own
+        free = np.subtract(side.capacities, taken, out=taken)
         percents = free_percent(side.divisors, free)
         if side.weights is not None:
             percents *= side.weights
@@ -381,9 +353,9 @@ def _checked(shape: PodShape) -> _Limits:
 
 
 @cached_by_shape
-def _checked_natives(shape: PodShape) -> IntColumn:
-    """Return a pod's own amounts of NATIVE, (len(NATIVE), 1); it is checked for them."""
-    amounts = [amount for _, amount in _checked(shape)[: len(NATIVE)]]
+def _checked_amounts(shape: PodShape) -> IntColumn:
+    """Return a pod's own amounts of the resources that it is checked for, (n_checked, 1)."""
+    amounts = [amount for _, amount in _checked(shape)]
     return np.array(amounts, np.int64)[:, np.newaxis]
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
+from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
-from engine.plugins.limit_aware.plugin import LimitAwareArgs, LimitAwareFilter, LimitAwareScore
+from engine.plugins.limit_aware.plugin import LimitAwareFilter, LimitAwareScore
 from tests.conformance.koordinator import (
     by_node,
     cluster_of,

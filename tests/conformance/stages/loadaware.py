@@ -12,7 +12,8 @@ from engine.model.duration import parse_duration
 from engine.model.node import node_of
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import deadline, estimate, windows
-from engine.plugins.load_aware.plugin import LoadAwareFilter, LoadAwareScore
+from engine.plugins.load_aware.plugin import LoadAwareFilter
+from engine.plugins.load_aware.score import LoadAwareScore
 from engine.plugins.load_aware.sums import LoadSums
 from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
 from engine.view import ClusterState, Sum

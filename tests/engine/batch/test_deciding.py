@@ -230,7 +230,7 @@ def test_a_batch_leaves_the_view_and_what_it_remembers_as_they_are() -> None:
     assert after.candidates.tolist() == before.candidates.tolist()
 
 
-@pytest.mark.parametrize("templates", [1, 3])
+@pytest.mark.parametrize("templates", [1, 3, 20])
 def test_a_batch_on_many_nodes_is_decided_as_one_by_one(templates: int) -> None:
     ratios = "{defaultLimitToAllocatableRatio: {cpu: 150%}}"
     policy_set = policies(
@@ -251,6 +251,57 @@ def test_a_batch_on_many_nodes_is_decided_as_one_by_one(templates: int) -> None:
     batch = decide_batch(requests, policy_set, world.state().view(), NOW)
     assert plain(batch) == plain(one_by_one(world))
     assert len({outcome.node for outcome in batch}) > 100
+
+
+_LIMITS = "{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 150%}}}"
+_TAKING_TURNS = {
+    "where foretold": "scores: [{name: few, expression: -node.podCount}, {plugin: LoadAware}]",
+    "onto nodes just taken": "scores: [{name: full, expression: node.requested.cpu}]",
+    "by limits": f"filters: [{_LIMITS}]\nscores: [{_LIMITS}, {{plugin: LoadAware}}]",
+    "by rules of one pod at a time": (
+        "filters: [{name: half, expression: node.podCount < 2 || pod.labels.half == '1'}]\n"
+        "scores: [{plugin: NodeResourcesBalancedAllocation}, {plugin: TargetLoadPacking}]"
+    ),
+    "without a score on some nodes": (
+        "scores: [{name: load, expression: node.usage.cpu - double(node.podCount)}]"
+    ),
+}
+
+
+@pytest.mark.parametrize("rules", _TAKING_TURNS.values(), ids=_TAKING_TURNS)
+@pytest.mark.parametrize("others", ["", "match: {objectSelector: {matchLabels: {tier: web}}}\n"])
+def test_templates_that_take_turns_are_decided_as_one_by_one(rules: str, others: str) -> None:
+    # The second policy is for every second template alone, if it is for some only.
+    policy_set = policies(own=rules, others=f"{others}scores: [{{plugin: NodeResourcesFit}}]")
+    nodes = [node(f"n{i}", cpu=str(2 + i % 5), memory="8Gi", pods="4") for i in range(40)]
+    reports = [report(f"n{i}", {"cpu": 37 * i % 1900, "memory": GI}) for i in range(0, 40, 3)]
+    templates: list[Json] = [
+        {
+            "metadata": {
+                "namespace": "default",
+                "labels": {
+                    "tier": ("web", "db")[i % 2],
+                    "koordinator.sh/priority-class": ("koord-prod", "koord-batch")[i % 3 == 0],
+                },
+            },
+            "spec": {
+                "containers": [
+                    {
+                        "resources": {
+                            "requests": {"cpu": f"{100 + 50 * i}m"},
+                            "limits": {"cpu": "1"} if i % 4 else {},
+                        }
+                    }
+                ]
+            },
+        }
+        for i in range(11)
+    ]
+    requests = [request(templates[i % 11], f"p{i}") for i in range(170)]
+    world = BatchWorld(policy_set, [*nodes, *reports], [], requests)
+    batch = decide_batch(requests, policy_set, world.state().view(), NOW)
+    assert plain(batch) == plain(one_by_one(world))
+    assert batch[0].node
 
 
 def _of_tier(tier: str, expression: str) -> str:

@@ -285,8 +285,11 @@ def worlds(draw: st.DrawFn) -> BatchWorld:
         for each in chosen
     ]
     objects = draw(_clusters())
-    templates = draw(st.lists(_templates, min_size=1, max_size=3))
-    order = draw(st.lists(st.sampled_from(range(len(templates))), min_size=1, max_size=25))
+    templates = draw(st.lists(_templates, min_size=1, max_size=6))
+    order = draw(
+        st.lists(st.sampled_from(range(len(templates))), min_size=1, max_size=25)
+        | st.integers(1, 30).map(lambda pods: [i % len(templates) for i in range(pods)])
+    )
     running = draw(st.lists(st.tuples(_templates, st.integers(0, 5)), max_size=6))
     return BatchWorld(
         PolicySet(policies),

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.plugins.base import PASS
-from engine.plugins.node_resources_fit import PLUGIN, NodeResourcesFitArgs, broken_line
+from engine.plugins.lib.broken_line import broken_line
+from engine.plugins.node_resources_fit import PLUGIN, NodeResourcesFitArgs
 from tests.conformance.cluster import NOW, cluster_of, incoming
 
 if TYPE_CHECKING:

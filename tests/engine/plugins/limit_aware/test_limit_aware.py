@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.plugins.base import FAULT
+from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
-from engine.plugins.limit_aware.plugin import LimitAwareArgs, LimitAwareFilter, LimitAwareScore
+from engine.plugins.limit_aware.plugin import LimitAwareFilter, LimitAwareScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from engine.model.usage import AggregatedUsage
 from engine.plugins.base import PASS
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.plugin import PLUGIN, LoadAwareFilter, LoadAwareScore
+from engine.plugins.load_aware.plugin import PLUGIN, LoadAwareFilter
+from engine.plugins.load_aware.score import LoadAwareScore
 from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
