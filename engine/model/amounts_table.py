@@ -42,6 +42,9 @@ class AmountsTable(Mapping[str, Amounts]):
             raise KeyError(key)
         return self.at(row)
 
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.row(key) is not None
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 

@@ -47,6 +47,9 @@ class PodUsages(Mapping[str, PodUsage]):
             raise KeyError(key)
         return usage
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._amounts
+
     def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 (as in Mapping)
         """Return the usage of a pod; it is called for every pod, so a miss must not raise."""
         row = self._amounts.row(key)

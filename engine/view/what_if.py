@@ -188,7 +188,7 @@ class WhatIf:
     def is_reported(self, pod: Pod, row: int) -> bool:
         """Return whether the usage report of a row knows a pod, so that it counts unlike others."""
         report = self._view.usages[row]
-        return report is not None and report.pods.get(pod.key) is not None
+        return report is not None and pod.key in report.pods
 
     def take(self, rows: NDArray[np.intp]) -> WhatIf:
         """Return some rows as a cluster of its own, which goes its own way from now on."""
