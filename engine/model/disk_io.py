@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engine.errors import QuantityError
-from engine.model import topology_api
+from engine.model import api
 from engine.model.quantity import quantity_of
 
 THROUGHPUT_ANNOTATION: Final = "blockio.kubernetes.io/throughput"
@@ -67,7 +67,7 @@ def throughput_of(text: str | None) -> Throughput | None:
         return None
 
 
-def node_disks_of(wire: topology_api.NodeDiskIO) -> NodeDisks:
+def node_disks_of(wire: api.NodeDiskIO) -> NodeDisks:
     """Return the disks in a NodeDiskIOStats.
 
     Raises:
@@ -82,5 +82,5 @@ def node_disks_of(wire: topology_api.NodeDiskIO) -> NodeDisks:
     return NodeDisks(wire.spec.node_name, tuple(disks))
 
 
-def _bandwidth(text: topology_api.Quantity) -> int:
+def _bandwidth(text: api.Quantity) -> int:
     return min(max(quantity_of(text).value(), 0), _GREATEST_BANDWIDTH)

@@ -7,13 +7,13 @@ from PriorityClasses: the API server writes them into `spec.priority` before it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from engine.model import api, pod_group_api, policy_api, resource_metrics, topology_api
+from engine.model import api, resource_metrics
 from engine.model.advice import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
@@ -131,14 +131,14 @@ _POD_GROUP: Final = Kind(
     group=UPSTREAM_GROUP,
     kind="PodGroup",
     plural="podgroups",
-    wire=pod_group_api.PodGroup,
+    wire=api.PodGroup,
     decode=pod_group_of,
 )
 _DISKS: Final = Kind(
     group="diskio.x-k8s.io",
     kind="NodeDiskIOStats",
     plural="nodediskiostats",
-    wire=topology_api.NodeDiskIO,
+    wire=api.NodeDiskIO,
     decode=node_disks_of,
     domain=Domain.TOPOLOGY,
     case_list="nodeDiskIOStats",
@@ -201,8 +201,8 @@ _POLICIES: Final = tuple(
         snapshot_annotations=frozenset(),
     )
     for each, wire in (
-        (PolicyKind.CLUSTER, policy_api.PlacementPolicy),
-        (PolicyKind.NAMESPACED, policy_api.NamespacedPlacementPolicy),
+        (PolicyKind.CLUSTER, api.PlacementPolicy),
+        (PolicyKind.NAMESPACED, api.NamespacedPlacementPolicy),
     )
 )
 
@@ -257,7 +257,7 @@ KINDS: Final = (
     _QUOTA,
     replace(_QUOTA, group=KOORDINATOR_GROUP),
     _POD_GROUP,
-    replace(_POD_GROUP, group=KOORDINATOR_GROUP, wire=pod_group_api.KoordinatorPodGroup),
+    replace(_POD_GROUP, group=KOORDINATOR_GROUP, wire=api.KoordinatorPodGroup),
     Kind(
         group="slo.koordinator.sh",
         kind="NodeMetric",
@@ -273,7 +273,7 @@ KINDS: Final = (
         version="v1alpha2",
         kind="NodeResourceTopology",
         plural="noderesourcetopologies",
-        wire=topology_api.NodeResourceTopology,
+        wire=api.NodeResourceTopology,
         decode=node_zones_of,
         domain=Domain.TOPOLOGY,
         case_list="nodeResourceTopologies",
@@ -282,7 +282,7 @@ KINDS: Final = (
         group="appgroup.diktyo.x-k8s.io",
         kind="AppGroup",
         plural="appgroups",
-        wire=topology_api.AppGroup,
+        wire=api.AppGroup,
         decode=app_group_of,
         domain=Domain.TOPOLOGY,
         case_list="appGroups",
@@ -291,7 +291,7 @@ KINDS: Final = (
         group="networktopology.diktyo.x-k8s.io",
         kind="NetworkTopology",
         plural="networktopologies",
-        wire=topology_api.NetworkTopology,
+        wire=api.NetworkTopology,
         decode=network_topology_of,
         domain=Domain.TOPOLOGY,
         case_list="networkTopologies",
@@ -313,11 +313,6 @@ KINDS: Final = (
     NODE_METRICS,
     POD_METRICS,
 )
-
-KINDS_BY_NAME: Final[Mapping[tuple[str, str], Kind]] = {
-    (kind.group, kind.kind): kind for kind in KINDS
-}
-"""By API group and `kind`."""
 
 WATCHED: Final = tuple(
     kind

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from engine.model import api, topology_api
+from engine.model import api
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 
 APP_GROUP_LABEL: Final = "appgroup.diktyo.x-k8s.io"
@@ -77,7 +77,7 @@ def place_of(labels: Mapping[str, str]) -> Place:
     return Place(labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, ""))
 
 
-def app_group_of(wire: topology_api.AppGroup) -> AppGroup:
+def app_group_of(wire: api.AppGroup) -> AppGroup:
     """Return the model of an AppGroup."""
     dependencies: dict[str, tuple[Dependency, ...]] = {}
     for workload in wire.spec.workloads or ():
@@ -90,7 +90,7 @@ def app_group_of(wire: topology_api.AppGroup) -> AppGroup:
     return AppGroup(_key(wire.metadata), dependencies, _indexes(wire.status.topology_order or ()))
 
 
-def _indexes(order: Sequence[topology_api.TopologyOrder]) -> dict[str, int]:
+def _indexes(order: Sequence[api.TopologyOrder]) -> dict[str, int]:
     """Return the index of each selector that upstream finds, by bisection of a sorted list.
 
     Source: scheduler-plugins, pkg/networkaware/util, FindPodOrder. In a list that is not sorted it
@@ -109,7 +109,7 @@ def _indexes(order: Sequence[topology_api.TopologyOrder]) -> dict[str, int]:
     return indexes
 
 
-def network_topology_of(wire: topology_api.NetworkTopology) -> NetworkTopology:
+def network_topology_of(wire: api.NetworkTopology) -> NetworkTopology:
     """Return the model of a NetworkTopology."""
     costs: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
     for weights in wire.spec.weights or ():

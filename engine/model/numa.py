@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model import topology_api
+from engine.model import api
 from engine.model.quantity import base_units
 from engine.model.resources import Amounts
 
@@ -81,7 +81,7 @@ class NodeZones:
         return self.node_name
 
 
-def node_zones_of(wire: topology_api.NodeResourceTopology) -> NodeZones:
+def node_zones_of(wire: api.NodeResourceTopology) -> NodeZones:
     """Return the zones in a NodeResourceTopology.
 
     Sources: scheduler-plugins, pkg/noderesourcetopology: pluginhelpers.go for the zones, of which
@@ -103,9 +103,7 @@ def node_zones_of(wire: topology_api.NodeResourceTopology) -> NodeZones:
     )
 
 
-def _layout(
-    wire: topology_api.NodeResourceTopology, distances: tuple[tuple[int, ...], ...]
-) -> NumaLayout:
+def _layout(wire: api.NodeResourceTopology, distances: tuple[tuple[int, ...], ...]) -> NumaLayout:
     policy, scope = _OLD_POLICIES.get(
         next(iter(wire.topology_policies or ()), ""), ("none", CONTAINER_SCOPE)
     )
@@ -133,12 +131,12 @@ def _zone_id(name: str) -> int | None:
     return number if number <= _GREATEST_ID else None
 
 
-def _distances(zone: topology_api.Zone, ids: Iterable[int]) -> tuple[int, ...]:
+def _distances(zone: api.Zone, ids: Iterable[int]) -> tuple[int, ...]:
     costs = {_zone_id(cost.name): cost.value for cost in zone.costs or ()}
     return tuple(min(max(costs.get(i, UNKNOWN_DISTANCE), 0), _GREATEST_DISTANCE) for i in ids)
 
 
-def _available(zone: topology_api.Zone) -> Amounts:
+def _available(zone: api.Zone) -> Amounts:
     return {
         resource.name: base_units(resource.name, resource.available)
         for resource in zone.resources or ()

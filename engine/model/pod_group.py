@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from engine.model import pod_group_api, resources
+from engine.model import api, resources
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
 from engine.model.gang import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -72,14 +72,14 @@ def pod_group_key(group: str, key: GangKey) -> str:
     return f"{group}/{key}"
 
 
-def pod_group_of(wire: pod_group_api.PodGroup) -> PodGroup:
+def pod_group_of(wire: api.PodGroup) -> PodGroup:
     """Return the model of a PodGroup.
 
     Raises:
         QuantityError: an amount is not a quantity.
     """
     meta, spec, status = wire.metadata, wire.spec, wire.status
-    is_koordinators = isinstance(wire, pod_group_api.KoordinatorPodGroup)
+    is_koordinators = isinstance(wire, api.KoordinatorPodGroup)
     seconds = spec.schedule_timeout_seconds or 0
     if seconds <= 0:
         seconds = KOORDINATOR_TIMEOUT_SECONDS if is_koordinators else DEFAULT_TIMEOUT_SECONDS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from engine.model import policy_api
+from engine.model import api
 from engine.model.time import micros
 
 POLICY_GROUP: Final = "stowplan.dev"
@@ -87,10 +87,10 @@ def policy_name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def policy_resource_of(wire: policy_api.PlacementPolicy) -> PolicyResource:
+def policy_resource_of(wire: api.PlacementPolicy) -> PolicyResource:
     """Return the model of a policy of either kind."""
     meta = wire.metadata
-    is_namespaced = isinstance(wire, policy_api.NamespacedPlacementPolicy)
+    is_namespaced = isinstance(wire, api.NamespacedPlacementPolicy)
     return PolicyResource(
         kind=PolicyKind.NAMESPACED if is_namespaced else PolicyKind.CLUSTER,
         namespace=meta.namespace,

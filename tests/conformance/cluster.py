@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from engine.model import api, pod_group_api, topology_api
+from engine.model import api
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
 from engine.model.numa import node_zones_of
@@ -27,10 +27,10 @@ NOW: Final = Micros(0)
 
 
 _EXTRAS: Final[tuple[tuple[str, type, Callable[[Any], AuxObject]], ...]] = (
-    ("nrts", topology_api.NodeResourceTopology, node_zones_of),
-    ("appgroups", topology_api.AppGroup, app_group_of),
-    ("podgroups", pod_group_api.PodGroup, pod_group_of),
-    ("networktopologies", topology_api.NetworkTopology, network_topology_of),
+    ("nrts", api.NodeResourceTopology, node_zones_of),
+    ("appgroups", api.AppGroup, app_group_of),
+    ("podgroups", api.PodGroup, pod_group_of),
+    ("networktopologies", api.NetworkTopology, network_topology_of),
 )
 """Lists of a case that only some rules read, and how they become objects of a cluster."""
 

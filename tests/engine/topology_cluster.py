@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from engine.model import api, topology_api
+from engine.model import api
 from engine.model.disk_io import Disk, NodeDisks
 from engine.model.network import (
     APP_GROUP_LABEL,
@@ -69,7 +69,7 @@ def zones(
             for i, amounts in enumerate(available)
         ],
     }
-    return node_zones_of(msgspec.convert(wire, topology_api.NodeResourceTopology))
+    return node_zones_of(msgspec.convert(wire, api.NodeResourceTopology))
 
 
 def disks(name: str, *left: tuple[int, int, int]) -> NodeDisks:
@@ -90,7 +90,7 @@ def app_group(name: str, **needs: Mapping[str, int]) -> AppGroup:
         for selector, others in needs.items()
     ]
     wire = {"metadata": {"name": name, "namespace": "default"}, "spec": {"workloads": workloads}}
-    return app_group_of(msgspec.convert(wire, topology_api.AppGroup))
+    return app_group_of(msgspec.convert(wire, api.AppGroup))
 
 
 def network(
@@ -112,7 +112,7 @@ def network(
     ]
     weights = [{"name": "UserDefined", "topologyList": topologies}]
     wire = {"metadata": {"name": name, "namespace": "default"}, "spec": {"weights": weights}}
-    return network_topology_of(msgspec.convert(wire, topology_api.NetworkTopology))
+    return network_topology_of(msgspec.convert(wire, api.NetworkTopology))
 
 
 def pod(

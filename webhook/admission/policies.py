@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from engine.errors import Diagnostic
-from engine.model.policy_api import NamespacedPlacementPolicy, PlacementPolicy
+from engine.model.api import NamespacedPlacementPolicy, PlacementPolicy
 from engine.model.policy_resource import (
     POLICY_GROUP,
     PolicyKind,

@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 
 from engine.errors import StowplanError
-from engine.model import policy_api
+from engine.model import api
 from engine.model.policy_resource import PolicyKind, PolicyResource, policy_resource_of
 from engine.model.workload import POD, WORKLOADS
 from engine.policy import CASES_FILE, PolicySet, load_policies
@@ -33,8 +33,8 @@ _POLICIES: Final = "/apis/stowplan.dev/v1alpha1"
 _POLICY_FILES: Final = (".yaml", ".yml", ".json")
 _VOLUME: Final = "policies"
 _WIRE: Final = {
-    PolicyKind.CLUSTER: policy_api.PlacementPolicy,
-    PolicyKind.NAMESPACED: policy_api.NamespacedPlacementPolicy,
+    PolicyKind.CLUSTER: api.PlacementPolicy,
+    PolicyKind.NAMESPACED: api.NamespacedPlacementPolicy,
 }
 
 

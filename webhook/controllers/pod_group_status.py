@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from engine.gang import GangKey, GangMember, MemberPhase, is_final, settled_status
-from engine.model import pod_group_api
+from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP
 from engine.model.gang import POD_GROUP_LABEL
 from engine.model.pod_group import PodGroup, PodGroupStatus
@@ -54,7 +54,7 @@ class _Pod(msgspec.Struct, gc=False):
 
 
 _pod: Final = msgspec.json.Decoder(_Pod).decode
-_pod_group: Final = msgspec.json.Decoder(pod_group_api.PodGroup).decode
+_pod_group: Final = msgspec.json.Decoder(api.PodGroup).decode
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from engine.model import topology_api
+from engine.model import api
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
 from engine.model.time import SECOND, Micros, micros
@@ -162,7 +162,7 @@ async def _read_what_order_needs(
 ) -> bool:
     """Read the AppGroups or PodGroups that an order depends on; return whether it could be."""
     if order.sort == "TopologicalSort":
-        found = await _read(connection, _APP_GROUPS, ObjectList[topology_api.AppGroup])
+        found = await _read(connection, _APP_GROUPS, ObjectList[api.AppGroup])
         for app_group in () if found is None else found.items:
             state.set_extra(app_group_of(app_group))
     if order.sort != "Coscheduling":

@@ -9,16 +9,16 @@ from typing import Final
 import msgspec
 
 from engine.errors import QuantityError
-from engine.model import pod_group_api
+from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
 from engine.model.pod_group import PodGroup, pod_group_of
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.doctor.objects import ObjectList
 
 _NOT_THERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
-_KINDS: Final[Mapping[str, type[pod_group_api.PodGroup]]] = {
-    UPSTREAM_GROUP: pod_group_api.PodGroup,
-    KOORDINATOR_GROUP: pod_group_api.KoordinatorPodGroup,
+_KINDS: Final[Mapping[str, type[api.PodGroup]]] = {
+    UPSTREAM_GROUP: api.PodGroup,
+    KOORDINATOR_GROUP: api.KoordinatorPodGroup,
 }
 _decode = msgspec.json.Decoder(ObjectList[msgspec.Raw]).decode
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from engine.model.api import PolicyMeta
 from engine.model.kinds import WATCHED_FOR_POLICIES, Kind
-from engine.model.policy_api import PolicyMeta
 from engine.model.policy_resource import policy_name
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level

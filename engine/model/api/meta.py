@@ -6,8 +6,11 @@ from datetime import datetime
 
 import msgspec
 
-# A resource list in JSON: name to quantity, which may be a bare number.
-ResourceList = dict[str, str | int | float | None]
+# A quantity in JSON, which may be a bare number.
+Quantity = str | int | float | None
+
+# A resource list in JSON: name to quantity.
+ResourceList = dict[str, Quantity]
 
 _MOST_DIGITS = 18  # of a resourceVersion, which is below 2**63
 

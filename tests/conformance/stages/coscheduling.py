@@ -25,7 +25,7 @@ from engine.gang import (
     next_status,
     readiness_of,
 )
-from engine.model import api, pod_group_api
+from engine.model import api
 from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod, pod_of
 from engine.model.pod_group import PodGroup, pod_group_of
@@ -153,7 +153,7 @@ def _status(case: Json, _: Json) -> str | None:
     pods = [msgspec.convert(pod, api.Pod) for pod in case["pods"]]
     phases = [pod.status.phase for pod in pods]
     owners = [tuple(o.name for o in pod.metadata.owner_references or ()) for pod in pods]
-    pod_group = pod_group_of(msgspec.convert(written, pod_group_api.PodGroup))
+    pod_group = pod_group_of(msgspec.convert(written, api.PodGroup))
     is_single = "occupiedBy" in case["expect"]
     for at in range(1 if is_single else len(pods)):
         phases[at] = case.get("nextPhase") or phases[at]

@@ -12,7 +12,7 @@ from engine.gang import (
     gang_of,
     names_missing_pod_group,
 )
-from engine.model import api, pod_group_api
+from engine.model import api
 from engine.model.pod import Pod, pod_of
 from engine.model.pod_group import pod_group_of
 from engine.view import ClusterState, ClusterView
@@ -32,7 +32,7 @@ def _pod(
     return pod_of(msgspec.convert({"metadata": meta, "spec": spec}, api.Pod))
 
 
-def _view(*kinds: type[pod_group_api.PodGroup], name: str = "train") -> ClusterView:
+def _view(*kinds: type[api.PodGroup], name: str = "train") -> ClusterView:
     state = ClusterState()
     for minimum, kind in enumerate(kinds, start=2):
         wire = {"metadata": {"name": name, "namespace": "shop"}, "spec": {"minMember": minimum}}
@@ -73,18 +73,18 @@ def test_a_pod_in_a_group_of_the_scheduler_itself_is_left_to_it() -> None:
 
 
 def test_the_pod_group_says_what_the_gang_is() -> None:
-    view = _view(pod_group_api.PodGroup)
+    view = _view(api.PodGroup)
     assert _gang(_pod(labels={_LABEL: "train"}), view).min_member == 2
 
 
 def test_of_two_pod_groups_of_a_name_scheduler_plugins_counts() -> None:
-    view = _view(pod_group_api.KoordinatorPodGroup, pod_group_api.PodGroup)
+    view = _view(api.KoordinatorPodGroup, api.PodGroup)
     assert _gang(_pod(labels={_KOORDINATORS: "train"}), view).min_member == 3
 
 
 def test_a_pod_whose_pod_group_is_missing_is_a_pod_of_its_own() -> None:
     pod = _pod(labels={_LABEL: "other"})
-    view = _view(pod_group_api.PodGroup)
+    view = _view(api.PodGroup)
     assert gang_of(pod, view) is None
     assert names_missing_pod_group(pod, view) == GangKey("shop", "other")
     assert names_missing_pod_group(_pod(), view) is None

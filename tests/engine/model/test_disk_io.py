@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from engine.errors import QuantityError
-from engine.model import topology_api
+from engine.model import api
 from engine.model.disk_io import Disk, NodeDisks, Throughput, node_disks_of, throughput_of
 
 
@@ -37,13 +37,13 @@ def test_disks_are_read_in_either_form(is_nested: bool) -> None:  # noqa: FBT001
         "spec": {"nodeName": "a"},
         "status": {"allocatableBandwidth": {"z": disk, "b": {}}},
     }
-    told = node_disks_of(msgspec.convert(wire, topology_api.NodeDiskIO))
+    told = node_disks_of(msgspec.convert(wire, api.NodeDiskIO))
     assert told == NodeDisks("a", (Disk(0, 0, 0), Disk(2048, 1024, 5)))
     assert told.key == "a"
 
 
 def test_a_bandwidth_must_be_a_quantity() -> None:
-    disks = {"d": topology_api.DiskBandwidth(total="much")}
-    status = topology_api.NodeDiskIOStatus(allocatable_bandwidth=disks)
+    disks = {"d": api.DiskBandwidth(total="much")}
+    status = api.NodeDiskIOStatus(allocatable_bandwidth=disks)
     with pytest.raises(QuantityError):
-        node_disks_of(topology_api.NodeDiskIO(status=status))
+        node_disks_of(api.NodeDiskIO(status=status))

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from engine.errors import QuantityError
-from engine.model import pod_group_api
+from engine.model import api
 from engine.model.gang import (
     GangKey,
     GangMode,
@@ -20,7 +20,7 @@ _KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 
 def _pod_group(
-    kind: type[pod_group_api.PodGroup] = pod_group_api.PodGroup,
+    kind: type[api.PodGroup] = api.PodGroup,
     *,
     annotations: dict[str, str] | None = None,
     status: dict[str, object] | None = None,
@@ -49,7 +49,7 @@ def test_without_a_timeout_upstreams_default_counts(seconds: int | None, meant: 
 
 
 def test_a_pod_group_of_koordinator_is_another_object_with_defaults_of_its_own() -> None:
-    upstreams, koordinators = _pod_group(), _pod_group(pod_group_api.KoordinatorPodGroup)
+    upstreams, koordinators = _pod_group(), _pod_group(api.KoordinatorPodGroup)
     assert upstreams.key != koordinators.key
     assert upstreams.gang.match_policy is MatchPolicy.WAITING_AND_RUNNING
     assert koordinators.gang.match_policy is MatchPolicy.ONCE_SATISFIED

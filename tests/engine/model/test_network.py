@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.model import topology_api
+from engine.model import api
 from engine.model.network import (
     APP_GROUP_LABEL,
     WORKLOAD_LABEL,
@@ -31,7 +31,7 @@ def test_a_workload_that_is_listed_twice_depends_on_all_that_it_lists() -> None:
         "spec": {"workloads": [workload("cart", maxNetworkCost=7), workload("store")]},
         "status": {"topologyOrder": []},
     }
-    group = app_group_of(msgspec.convert(wire, topology_api.AppGroup))
+    group = app_group_of(msgspec.convert(wire, api.AppGroup))
     needed = (Dependency("cart", 7), Dependency("store", 0))
     assert group == AppGroup("team/shop", {"front": needed})
 
@@ -61,15 +61,15 @@ def test_costs_are_found_by_set_label_origin_and_destination() -> None:
             ]
         },
     }
-    network = network_topology_of(msgspec.convert(wire, topology_api.NetworkTopology))
+    network = network_topology_of(msgspec.convert(wire, api.NetworkTopology))
     assert network.key == "default/nt"
     # What no network costs is cut off, so that no sum over pods ever wraps.
     assert network.costs == {"UserDefined": {"zone": {"a": {"b": 5, "c": 2**31}}}}
 
 
 def test_an_empty_object_holds_nothing() -> None:
-    assert app_group_of(topology_api.AppGroup()).dependencies == {}
-    assert network_topology_of(topology_api.NetworkTopology()).costs == {}
+    assert app_group_of(api.AppGroup()).dependencies == {}
+    assert network_topology_of(api.NetworkTopology()).costs == {}
 
 
 def test_the_order_of_workloads_is_searched_as_upstream_does() -> None:
@@ -79,7 +79,7 @@ def test_the_order_of_workloads_is_searched_as_upstream_does() -> None:
             for index, selector in enumerate(selectors, 1)
         ]
         wire = {"status": {"topologyOrder": order}}
-        return dict(app_group_of(msgspec.convert(wire, topology_api.AppGroup)).indexes)
+        return dict(app_group_of(msgspec.convert(wire, api.AppGroup)).indexes)
 
     assert indexes("a", "b", "c") == {"a": 1, "b": 2, "c": 3}
     # Not sorted: the search starts at `a`, goes right for `b` and `c`, and finds neither.

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from engine.errors import QuantityError
-from engine.model import topology_api
+from engine.model import api
 from engine.model.numa import NodeZones, node_zones_of
 
 
 def told(**fields: Any) -> NodeZones:  # noqa: ANN401 (any part of the object)
     wire = {"metadata": {"name": "a"}, **fields}
-    return node_zones_of(msgspec.convert(wire, topology_api.NodeResourceTopology))
+    return node_zones_of(msgspec.convert(wire, api.NodeResourceTopology))
 
 
 def attributes(**values: str) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from engine.model import policy_api
+from engine.model import api
 from engine.model.policy_resource import PolicyKind, PolicyResource, policy_resource_of
 from engine.pipeline import Scope, decide
 from engine.policy import PolicySet, compile_resource, load_policies
@@ -38,7 +38,7 @@ def test_a_policy_is_the_same_in_a_file_and_as_a_resource(file: Path) -> None:
         "metadata": {**written["metadata"], "uid": "u1", "generation": 3, "resourceVersion": "7"},
         "status": {"conditions": []},
     }
-    wire = msgspec.json.decode(msgspec.json.encode(stored), type=policy_api.PlacementPolicy)
+    wire = msgspec.json.decode(msgspec.json.encode(stored), type=api.PlacementPolicy)
     resource = policy_resource_of(wire)
     assert (resource.uid, resource.generation, resource.version) == ("u1", 3, 7)
     compiled = compile_resource(resource)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.gang import GangKey
-from engine.model import api, pod_group_api, topology_api
+from engine.model import api
 from engine.model.gang import POD_GROUP_LABEL
 from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, app_group_of
 from engine.model.pod import Pod, pod_of
@@ -90,7 +90,7 @@ def _cluster() -> ClusterState:
             "metadata": {"name": name, "namespace": "default"},
             "status": {"topologyOrder": order},
         }
-        state.set_extra(app_group_of(msgspec.convert(written, topology_api.AppGroup)))
+        state.set_extra(app_group_of(msgspec.convert(written, api.AppGroup)))
     return state
 
 
@@ -218,7 +218,7 @@ def _gangs(**seconds: int) -> ClusterView:
             },
             "spec": {"minMember": 2},
         }
-        state.set_extra(pod_group_of(msgspec.convert(written, pod_group_api.PodGroup)))
+        state.set_extra(pod_group_of(msgspec.convert(written, api.PodGroup)))
     return state.view()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.model import pod_group_api
+from engine.model import api
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.pod_group import pod_group_of
 from engine.placement import ADVICE_ANNOTATION
@@ -31,7 +31,7 @@ KOORDINATOR = "gang.scheduling.koordinator.sh"
 def world(state: ClusterState, tmp_path: Path) -> World:
     """Return a world in which the namespace `shop` has the PodGroup `train`."""
     wire = {"metadata": {"name": "train", "namespace": "shop"}, "spec": {"minMember": 2}}
-    state.set_extra(pod_group_of(msgspec.convert(wire, pod_group_api.PodGroup)))
+    state.set_extra(pod_group_of(msgspec.convert(wire, api.PodGroup)))
     return World(state, tmp_path)
 
 

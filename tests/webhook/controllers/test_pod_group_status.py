@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from engine.gang import GangKey, GangMember, member_of
-from engine.model import api, pod_group_api
+from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.pod_group import pod_group_of
 from engine.view import ClusterState
@@ -69,8 +69,8 @@ class World:
 
     def see(self) -> None:
         for name, kind in (
-            (f"podgroups.{GROUP}", pod_group_api.PodGroup),
-            ("podgroups.scheduling.sigs.k8s.io", pod_group_api.KoordinatorPodGroup),
+            (f"podgroups.{GROUP}", api.PodGroup),
+            ("podgroups.scheduling.sigs.k8s.io", api.KoordinatorPodGroup),
         ):
             for stored in self.server.objects(name).values():
                 self.state.set_extra(pod_group_of(msgspec.convert(stored, kind)))

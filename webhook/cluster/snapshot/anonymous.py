@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from engine.model import api, topology_api
+from engine.model import api
 from engine.model.advice import ADVICE_ANNOTATION, MOST_NODES, Advice, advice_in
 from engine.model.pod import MIRROR_ANNOTATION
 from engine.model.resource_names import is_huge_pages
@@ -72,9 +72,9 @@ class Anonymizer:
             api.Taint: self._keyed,
             api.Toleration: self._keyed,
             api.SelectorRequirement: self._requirement,
-            topology_api.Attribute: self._attribute,
-            topology_api.TopologyCosts: self._costs,
-            topology_api.ZoneResource: self._zone_resource,
+            api.Attribute: self._attribute,
+            api.TopologyCosts: self._costs,
+            api.ZoneResource: self._zone_resource,
         }
 
     def pseudonym(self, text: str) -> str:
@@ -128,7 +128,7 @@ class Anonymizer:
             return self._images
         if name == "annotations":
             return self._annotations
-        if declared == topology_api.Quantity:
+        if declared == api.Quantity:
             return self._amount
         if declared == api.ResourceList | None:
             return self._amounts
@@ -164,7 +164,7 @@ class Anonymizer:
     def _figure(self, text: str) -> str:
         return text if _FIGURE.fullmatch(text) else self.pseudonym(text)
 
-    def _amount(self, amount: topology_api.Quantity) -> topology_api.Quantity:
+    def _amount(self, amount: api.Quantity) -> api.Quantity:
         return self._figure(amount) if isinstance(amount, str) else amount
 
     def _amounts(self, amounts: api.ResourceList | None) -> api.ResourceList | None:
@@ -200,23 +200,21 @@ class Anonymizer:
             values=wire.values and [self._value(wire.key, value) for value in wire.values],
         )
 
-    def _attribute(self, wire: topology_api.Attribute) -> topology_api.Attribute:
-        return topology_api.Attribute(
-            name=self.pseudonym(wire.name), value=self._figure(wire.value)
-        )
+    def _attribute(self, wire: api.Attribute) -> api.Attribute:
+        return api.Attribute(name=self.pseudonym(wire.name), value=self._figure(wire.value))
 
-    def _zone_resource(self, wire: topology_api.ZoneResource) -> topology_api.ZoneResource:
+    def _zone_resource(self, wire: api.ZoneResource) -> api.ZoneResource:
         available = self._amount(wire.available)
-        return topology_api.ZoneResource(name=self.key(wire.name), available=available)
+        return api.ZoneResource(name=self.key(wire.name), available=available)
 
-    def _costs(self, wire: topology_api.TopologyCosts) -> topology_api.TopologyCosts:
+    def _costs(self, wire: api.TopologyCosts) -> api.TopologyCosts:
         """Return costs between places, which have the names in the labels of nodes."""
         label = wire.topology_key
         origins = [
-            topology_api.OriginCosts(
+            api.OriginCosts(
                 origin=self._value(label, origin.origin),
                 cost_list=[
-                    topology_api.DestinationCost(
+                    api.DestinationCost(
                         destination=self._value(label, cost.destination),
                         network_cost=cost.network_cost,
                     )
@@ -225,7 +223,7 @@ class Anonymizer:
             )
             for origin in wire.origin_list or ()
         ]
-        return topology_api.TopologyCosts(topology_key=self.key(label), origin_list=origins)
+        return api.TopologyCosts(topology_key=self.key(label), origin_list=origins)
 
     # Annotations.
 

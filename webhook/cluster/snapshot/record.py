@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from engine.errors import Diagnostic, StowplanError
-from engine.model import api, policy_api
+from engine.model import api
 from engine.model.kinds import KINDS, Kind
 from engine.model.pod import TERMINAL_PHASES
 from webhook.cluster.client.connection import ApiError, Connection
@@ -191,7 +191,7 @@ def redact(kind: Kind, wire: Any) -> Any:  # noqa: ANN401 - a wire struct of any
             if (name not in _SECRETIVE if public is None else name in public)
         }
         meta = msgspec.structs.replace(meta, annotations=annotations or None)
-    if isinstance(wire, policy_api.PlacementPolicy):
+    if isinstance(wire, api.PlacementPolicy):
         return msgspec.structs.replace(wire, metadata=meta, status={})
     if isinstance(wire, api.ElasticQuota):
         return msgspec.structs.replace(wire, metadata=meta, api_version="")

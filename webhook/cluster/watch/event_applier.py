@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from engine.model import api, policy_api, resource_metrics
+from engine.model import api, resource_metrics
 from engine.model.aux_object import AuxObject
 from engine.model.elastic_quota import quota_of
 from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
@@ -180,7 +180,7 @@ class EventApplier:
                 return KindApplier(
                     kind=kind, apply=self.pod_metrics, delete=self.delete_pod_metrics
                 )
-            case policy_api.PlacementPolicy | policy_api.NamespacedPlacementPolicy:
+            case api.PlacementPolicy | api.NamespacedPlacementPolicy:
                 delete_policy = partial(self.delete_policy, kind=PolicyKind(kind.kind))
                 return KindApplier(kind=kind, apply=self.policy, delete=delete_policy)
             case _:
@@ -255,7 +255,7 @@ class EventApplier:
         """Delete an ElasticQuota."""
         self.state.delete_quota(namespace, name, group)
 
-    def policy(self, wire: policy_api.PlacementPolicy) -> None:
+    def policy(self, wire: api.PlacementPolicy) -> None:
         """Hand on a policy of either kind."""
         _check_name(wire.metadata)
         if self._policies is not None:

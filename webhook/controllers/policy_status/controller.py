@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from engine.model.policy_api import PlacementPolicy
+from engine.model.api import PlacementPolicy
 from engine.model.policy_resource import POLICY_GROUP, POLICY_VERSION, PolicyResource
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.controllers.policy_status.status import (

@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.model import api, topology_api
+from engine.model import api
 from engine.model.advice import ADVICE_ANNOTATION, advice_in
-from engine.model.kinds import KINDS, KINDS_BY_NAME, Kind
+from engine.model.kinds import KINDS, Kind
 from engine.pipeline import decide
 from engine.policy import PolicySet, load_policies
 from engine.report import decision_report
 from tests.fake_api_server import fake_api_server
 from tests.webhook.cluster.recording import fill, snapshot_of
+from tests.webhook.cluster.snapshot.kinds import KINDS_BY_NAME
 from webhook.cli.pods import placement_request
 from webhook.cluster import load_recorded
 from webhook.cluster.snapshot.anonymous import Anonymizer
@@ -213,11 +214,9 @@ def test_an_image_without_a_tag_is_still_the_latest_one_on_a_node() -> None:
 
 
 def test_costs_are_still_between_the_zones_that_labels_name() -> None:
-    costs = [topology_api.DestinationCost(destination="zone-2", network_cost=5)]
-    origins = [topology_api.OriginCosts(origin="zone-1", cost_list=costs)]
-    public = topology_api.TopologyCosts(
-        topology_key="topology.kubernetes.io/zone", origin_list=origins
-    )
+    costs = [api.DestinationCost(destination="zone-2", network_cost=5)]
+    origins = [api.OriginCosts(origin="zone-1", cost_list=costs)]
+    public = api.TopologyCosts(topology_key="topology.kubernetes.io/zone", origin_list=origins)
     anonymizer = Anonymizer()
     assert anonymizer.struct(public) == public
     own = anonymizer.struct(msgspec.structs.replace(public, topology_key="acme.example/hall"))
@@ -226,10 +225,10 @@ def test_costs_are_still_between_the_zones_that_labels_name() -> None:
 
 
 def test_zones_of_a_node_keep_their_numbers_and_figures() -> None:
-    free = topology_api.ZoneResource(name="cpu", available="3500m")
-    zone = topology_api.Zone(name="node-1", type="Node", resources=[free])
-    policy = topology_api.Attribute(name="topologyManagerMaxNUMANodes", value="8")
-    topology = topology_api.NodeResourceTopology(
+    free = api.ZoneResource(name="cpu", available="3500m")
+    zone = api.Zone(name="node-1", type="Node", resources=[free])
+    policy = api.Attribute(name="topologyManagerMaxNUMANodes", value="8")
+    topology = api.NodeResourceTopology(
         topology_policies=["SingleNUMANodePodLevel"], attributes=[policy], zones=[zone]
     )
     assert Anonymizer().struct(topology) == topology

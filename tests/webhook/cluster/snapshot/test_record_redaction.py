@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from engine.model import api
-from engine.model.kinds import KINDS_BY_NAME
+from tests.webhook.cluster.snapshot.kinds import KINDS_BY_NAME
 from webhook.cluster.snapshot.record import redact
 
 POD = KINDS_BY_NAME["", "Pod"]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.model import api, pod_group_api, topology_api
+from engine.model import api
 from engine.model.disk_io import NodeDisks
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
@@ -144,12 +144,12 @@ def test_a_report_that_is_emptied_is_nobodys() -> None:
     assert cpu_of(applier, "n1") is None
 
 
-def disks(name: str, node: str, left: str = "5") -> topology_api.NodeDiskIO:
-    bandwidth = topology_api.DiskBandwidth(total=left, read=left, write=left)
-    return topology_api.NodeDiskIO(
+def disks(name: str, node: str, left: str = "5") -> api.NodeDiskIO:
+    bandwidth = api.DiskBandwidth(total=left, read=left, write=left)
+    return api.NodeDiskIO(
         metadata=api.ObjectMeta(name=name, namespace="io"),
-        spec=topology_api.NodeDiskIOSpec(node_name=node),
-        status=topology_api.NodeDiskIOStatus(allocatable_bandwidth={"d": bandwidth}),
+        spec=api.NodeDiskIOSpec(node_name=node),
+        status=api.NodeDiskIOStatus(allocatable_bandwidth={"d": bandwidth}),
     )
 
 
@@ -159,18 +159,18 @@ def test_what_only_some_rules_read_is_applied_and_forgotten() -> None:
     applied: list[tuple[tuple[str, str], Any]] = [
         (
             ("topology.node.k8s.io", "NodeResourceTopology"),
-            topology_api.NodeResourceTopology(metadata=api.ObjectMeta(name="n1")),
+            api.NodeResourceTopology(metadata=api.ObjectMeta(name="n1")),
         ),
-        (("appgroup.diktyo.x-k8s.io", "AppGroup"), topology_api.AppGroup(metadata=meta)),
+        (("appgroup.diktyo.x-k8s.io", "AppGroup"), api.AppGroup(metadata=meta)),
         (
             ("networktopology.diktyo.x-k8s.io", "NetworkTopology"),
-            topology_api.NetworkTopology(metadata=meta),
+            api.NetworkTopology(metadata=meta),
         ),
         (("diskio.x-k8s.io", "NodeDiskIOStats"), disks("n1-stats", "n1")),
-        (("scheduling.x-k8s.io", "PodGroup"), pod_group_api.PodGroup(metadata=meta)),
+        (("scheduling.x-k8s.io", "PodGroup"), api.PodGroup(metadata=meta)),
         (
             ("scheduling.sigs.k8s.io", "PodGroup"),
-            pod_group_api.KoordinatorPodGroup(metadata=meta),
+            api.KoordinatorPodGroup(metadata=meta),
         ),
     ]
     for key, wire in applied:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from engine.model import policy_api
+from engine.model import api
 from engine.model.policy_resource import policy_resource_of
 from engine.report import OutcomeFigures, PolicyOutcome
 from tests.fake_api_server import FakeApiServer, fake_api_server
@@ -20,8 +20,8 @@ from webhook.quota import MonotonicClock
 Json = dict[str, Any]
 VALID = {"filters": [{"plugin": "LimitAware"}]}
 _WIRES = {
-    "placementpolicies": policy_api.PlacementPolicy,
-    "namespacedplacementpolicies": policy_api.NamespacedPlacementPolicy,
+    "placementpolicies": api.PlacementPolicy,
+    "namespacedplacementpolicies": api.NamespacedPlacementPolicy,
 }
 
 

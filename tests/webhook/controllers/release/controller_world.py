@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from engine.model import api, pod_group_api
+from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
 from engine.model.gang import POD_GROUP_LABEL
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
@@ -173,7 +173,7 @@ class Replica:
         for node in self.world.server.objects("nodes").values():
             self.state.set_node(node_of(msgspec.convert(node, api.Node)))
         for pod_group in self.world.server.objects("podgroups").values():
-            wire = msgspec.convert(pod_group, pod_group_api.PodGroup)
+            wire = msgspec.convert(pod_group, api.PodGroup)
             self.state.set_extra(pod_group_of(wire))
         pods = self.world.server.objects("pods")
         for namespace, name in self._known - pods.keys():

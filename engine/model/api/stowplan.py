@@ -1,4 +1,4 @@
-"""Policies as the API server stores them, as msgspec structs.
+"""The group `stowplan.dev`: policies as the API server stores them.
 
 Their `spec` stays as it was written: `engine.policy` checks it, with the place of each mistake.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from engine.model.api import ObjectMeta, WireStruct
+from engine.model.api.meta import ObjectMeta, WireStruct
 
 
 class PolicyMeta(ObjectMeta, frozen=True):

@@ -1,58 +1,8 @@
-"""The parts of custom resources about NUMA zones, networks and disks, as msgspec structs.
-
-Like those of `engine.model.api`, they mirror their APIs.
-"""
+"""The groups of `diktyo.x-k8s.io`: workloads of an application, and the costs of the network."""
 
 from __future__ import annotations
 
-from engine.model.api import ObjectMeta, WireStruct
-
-Quantity = str | int | float | None
-
-
-# topology.node.k8s.io/v1alpha2
-
-
-class Attribute(WireStruct, frozen=True):
-    """A setting of a node's kubelet."""
-
-    name: str = ""
-    value: str = ""
-
-
-class ZoneCost(WireStruct, frozen=True):
-    """The distance to another zone, in the units of ACPI's SLIT."""
-
-    name: str = ""
-    value: int = 0
-
-
-class ZoneResource(WireStruct, frozen=True):
-    """The amount of a resource in a zone."""
-
-    name: str = ""
-    available: Quantity = None
-
-
-class Zone(WireStruct, frozen=True):
-    """A part of a node; one of type `Node` is a NUMA zone."""
-
-    name: str = ""
-    type: str = ""
-    costs: list[ZoneCost] | None = None
-    resources: list[ZoneResource] | None = None
-
-
-class NodeResourceTopology(WireStruct, frozen=True):
-    """The zones of the node it is named after."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    topology_policies: list[str] | None = None
-    attributes: list[Attribute] | None = None
-    zones: list[Zone] | None = None
-
-
-# appgroup.diktyo.x-k8s.io/v1alpha1
+from engine.model.api.meta import ObjectMeta, WireStruct
 
 
 class WorkloadReference(WireStruct, frozen=True):
@@ -102,9 +52,6 @@ class AppGroup(WireStruct, frozen=True):
     status: AppGroupStatus = AppGroupStatus()
 
 
-# networktopology.diktyo.x-k8s.io/v1alpha1
-
-
 class DestinationCost(WireStruct, frozen=True):
     """The cost of reaching a region or zone."""
 
@@ -144,40 +91,3 @@ class NetworkTopology(WireStruct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NetworkTopologySpec = NetworkTopologySpec()
-
-
-# diskio.x-k8s.io/v1alpha1, and ioi.intel.com/v1 before
-
-
-class Bandwidth(WireStruct, frozen=True):
-    """A normalised bandwidth, per second."""
-
-    total: Quantity = None
-    read: Quantity = None
-    write: Quantity = None
-
-
-class DiskBandwidth(Bandwidth, frozen=True):
-    """The bandwidth of a disk; the older API has it one level deeper."""
-
-    status: Bandwidth | None = None
-
-
-class NodeDiskIOSpec(WireStruct, frozen=True):
-    """The node that is described."""
-
-    node_name: str = ""
-
-
-class NodeDiskIOStatus(WireStruct, frozen=True):
-    """The bandwidth that its driver reports as left, by disk."""
-
-    allocatable_bandwidth: dict[str, DiskBandwidth] | None = None
-
-
-class NodeDiskIO(WireStruct, frozen=True):
-    """NodeDiskIOStats, formerly NodeDiskIOInfo."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: NodeDiskIOSpec = NodeDiskIOSpec()
-    status: NodeDiskIOStatus = NodeDiskIOStatus()
