@@ -82,7 +82,7 @@ class Ranking:
             self._is_in = is_in
             self._inside = is_in.nonzero()[0]
             self.count = self._inside.size
-        if stale:
+        if stale or not only_leave:  # those that come need totals, even by no score at all
             self._rank(stale)
 
     def best(self, pod: Pod) -> tuple[int, int]:

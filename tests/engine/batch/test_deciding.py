@@ -192,6 +192,18 @@ def test_pods_with_an_eye_on_each_other_are_decided_as_one_by_one(specs: Sequenc
     assert len({outcome.node for outcome in batch}) > 15
 
 
+def test_nodes_that_come_by_a_pod_count_even_where_no_rule_scores_them() -> None:
+    # No pod is near one of an odd number until p1 is, which may be near itself.
+    near = {"topologyKey": "host", "labelSelector": {"matchLabels": {"half": "1"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
+    spec = {**CONTAINERS, "affinity": {"podAffinity": required}}
+    room = policies(room="filters: [{name: room, expression: node.podCount < 4}]")
+    world = BatchWorld(room, _hosts(12), [], _alike(5, spec))
+    outcomes = decide_batch(world.requests, world.policies, world.state().view(), NOW)
+    assert outcomes[0].node == "" != outcomes[1].node == outcomes[2].node
+    assert plain(outcomes) == plain(one_by_one(world))
+
+
 _EVEN_HOSTS = {"topologyKey": "host", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 _ODD = {"labelSelector": {"matchLabels": {"half": "1"}}}
 _SHOP = {"labelSelector": {"matchLabels": {"app": "shop"}}}
