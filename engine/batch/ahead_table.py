@@ -22,12 +22,12 @@ class AheadTable:
         raw: the scores that pods change; anything where it is none.
 
     Attributes:
-        is_between: whether it is one, and these are between the ends of all candidates.
-        is_quiet: whether, besides, the node is no end of any of them, nor was one in the state
-            before: no other node gets other points.
-        points: of each of `raw`, where it is between the ends.
-        totals: of the points of all scores, there.
-        ends_version: that of the ranking for which these are right.
+        places: of the candidate of each state; the rest is as of the ends at the last `rate`.
+        is_between: whether it is a candidate, and its scores are between the ends.
+        is_quiet: whether, besides, as many candidates are at each end as in the state before: no
+            other node gets other points.
+        totals: of the points of all scores, where they are between the ends.
+        ends_version: that of the ranking at the last `rate`.
     """
 
     def __init__(
@@ -41,9 +41,14 @@ class AheadTable:
         self.passes = passes
         self.raw = raw
         self._firsts = firsts
-        self.is_between = self.is_quiet = passes
-        self.points: Sequence[IntColumn] = ()
-        self.totals = np.zeros(rows.size, np.int64)
+        self._places = rows
+        self._points: Sequence[IntColumn] = ()
+        self._crossings = np.zeros((0, 2, rows.size), np.int8)
+        self._followed: list[int] = []  # states that are not written
+        self.places: Sequence[int] = ()
+        self.is_between: Sequence[bool] = ()
+        self.is_quiet: Sequence[bool] = ()
+        self.totals: Sequence[int] = ()
         self.ends_version = -1
 
     def rate(
@@ -57,19 +62,41 @@ class AheadTable:
             still_points: of it, by all other scores.
         """
         between = self.passes.copy()
-        nodes = places.take(self._firsts)
-        is_end, was_end = np.zeros((2, self.rows.size), np.bool_)
-        are_ends = np.zeros(nodes.size, np.bool_)
-        for column, raw in zip(moving, self.raw, strict=True):
+        first_places = places.take(self._firsts)
+        self._crossings = np.empty((len(moving), 2, places.size), np.int8)
+        for column, raw, crossings in zip(moving, self.raw, self._crossings, strict=True):
             low, high = column.ends
             between &= (raw >= low) & (raw <= high)
-            is_end |= column.is_end(raw)
-            are_ends |= column.is_end(column.raw.take(nodes))
-        was_end[1:] = is_end[:-1]
-        was_end[self._firsts] = are_ends
-        self.is_between, self.is_quiet = between, between & ~(is_end | was_end)
-        self.points = [
+            are = column.are_at_ends(raw).view(np.int8)
+            crossings[:] = are
+            crossings[:, 1:] -= are[:, :-1]
+            before = column.are_at_ends(column.raw.take(first_places)).view(np.int8)
+            crossings[:, self._firsts] = are[:, self._firsts] - before
+        self._places = places
+        self._points = [
             column.points_between_ends(np.where(between, raw, column.ends[0]))
             for column, raw in zip(moving, self.raw, strict=True)
         ]
-        self.totals = sum(self.points, start=still_points)
+        # Of single integers, Python's own are read in a fraction of the time.
+        self.places, self.is_between = places.tolist(), between.tolist()
+        self.is_quiet = (between & ~self._crossings.any(axis=(0, 1))).tolist()
+        self.totals = sum(self._points, start=still_points).tolist()
+
+    def follow(self, at: int) -> None:
+        """Note that a candidate is in a state that is between the ends."""
+        self._followed.append(at)
+
+    def crossings(self, at: int) -> list[list[int]]:
+        """Return how many more candidates are at each end of each score than before a state."""
+        changes: list[list[int]] = self._crossings[:, :, at].tolist()
+        return changes
+
+    def write(self, moving: Sequence[ScoreColumn]) -> None:
+        """Write the scores and points of the states that were followed since the last time."""
+        if not self._followed:
+            return
+        states = np.array(self._followed, np.intp)
+        self._followed.clear()
+        places = self._places.take(states)  # of several states of a place, the last one is written
+        for column, raw, points in zip(moving, self.raw, self._points, strict=True):
+            column.raw[places], column.points[places] = raw.take(states), points.take(states)

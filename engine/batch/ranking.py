@@ -58,6 +58,7 @@ class Ranking:
         self.ends_version = 0
         self._passes = self._is_in.copy() if rules.is_coupled else None  # before `confine`
         self._unread: list[tuple[NDArray[np.intp], RawScores]] = []  # of places, till then
+        self._followed: AheadTable | None = None  # whose states may not be written yet
         if rules.is_coupled:
             self.confine(rules.allowed(view))
 
@@ -119,6 +120,7 @@ class Ranking:
         Returns:
             Whether that is possible: it is not for a node that becomes a candidate by pods.
         """
+        self._write_followed()
         places = self._place.take(rows)
         known = places != _NEVER
         if not known.all():
@@ -187,37 +189,55 @@ class Ranking:
             if table.ends_version != self.ends_version:
                 self._rate(table)
             if table.is_between[at]:
-                self._move(int(self._place[row]), table, at)
+                self._move(table, at)
                 return True
         passes = table.passes[at : at + 1]
         return self.update(np.array([row]), passes, [raw[at : at + 1][passes] for raw in table.raw])
 
     def _rate(self, table: AheadTable) -> None:
+        self._write_followed()
         places = self._place.take(table.rows)
         table.rate(self.moving, places, self._still_points.take(places))
         table.ends_version = self.ends_version
 
-    def _move(self, place: int, table: AheadTable, at: int) -> None:
+    def _move(self, table: AheadTable, at: int) -> None:
         """Take up a state of a candidate that remains one, between the ends."""
-        total = int(table.totals[at])
+        place, total = table.places[at], table.totals[at]
         self._totals[place] = total
         if self._tied is not None and not self._tied.keep(place, total):
             self._tied = None
-        scores = zip(self.moving, table.raw, table.points, strict=True)
-        if table.is_quiet[at]:
-            for column, raw, points in scores:
-                column.raw[place], column.points[place] = raw[at], points[at]
-            return
-        stale = [
-            column
-            for column, raw, points in scores
-            if column.write_one(place, raw[at], points[at], self._inside)
-        ]
-        if stale:
-            self._rank(stale)
+        if self._followed is not table:
+            self._write_followed()
+            self._followed = table
+        table.follow(at)
+        if not table.is_quiet[at]:
+            stale = [
+                column
+                for column, change in zip(self.moving, table.crossings(at), strict=True)
+                if any(change) and self._crosses(column, change)
+            ]
+            if stale:
+                self._rank(stale)
+
+    def _crosses(self, column: ScoreColumn, change: Sequence[int]) -> bool:
+        """Take up that so many more candidates are at the ends; return whether others change."""
+        counts = column.at_ends
+        if counts is None:
+            self._write_followed()
+            counts = column.count_at_ends(self._inside)
+        else:
+            counts = [sum(each) for each in zip(counts, change, strict=True)]
+        column.at_ends = counts
+        return 0 in counts
+
+    def _write_followed(self) -> None:
+        """Write the scores of candidates that were moved."""
+        if self._followed is not None:
+            self._followed.write(self.moving)
 
     def _rank(self, columns: Sequence[ScoreColumn]) -> None:
         """Give all candidates points by some scores, and the totals of all scores."""
+        self._write_followed()
         self.ends_version += 1
         self._tied = None
         if not self.count:

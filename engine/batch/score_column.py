@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from engine.batch.template_rules import UnevenError
 from engine.model.decision import ScoreOutcome
 from engine.policy import ScoreRule
-from engine.view import BoolColumn, IntColumn, extremes
+from engine.view import IntColumn, extremes
 
 
 class ScoreColumn:
@@ -27,6 +27,7 @@ class ScoreColumn:
         raw: before it is normalized, (n_candidates,).
         points: times the weight, (n_candidates,); anything for those that are out.
         ends: the least and the greatest of `raw` over those that are in.
+        at_ends: how many of them have each; None for unknown.
     """
 
     def __init__(self, rule: ScoreRule, score: ScoreOutcome) -> None:
@@ -34,7 +35,7 @@ class ScoreColumn:
         self._counts = not score.abstained
         self.raw = score.raw.copy()
         self.points = score.normalized * rule.weight
-        self._at_ends: list[int] | None = None  # how many candidates; None for unknown
+        self.at_ends: list[int] | None = None
         self.ends: tuple[float, float] = (0, 0)
         if self.raw.size:
             self.ends = extremes(self.raw)
@@ -49,7 +50,7 @@ class ScoreColumn:
             UnevenError: that is not possible.
         """
         raw = self.raw if inside is None else self.raw.take(inside)
-        self._at_ends, self.ends = None, extremes(raw)
+        self.at_ends, self.ends = None, extremes(raw)
         if inside is None:
             self.points = self._points_of(raw)
         else:
@@ -66,7 +67,7 @@ class ScoreColumn:
         if not places.size:
             return False
         old, (low, high) = self.raw.take(places), self.ends
-        self.raw[places], self._at_ends = raw, None
+        self.raw[places], self.at_ends = raw, None
         least, greatest = extremes(np.concatenate([old, raw]))
         if (least <= low or greatest >= high) and self._ends_of(inside) != self.ends:
             return True
@@ -78,7 +79,7 @@ class ScoreColumn:
 
         Of a score that pods change: what points of others depend on is more than their ends.
         """
-        self._at_ends = None
+        self.at_ends = None
         raw, (low, high) = self.raw.take(places), self.ends
         least, greatest = extremes(raw)
         return (least <= low or greatest >= high) and self._ends_of(inside) != self.ends
@@ -89,23 +90,14 @@ class ScoreColumn:
         self.normalize(inside)
         return not np.array_equal(before, self.points.take(inside))
 
-    def is_end(self, raw: NDArray[Any]) -> BoolColumn:
-        """Return which of some scores are not between the ends, without these."""
-        return (raw <= self.ends[0]) | (raw >= self.ends[1])
+    def are_at_ends(self, raw: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which of some scores are at the lower end, and which at the upper, or beyond."""
+        return np.array([raw <= self.ends[0], raw >= self.ends[1]])
 
-    def write_one(
-        self, place: int, raw: float, points: int, inside: NDArray[np.intp] | None
-    ) -> bool:
-        """Replace a score that remains between the ends; return whether others need new points."""
-        old = self.raw[place]
-        self.raw[place], self.points[place] = raw, points
-        if self._at_ends is None:
-            scores = self.raw if inside is None else self.raw.take(inside)
-            self._at_ends = [int(np.count_nonzero(scores == end)) for end in self.ends]
-        else:
-            for i, end in enumerate(self.ends):
-                self._at_ends[i] += int(raw == end) - int(old == end)
-        return 0 in self._at_ends
+    def count_at_ends(self, inside: NDArray[np.intp] | None) -> list[int]:
+        """Return how many candidates are at each end; `inside` as for `normalize`."""
+        raw = self.raw if inside is None else self.raw.take(inside)
+        return [int(np.count_nonzero(raw == end)) for end in self.ends]
 
     def _ends_of(self, inside: NDArray[np.intp] | None) -> tuple[float, float]:
         raw = self.raw if inside is None else self.raw.take(inside)
