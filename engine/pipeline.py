@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from engine.model.decision import (
@@ -20,6 +19,7 @@ from engine.model.decision import (
     and_not,
 )
 from engine.model.pod import Pod
+from engine.model.ranking import Ranking
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.time import Micros
@@ -41,8 +41,6 @@ from engine.view import (
     hash_of,
     name_hashes,
 )
-
-_NO_ROWS: Final = np.zeros(0, np.intp)
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 
@@ -168,14 +166,14 @@ def decide_in(
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
     scheduler_outcomes = [rule.outcome(contexts[0]) for rule in scheduler_filters(contexts[0])]
-    reachable, first_by_scheduler = _apply_filters(scheduler_outcomes, nodes)
-    policy_filters = [
+    policy_outcomes = [
         rule.outcome(context)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
-    passing, first_by_policies = _apply_filters(policy_filters, reachable)
-    (candidates,) = passing.nonzero()
+    filters = (*scheduler_outcomes, *policy_outcomes)
+    left = _left(filters, nodes)
+    (candidates,) = left[-1].nonzero()
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
     scores = [
@@ -184,34 +182,31 @@ def decide_in(
         for rule in policy.scores
     ]
 
-    # 3. Weigh and rank.
+    # 3. Weigh; the ranking by these sums is made as far as it is read.
     totals = _weighted_sum(scores, candidates.size)
-    order = _best_first(totals, view, candidates, request.pod)
+    ranking = Ranking(candidates, totals, lambda rows: _tie_breakers(view, rows, request.pod))
 
     # 4. Decide, with the reasons.
     placement = policies[0].placement
-    decision = Decision(
+    reachable = left[len(scheduler_outcomes) - 1]
+    return Decision(
         pod=request.pod,
         verdict=_verdict(candidates, placement, reachable, scheduler_outcomes),
-        message="",
+        message_or_source=summary,
         policies=tuple([policy.name for policy in policies if policy is not SCHEDULER_POLICY]),
         placement=placement,
         names=view.names,
-        valid=nodes.copy(),
-        filters=(*scheduler_outcomes, *policy_filters),
-        first_rejections=(*first_by_scheduler, *first_by_policies),
+        valid=nodes,
+        filters=filters,
+        left=left,
         scored=tuple(scores),
-        order=order,
-        candidates=candidates[order],
-        totals=totals[order],
+        ranking=ranking,
         estimate=_estimate(policies, request.pod),
         errors=errors + tuple([line for context in contexts for line in context.errors]),
         decided_at=contexts[0].now,
         view_version=view.version,
         ages=freshness.ages,
     )
-    force_setattr(decision, "message", summary(decision))  # nobody has seen it yet
-    return decision
 
 
 def skip_reason(pod: Pod, scope: Scope) -> str:
@@ -242,11 +237,9 @@ def _abstain(
     return Decision(
         pod=request.pod,
         verdict=Verdict.ABSTAIN,
-        message=reason,
+        message_or_source=reason,
         names=view.names,
         valid=view.valid.copy(),
-        candidates=np.zeros(0, np.intp),
-        totals=np.zeros(0, np.int64),
         estimate={},
         errors=errors,
         decided_at=now,
@@ -254,19 +247,15 @@ def _abstain(
     )
 
 
-def _apply_filters(
-    filters: Sequence[FilterOutcome], nodes: BoolColumn
-) -> tuple[BoolColumn, Sequence[int]]:
-    """Return which of `nodes` pass all filters, and how many each was the first to reject."""
-    first_rejections: list[int] = []
-    left = int(np.count_nonzero(nodes))
+def _left(filters: Sequence[FilterOutcome], nodes: BoolColumn) -> tuple[BoolColumn, ...]:
+    """Return which of `nodes` each filter and those before it leave."""
+    left: list[BoolColumn] = []
     for outcome in filters:
-        rejects, before = outcome.rejects, left
-        if left and rejects.item(rejects.argmax()):  # many reject none
+        rejects = outcome.rejects
+        if rejects.size and rejects.item(rejects.argmax()):  # many reject none
             nodes = and_not(nodes, rejects)
-            left = int(np.count_nonzero(nodes))
-        first_rejections.append(before - left)
-    return nodes, first_rejections
+        left.append(nodes)
+    return tuple(left)
 
 
 def _weighted_sum(scores: Sequence[ScoreOutcome], candidates: int) -> IntColumn:
@@ -276,57 +265,19 @@ def _weighted_sum(scores: Sequence[ScoreOutcome], candidates: int) -> IntColumn:
     return totals
 
 
-def _best_first(
-    totals: IntColumn, view: ClusterView, candidates: NDArray[np.intp], pod: Pod
-) -> NDArray[np.intp]:
-    """Return the order of the candidates, best first.
+def _tie_breakers(view: ClusterView, rows: NDArray[np.intp], pod: Pod) -> NDArray[np.uint64]:
+    """Return a hash of pod and node name for each of some rows.
 
-    Ties are broken by a hash of pod and node name: with the first name winning, every pod of a
-    burst would be sent to the same few nodes.
+    With the first name winning, every pod of a burst would be sent to the same few nodes.
     """
-    hashes = name_hashes(view)[candidates]  # `take` takes twice as long
+    hashes = name_hashes(view)[rows]  # `take` takes twice as long
     hashes *= tie_factor(pod)
-    return _argsort_descending(totals, hashes)
+    return hashes
 
 
 def tie_factor(pod: Pod) -> int:
     """Return what hashes of names are multiplied with, so that each pod has an order of its own."""
     return hash_of(pod.uid or pod.key) | 1  # odd: different hashes stay different
-
-
-def tie_mask(best: int, candidates: int) -> int:
-    """Return the bits of a tie-breaker that there is room for; see `_argsort_descending`.
-
-    Args:
-        best: the best total.
-        candidates: the number of all candidates.
-    """
-    return (1 << _tie_end(best)) - (1 << candidates.bit_length())
-
-
-def _tie_end(best: int) -> int:
-    return 64 - max(1, best.bit_length())
-
-
-def _argsort_descending(totals: IntColumn, tie_breakers: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the order by falling total, then by rising tie-breaker; overwrites `tie_breakers`.
-
-    Sorting one packed integer per node is ten times as fast as sorting by two keys. From the upper
-    bits down it holds the difference to the best total, as many bits of the tie-breaker as there is
-    room for, and the position.
-    """
-    if not totals.size:
-        return _NO_ROWS
-    best, position_bits = max(totals.item(totals.argmax()), 0), totals.size.bit_length()
-    keys = tie_breakers
-    keys &= tie_mask(best, totals.size)
-    shortfalls = (best - totals).view(np.uint64)
-    shortfalls <<= _tie_end(best)
-    shortfalls += np.arange(totals.size, dtype=np.uint64)
-    keys |= shortfalls
-    keys.sort()
-    keys &= (1 << position_bits) - 1
-    return keys.view(np.intp)
 
 
 def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:

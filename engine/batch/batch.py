@@ -87,8 +87,9 @@ class Batch:
 
     def _decide_alone(self, request: PlacementRequest) -> BatchOutcome:
         decision = self._judge.decide(request, self._placements.what_if.view)
-        if decision.candidates.size:
-            self._placements.add(request.pod, int(decision.candidates[0]))
+        best = decision.best(1)
+        if best.size:
+            self._placements.add(request.pod, best.item())
         return BatchOutcome.of(decision)
 
     def _unplaced(self, kind: _Kind, request: PlacementRequest) -> BatchOutcome:

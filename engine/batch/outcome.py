@@ -33,14 +33,14 @@ class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, decision: Decision) -> BatchOutcome:
         """Return the outcome of a decision."""
-        candidates = decision.candidates
-        fits = candidates.size > 0
+        best = decision.ranking.best(1)
+        fits = best.size > 0
         return cls(
-            node=decision.names[candidates[0]] if fits else "",
+            node=decision.best_node,
             verdict=decision.verdict,
             message="" if fits else decision.message,
-            score=int(decision.totals[0]) if fits else 0,
-            candidates=candidates.size,
+            score=decision.ranking.given_totals.item(best[0]) if fits else 0,
+            candidates=len(decision.ranking),
             estimate=decision.estimate,
             decision=decision,
         )

@@ -112,9 +112,7 @@ class TemplateRules:
             UnevenError: some score could not be evaluated.
         """
         if not self.is_coupled:
-            rows = np.empty_like(decision.candidates)
-            rows[decision.order] = decision.candidates  # a tenth of the time of `sort`
-            return rows, decision.scored
+            return decision.ranking.rows, decision.scored
         passing = decision.valid
         for is_coupled, outcome in zip(self._are_coupled, decision.filters, strict=True):
             if not is_coupled:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.pod import Pod
-from engine.pipeline import tie_factor, tie_mask
+from engine.model.ranking import tie_mask
+from engine.pipeline import tie_factor
 from engine.view import IntColumn
 
 _MOST_FEW: Final = 16

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeAlias
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.label_condition import LabelCondition
 from engine.model.pod import Pod
+from engine.model.ranking import NOTHING_RANKED, Ranking
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
@@ -23,7 +25,6 @@ SCHEDULER = ""
 """The policy name of the filters that the scheduler applies itself."""
 
 _GREATEST_COUNTED_CODE = 1 << 10
-_NO_ORDER: Final[NDArray[np.intp]] = np.zeros(0, np.intp)
 
 
 class Verdict(StrEnum):
@@ -243,23 +244,20 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     inputs: InputsByRow = no_inputs
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The outcome for one pod.
 
     Attributes:
         verdict: the outcome.
-        message: one line for a person; the denial's text when denied.
+        message_or_source: the message, or a function that makes it.
         policies: names of the policies that matched and were applied, by precedence.
         placement: the form of the patch, from the first of them.
         names: node name per row of the view it was decided on.
         valid: (n,), the rows that are nodes, or those of them that were looked at.
         filters: the scheduler's own, then the policies', in order.
-        first_rejections: for each filter, the number of nodes that it was the first to reject;
-            the sum is the number of nodes that are no candidates.
+        left: for each filter, the nodes that it and those before it leave, (n,).
         scored: outcome of each score, in policy order, its elements by row; see `scores`.
-        candidates: rows that may take the pod, best first.
-        order: where `candidates` stand among the same rows in ascending order; aligned with them.
-        totals: weighted sums, aligned with `candidates`.
+        ranking: the candidates, which are the rows that may take the pod, by their weighted sums.
         estimate: expected usage of the pod, base units; empty when no rule estimates.
         errors: rules that could not be evaluated, with the reason, in policy order.
         decided_at: the `now` it was decided with.
@@ -271,17 +269,15 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     pod: Pod
     verdict: Verdict
-    message: str
+    message_or_source: str | Callable[[Decision], str]
     policies: tuple[str, ...] = ()
     placement: PlacementOptions = PlacementOptions()
     names: Sequence[str] = ()
     valid: NDArray[np.bool_]
     filters: tuple[FilterOutcome, ...] = ()
-    first_rejections: tuple[int, ...] = ()
+    left: tuple[NDArray[np.bool_], ...] = ()
     scored: tuple[ScoreOutcome, ...] = ()
-    candidates: NDArray[np.intp]
-    order: NDArray[np.intp] = _NO_ORDER
-    totals: NDArray[np.int64]
+    ranking: Ranking = NOTHING_RANKED
     estimate: Amounts
     errors: tuple[str, ...] = ()
     decided_at: Micros
@@ -289,15 +285,57 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ages: Mapping[str, int] = {}
     audit: Decision | None = None
 
+    @cached_property
+    def message(self) -> str:
+        """One line for a person; the denial's text when denied."""
+        found = self.message_or_source
+        return found if isinstance(found, str) else found(self)
+
+    @cached_property
+    def first_rejections(self) -> tuple[int, ...]:
+        """For each filter, the number of nodes that it was the first to reject.
+
+        The sum is the number of nodes that are no candidates.
+        """
+        counts: list[int] = []
+        before, count = self.valid, int(np.count_nonzero(self.valid))
+        for nodes in self.left:
+            remaining = count if nodes is before else int(np.count_nonzero(nodes))
+            counts.append(count - remaining)
+            before, count = nodes, remaining
+        return tuple(counts)
+
+    @cached_property
+    def candidates(self) -> NDArray[np.intp]:
+        """Rows that may take the pod, all of them, best first; see `best`."""
+        return self.ranking.rows[self.ranking.order]
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """Weighted sums, aligned with `candidates`."""
+        return self.ranking.totals
+
+    def best(self, most: int | None) -> NDArray[np.intp]:
+        """Return the first rows of `candidates`.
+
+        Args:
+            most: how many, None for all.
+        """
+        return self.ranking.rows[self.ranking.best(most)]
+
+    @property
+    def best_node(self) -> str:
+        """The name of the best candidate, "" where there is none."""
+        best = self.best(1)
+        return self.names[best[0]] if best.size else ""
+
     def best_scores(self, most: int | None = None) -> tuple[ScoreOutcome, ...]:
         """Return the scores, in policy order, of the best candidates, best first.
-
-        Few candidates are ever listed, and sorting all takes longer than a score.
 
         Args:
             most: the number of candidates, None for all.
         """
-        order = self.order[:most]
+        order = self.ranking.best(most)
         return tuple(
             structs.replace(
                 score, raw=score.raw.take(order), normalized=score.normalized.take(order)
@@ -320,15 +358,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def rejection_summaries(self) -> tuple[RejectionSummary, ...]:
         """`first_rejections` by reason."""
         summaries: list[RejectionSummary] = []
-        left = self.valid
-        for outcome, rejected in zip(self.filters, self.first_rejections, strict=True):
+        counts = zip(self.filters, self.first_rejections, (self.valid, *self.left), strict=False)
+        for outcome, rejected, left in counts:
             if not rejected:
                 continue
             if outcome.codes.max() == 1 and not outcome.faults:
-                counts = {1: rejected}  # most filters have a single reason
+                by_code = {1: rejected}  # most filters have a single reason
             else:
-                counts = count_codes(outcome.codes.take((left & outcome.rejects).nonzero()[0]))
-            left = and_not(left, outcome.rejects)
+                by_code = count_codes(outcome.codes.take((left & outcome.rejects).nonzero()[0]))
             summaries += [
                 RejectionSummary(
                     policy=outcome.policy,
@@ -336,6 +373,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                     reason=outcome.explainer.reason(code),
                     nodes=nodes,
                 )
-                for code, nodes in counts.items()
+                for code, nodes in by_code.items()
             ]
         return tuple(summaries)

@@ -172,7 +172,7 @@ class _Seen:
         """Return where the pod landed as a policy sees it."""
         decision, row, stock_row = self._decision, self._row, self._stock_row
         points = self._points(policy, (row, *([] if stock_row is None else [stock_row])))
-        best = self._points(policy, decision.candidates[:1].tolist())
+        best = self._points(policy, decision.best(1).tolist())
         return PolicyLanding(
             policy=policy,
             mode=mode,
@@ -197,7 +197,7 @@ class _Seen:
         at = _position(self._decision, self._row)
         if at is None:
             return 0
-        totals = self._decision.totals
+        totals = self._decision.ranking.given_totals
         return 1 + int(np.count_nonzero(totals > totals[at]))
 
     def _points(self, policy: str, rows: Iterable[int]) -> Sequence[int]:
@@ -209,20 +209,19 @@ class _Seen:
             score for score in self._decision.scored if score.policy == policy and not score.reason
         ]
         weights = sum(score.weight for score in scores)
-        if not weights or not self._decision.candidates.size:
+        if not weights or not len(self._decision.ranking):
             return ()
         points = []
         for row in rows:
             at = _position(self._decision, row)
-            where = None if at is None else self._decision.order[at]
-            total = 0 if where is None else sum(s.weight * int(s.normalized[where]) for s in scores)
+            total = 0 if at is None else sum(s.weight * int(s.normalized[at]) for s in scores)
             points.append(total * POINT // weights)
         return points
 
 
 def _position(decision: Decision, row: int) -> int | None:
     """Return where a row stands among the candidates, None if it is not among them."""
-    found = (decision.candidates == row).nonzero()[0]
+    found = (decision.ranking.rows == row).nonzero()[0]
     return int(found[0]) if found.size else None
 
 

@@ -52,9 +52,7 @@ def advice_of(
         terms: number of preferred terms that the pod gets.
     """
     names = tuple([decision.names[row] for row in best_tier[:MOST_NODES].tolist()])
-    advice = Advice(
-        decision.policies, names, decision.candidates.size, advice_id(review_uid), terms
-    )
+    advice = Advice(decision.policies, names, len(decision.ranking), advice_id(review_uid), terms)
     return fitted(advice)
 
 

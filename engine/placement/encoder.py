@@ -54,7 +54,7 @@ def encode(
     if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
         missing = not labels.are_demanded_by(request.pod.affinity)
         return Patch(assemble(document, required=labels.required)) if missing else Patch()
-    placing = decision.verdict is Verdict.PLACE and bool(decision.candidates.size)
+    placing = decision.verdict is Verdict.PLACE and bool(len(decision.ranking))
     if not placing and not labels.required:
         return Patch()
 
@@ -66,7 +66,7 @@ def encode(
 
     # 3. Preferred terms, with as much weight as the user's own terms have.
     budget = weight_budget(_user_weights(request.pod.affinity))
-    nodes = decision.candidates.size + sum(decision.first_rejections)
+    nodes = len(decision.ranking) + sum(decision.first_rejections)
     names = names_needed(nodes, rejections.feasible, percentage_of_nodes_to_score)
     preferred = preferred_terms(decision, view, hostnames, rejections, budget, names)
 

@@ -72,7 +72,7 @@ class Rejections:
     def feasible(self) -> int:
         """How many nodes the scheduler accepts, or a few more."""
         decision = self._decision
-        return decision.candidates.size + sum(
+        return len(decision.ranking) + sum(
             count
             for outcome, count in zip(decision.filters, decision.first_rejections, strict=False)
             if count and outcome.policy != SCHEDULER and outcome not in self._enforced
@@ -82,7 +82,7 @@ class Rejections:
     def rejected(self) -> BoolColumn:
         """The nodes that the scheduler would accept and a policy's filter rejects, (n,)."""
         rejected = and_not(self._decision.valid, self.unreachable)
-        rejected[self._decision.candidates] = False
+        rejected[self._decision.ranking.rows] = False
         return rejected
 
 

@@ -106,7 +106,7 @@ def preferred_terms(
         if rows.size:
             written.append(rows)
             terms.append({"weight": tier.weight, "preference": term})
-    best_tier = written[0] if written else decision.candidates[:0]
+    best_tier = written[0] if written else decision.best(0)
     turns = None
     if chosen.takes_turns and takes_turns(terms):
         turns = Turns(tuple(terms), texts, chosen.rows.tolist(), decision.names)
@@ -126,7 +126,7 @@ def _chosen(
     INVARIANT: nested tiers are chosen only if every node can be listed. A node left out of a wide
     tier but not of a narrow one, where a label describes it, would end up below worse nodes.
     """
-    totals, candidates, placement = decision.totals, decision.candidates, decision.placement
+    totals, placement = decision.totals, decision.placement
     most, cut = min(names, placement.max_nodes), 0
 
     def weight_of(rows: _Rows) -> int:
@@ -134,16 +134,19 @@ def _chosen(
             return total_weight
         return GREATEST_WEIGHT
 
-    groups = Groups(view, placement.group_labels, candidates, rejections)
+    # INVARIANT: a cut and a tier end where a total does, so ties need no order to describe them.
+    by_total = decision.ranking.rows_by_total
+    groups = Groups(view, placement.group_labels, by_total, rejections)
     for cut in candidate_cuts(totals, placement.max_nodes, lambda: bool(rejections.rejected.any())):
-        tiers = score_tiers(totals, cut, weight_of(candidates[:cut]))
+        tiers = score_tiers(totals, cut, weight_of(by_total[:cut]))
         described = _described(tiers, groups, most)
         if described is not None:
-            return _Chosen(candidates, described)
+            return _Chosen(decision.candidates, described)
     if not cut:
-        return _Chosen(candidates, [])
-    positions, named = named_positions(min(cut, placement.max_nodes), most)
-    rows = candidates.take(positions)
+        return _Chosen(by_total, [])
+    cut = min(cut, placement.max_nodes)
+    positions, named = named_positions(cut, most)
+    rows = decision.best(cut).take(positions)
     weight = weight_of(rows[:named])
     tiers = named_tiers(totals.take(positions[:named]), most, weight)
     # Nested tiers have names in common, which cannot be dealt out.

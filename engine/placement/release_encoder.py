@@ -59,7 +59,7 @@ def encode_release(
     terms = required_terms(affinity)
     labels = required_labels(decision, 0 if terms is None else len(terms))
     exclusion = Exclusion()
-    if decision.candidates.size and decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
+    if len(decision.ranking) and decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
         rejections = Rejections(decision, labels.enforced)
         exclusion = exclusion_of(
             rejections.rejected, view, Hostnames(view), decision.placement.max_nodes

@@ -75,8 +75,9 @@ class Preemptor:
             scope=situation.scope,
             freshness=situation.freshness,
         )
-        if decision.candidates.size:
-            return int(decision.candidates[0])
+        best = decision.best(1)
+        if best.size:
+            return int(best[0])
         names = situation.view.names
         rows: list[int] = self.fit.passing(what_if).nonzero()[0].tolist()
         return min(rows, key=lambda row: names[row])

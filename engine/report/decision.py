@@ -152,7 +152,7 @@ def decision_report(
     rejected = _rejected_rows(decision, most_nodes)
     inputs = None
     if most_inputs != 0:
-        candidates = decision.candidates[:most_nodes][:most_inputs].tolist()
+        candidates = decision.best(most_nodes)[:most_inputs].tolist()
         inputs = {
             decision.names[row]: tuple(_inputs(decision, row))
             for row in (*candidates, *rejected[:most_inputs])
@@ -164,7 +164,7 @@ def decision_report(
         policies=decision.policies,
         estimate={name: amount_text(name, n) for name, n in decision.estimate.items()},
         nodes=int(np.count_nonzero(decision.valid)),
-        candidates=decision.candidates.size,
+        candidates=len(decision.ranking),
         ranking=tuple(_ranking(decision, most_nodes)),
         rejected={decision.names[row]: tuple(_rejections(decision, row)) for row in rejected},
         rejected_by=tuple(
@@ -201,7 +201,7 @@ def _named(policy: str) -> str:
 
 
 def _ranking(decision: Decision, most: int | None) -> Iterator[RankedNode]:
-    rows, totals = decision.candidates[:most].tolist(), decision.totals[:most].tolist()
+    rows, totals = decision.best(most).tolist(), decision.totals[:most].tolist()
     columns = [
         (score, score.raw.tolist(), score.normalized.tolist())
         for score in decision.best_scores(most)

@@ -19,14 +19,12 @@ def summary(decision: Decision) -> str:
     common reasons if no node fits: `0 of 5 nodes fit; left out: 5 LimitAware (Insufficient ...)`.
     Rules that abstained come last: `...; abstained: LoadAware (usage is 95 s old)`.
     """
-    if not decision.filters:
-        return decision.message  # decided before any node was evaluated
     return "; ".join([*_fit(decision), *_abstentions(decision)])
 
 
 def _fit(decision: Decision) -> Iterator[str]:
     """Yield the number of nodes that fit, and the rules that rejected the others."""
-    candidates = decision.candidates.size
+    candidates = len(decision.ranking)
     nodes = candidates + sum(decision.first_rejections)
     if not nodes:
         yield "no node is known"
@@ -62,8 +60,8 @@ def _best_names(decision: Decision) -> list[str]:
     """Return the first few nodes that share the best score."""
     best = decision.totals[: _MOST_NODES + 1].tolist()
     shared = best.count(best[0])
-    names = [decision.names[row] for row in decision.candidates[:shared].tolist()]
-    return [*names[:_MOST_NODES], "..."] if shared > _MOST_NODES else names
+    names = [decision.names[row] for row in decision.best(min(shared, _MOST_NODES)).tolist()]
+    return [*names, "..."] if shared > _MOST_NODES else names
 
 
 def _reasons(decision: Decision) -> Iterator[str]:

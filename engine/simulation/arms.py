@@ -154,9 +154,7 @@ def _released(
     patch = encode_release(
         decision, request, view, estimate=decision.estimate, message=decision.message
     )
-    candidates = decision.candidates
-    nominated = decision.names[candidates[0]] if candidates.size else ""
-    return _patched(request, patch.operations), nominated
+    return _patched(request, patch.operations), decision.best_node
 
 
 def _patched(request: PlacementRequest, operations: tuple[Operation, ...]) -> PlacementRequest:

@@ -223,7 +223,7 @@ class Placer:
             verdict=decision.verdict,
             message=decision.message,
             policies=decision.policies,
-            candidates=decision.candidates.size,
+            candidates=len(decision.ranking),
             errors=decision.errors,
             abstained=Counter(domain for rule in decision.abstained for domain in rule.abstained),
             rejections=rejections_of(decision),

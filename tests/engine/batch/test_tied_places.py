@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.batch.tied_places import tied_places
-from engine.pipeline import tie_factor, tie_mask
+from engine.model.ranking import tie_mask
+from engine.pipeline import tie_factor
 from tests.engine.measured_cluster import pod
 
 # Few of them, and more than are kept as single integers; most share the best total.

@@ -18,6 +18,7 @@ from engine.model.decision import (
     count_codes,
 )
 from engine.model.pod import pod_of
+from engine.model.ranking import NOTHING_RANKED, Ranking
 from engine.model.time import Micros
 from tests.engine.explainers import FixedReasons
 
@@ -27,23 +28,20 @@ SMALL, LARGE = st.integers(-1, 5), st.integers(-1, 2**62)
 def decision(
     valid: NDArray[np.bool_],
     filters: tuple[FilterOutcome, ...] = (),
-    first_rejections: tuple[int, ...] = (),
+    left: tuple[NDArray[np.bool_], ...] = (),
     *,
     scored: tuple[ScoreOutcome, ...] = (),
-    order: NDArray[np.intp] | None = None,
+    ranking: Ranking = NOTHING_RANKED,
 ) -> Decision:
-    order = np.zeros(0, np.intp) if order is None else order
     return Decision(
         pod=pod_of(Pod()),
         verdict=Verdict.ABSTAIN,
-        message="",
+        message_or_source="",
         valid=valid,
         filters=filters,
-        first_rejections=first_rejections,
+        left=left,
         scored=scored,
-        candidates=order,
-        order=order,
-        totals=np.zeros(order.size, np.int64),
+        ranking=ranking,
         estimate={},
         decided_at=Micros(0),
         view_version=1,
@@ -69,7 +67,7 @@ def test_each_node_is_summaries_by_the_first_filter_that_turns_it_away(
     rows: list[tuple[bool, int, int]],
 ) -> None:
     valid = np.array([is_node for is_node, _, _ in rows])
-    filters, first_rejections, left = [], [], valid
+    filters, left = [], [valid]
     for number in (1, 2):
         codes = np.array([row[number] for row in rows])
         rejects = (codes != 0) & valid
@@ -85,14 +83,13 @@ def test_each_node_is_summaries_by_the_first_filter_that_turns_it_away(
                 faults=faults,
             )
         )
-        first_rejections.append(int(np.count_nonzero(left & rejects)))
-        left = left & ~rejects
+        left.append(left[-1] & ~rejects)
     expected = Counter(
         ("1", str(first)) if first else ("2", str(second))
         for is_node, first, second in rows
         if is_node and (first or second)
     )
-    summaries = decision(valid, tuple(filters), tuple(first_rejections)).rejection_summaries
+    summaries = decision(valid, tuple(filters), tuple(left[1:])).rejection_summaries
     assert {(out.rule, out.reason): out.nodes for out in summaries} == expected
 
 
@@ -100,7 +97,8 @@ def test_each_node_is_summaries_by_the_first_filter_that_turns_it_away(
 def test_scores_are_those_of_the_best_candidates_best_first(most: int | None) -> None:
     raw = np.array([1, 3, 2])
     score = ScoreOutcome(policy="p", rule="r", weight=1, raw=raw, normalized=raw * 10)
-    judged = decision(np.ones(3, np.bool_), scored=(score,), order=np.array([1, 2, 0]))
+    ranking = Ranking(np.arange(3), raw)
+    judged = decision(np.ones(3, np.bool_), scored=(score,), ranking=ranking)
     (best,) = judged.best_scores(most)
     assert best.raw.tolist() == [3, 2, 1][:most]
     assert best.normalized.tolist() == [30, 20, 10][:most]

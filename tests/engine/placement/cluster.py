@@ -23,6 +23,7 @@ from engine.model.decision import (
 )
 from engine.model.node import Node
 from engine.model.pod import pod_of
+from engine.model.ranking import Ranking
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL
@@ -85,14 +86,16 @@ def decided(
     return Decision(
         pod=request_of().pod,
         verdict=Verdict.PLACE,
-        message="placed",
+        message_or_source="placed",
         policies=("spread-load",),
         placement=placement or PlacementOptions(),
         names=view.names,
         valid=view.valid,
         filters=(_outcome(SCHEDULER, view, unfit), _outcome("spread-load", view, rejected)),
-        candidates=np.array([view.rows[name] for name in ranking], np.intp),
-        totals=np.array([scores[name] for name in ranking], np.int64),
+        ranking=Ranking(
+            np.array([view.rows[name] for name in ranking], np.intp),
+            np.array([scores[name] for name in ranking], np.int64),
+        ),
         estimate={},
         decided_at=Micros(0),
         view_version=view.version,

@@ -80,16 +80,16 @@ def test_the_estimate_is_written_in_kubernetes_own_quantities(
 
 
 def test_what_is_not_known_is_not_annotated() -> None:
-    assert list(annotated(replace(DECISION, message=" \n"))) == [ADVICE_ANNOTATION]
+    assert list(annotated(replace(DECISION, message_or_source=" \n"))) == [ADVICE_ANNOTATION]
 
 
 def test_the_reason_is_one_line() -> None:
-    reason = annotated(replace(DECISION, message="best of 8:\n  cool"))[REASON_ANNOTATION]
+    reason = annotated(replace(DECISION, message_or_source="best of 8:\n  cool"))[REASON_ANNOTATION]
     assert reason == "best of 8: cool"
 
 
 def test_a_long_reason_is_cut_with_a_mark_between_characters() -> None:
-    annotations = annotated(replace(DECISION, message="ü" * 1000))
+    annotations = annotated(replace(DECISION, message_or_source="ü" * 1000))
     reason = annotations[REASON_ANNOTATION]
     size = sum(len(key) + len(value.encode()) for key, value in annotations.items())
     assert reason == "ü" * (len(reason) - 3) + "..."
@@ -109,7 +109,11 @@ def test_annotations_take_a_kibibyte_at_most_and_are_json(
     message: str, policies: list[str], names: list[str], estimate: dict[str, int]
 ) -> None:
     decision = replace(
-        DECISION, message=message, policies=tuple(policies), names=names, estimate=estimate
+        DECISION,
+        message_or_source=message,
+        policies=tuple(policies),
+        names=names,
+        estimate=estimate,
     )
     annotations = annotated(decision, "abcdefgh")
     texts = [*annotations, *annotations.values()]

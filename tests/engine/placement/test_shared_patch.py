@@ -39,7 +39,7 @@ UID = "a-review"
 
 
 def patch_of(pod: Json, message: str = "text") -> Patch:
-    decision = replace(decided(VIEW, SCORES), message=message)
+    decision = replace(decided(VIEW, SCORES), message_or_source=message)
     return encode(decision, request_of(pod), VIEW)
 
 

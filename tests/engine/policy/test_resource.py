@@ -66,7 +66,7 @@ def test_a_policy_decides_the_same_in_a_file_and_as_a_resource(file: Path) -> No
         )
         assert of_resource.verdict is of_file.verdict
         assert of_resource.policies == of_file.policies
-        assert of_resource.order.tolist() == of_file.order.tolist()
+        assert of_resource.ranking.order.tolist() == of_file.ranking.order.tolist()
         assert of_resource.totals.tolist() == of_file.totals.tolist()
         assert of_resource.first_rejections == of_file.first_rejections
         assert of_resource.errors == of_file.errors

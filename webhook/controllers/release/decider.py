@@ -197,7 +197,7 @@ class HeldPodDecider:
             node_name=nodes[0] if nodes else "",
             nominates=False,
             reason="" if nodes else decision.message,
-            fits_nowhere=not decision.candidates.size and _has_filters(decision),
+            fits_nowhere=not len(decision.ranking) and _has_filters(decision),
             preemption=decision.placement.preemption,
             patch=ReleasePatch(operations=patch.operations),
         )

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.model.ranking import Ranking
+
+FEW_TOTALS = st.integers(0, 3)
+ALL_TOTALS = st.integers(0, 700) | st.integers(0, 2**40)
+CANDIDATES = st.one_of(
+    [
+        st.lists(st.tuples(totals, st.integers(0, 2**64 - 1)), max_size=200)
+        for totals in (FEW_TOTALS, ALL_TOTALS)
+    ]
+)
+
+
+def ranking_of(candidates: list[tuple[int, int]]) -> Ranking:
+    rows = 3 * np.arange(len(candidates))
+    totals = np.array([total for total, _ in candidates], np.int64)
+    ties = np.array([tie for _, tie in candidates], np.uint64)
+    return Ranking(rows, totals, lambda some: ties[some // 3])
+
+
+@settings(max_examples=300)
+@given(candidates=CANDIDATES)
+def test_candidates_are_in_order_of_totals_then_of_what_breaks_ties(
+    candidates: list[tuple[int, int]],
+) -> None:
+    ranking = ranking_of(candidates)
+    # A tie-breaker counts by the bits between the difference to the best total and the position.
+    size = len(candidates).bit_length()
+    end = 64 - max(1, max((total for total, _ in candidates), default=0).bit_length())
+    expected = sorted(
+        range(len(candidates)),
+        key=lambda at: (-candidates[at][0], candidates[at][1] % 2**end >> size, at),
+    )
+    assert ranking.order.tolist() == expected
+    assert ranking.totals.tolist() == [candidates[at][0] for at in expected]
+
+
+@settings(max_examples=300)
+@given(candidates=CANDIDATES, most=st.integers(0, 90))
+def test_the_best_are_the_first_of_all(candidates: list[tuple[int, int]], most: int) -> None:
+    best = ranking_of(candidates).best(most)
+    assert best.tolist() == ranking_of(candidates).order[:most].tolist()
+
+
+@settings(max_examples=100)
+@given(candidates=CANDIDATES)
+def test_rows_by_total_differ_from_those_in_order_among_ties_alone(
+    candidates: list[tuple[int, int]],
+) -> None:
+    ranking = ranking_of(candidates)
+    places = (ranking.rows_by_total // 3).tolist()
+    assert sorted(places) == list(range(len(candidates)))
+    assert [candidates[at][0] for at in places] == ranking.totals.tolist()
+
+
+def test_totals_beyond_sixteen_bits_are_sorted_all_the_same() -> None:
+    totals = [*range(2**16 - 50, 2**16 + 50)]
+    ranking = Ranking(np.arange(100), np.array(totals))
+    assert ranking.totals.tolist() == sorted(totals, reverse=True)
+    assert ranking.rows_by_total.tolist() == [*range(99, -1, -1)]
+
+
+@pytest.mark.parametrize("most", [0, 1, None])
+def test_a_ranking_of_nothing_has_no_best(most: int | None) -> None:
+    assert Ranking().best(most).size == 0
+    assert (len(Ranking()), Ranking().totals.size) == (0, 0)
