@@ -15,7 +15,7 @@ from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Overload
 from engine.cel.functions.k8s_lists import TYPED_SUM, ZEROS
-from engine.cel.overloads import fits, folded, mismatch, unknown_function
+from engine.cel.overloads import fits, folded, is_like_a_macro, mismatch, unknown_function
 from engine.cel.scope import Scope, Typed
 from engine.cel.static_types import (
     NUMERIC,
@@ -253,6 +253,10 @@ class _Checker:
         if function is None and node.function == "has" and len(node.args) == 1:
             hint = hints.for_has(node.args[0], self._type_of)
             self.report(node.args[0].offset, "`has` needs a field", hint)
+            return node, DYN
+        if function is None and is_like_a_macro(node):
+            self.visit(node.args[0])  # the others speak of names that the macro would bind
+            self.report(node.offset, *unknown_function(node, self.environment))
             return node, DYN
         typed = [self.visit(arg) for arg in node.args]
         types = tuple(of_type for _, of_type in typed)

@@ -249,6 +249,7 @@ _CONVERT_TEXT = "a string is no number: drop the quotes, or convert it with `dou
 _CONVERT_EITHER = "convert one of them, with `string(..)` or with `double(..)`"
 _CONVERT_QUANTITY = "write `.asApproximateFloat()` after the quantity"
 _STRING_AS_BOOL: Final = "a string is no bool: compare it with `'true'`"
+_BOOL_ALONE: Final = "a bool is no number: it stands alone, or behind `!`"
 _QUANTITY: Final = "kubernetes.Quantity"
 
 
@@ -266,7 +267,7 @@ def for_operands(operator: str, left: CelType, right: CelType) -> str:
     if DURATION in kinds and kinds & NUMERIC:
         return "write `duration('600s')`"
     if kind_of(left) == BOOL and kinds & NUMERIC:
-        return "write `a < x && x < b`"
+        return _BOOL_ALONE if operator in {"==", "!="} else "write `a < x && x < b`"
     if kinds & NUMERIC and _QUANTITY in {kind.name for kind in kinds}:
         return _CONVERT_QUANTITY
     return ""

@@ -94,6 +94,13 @@ def folded(call: ast.Call, fitting: Iterable[Overload]) -> ast.Node:
     return call
 
 
+def is_like_a_macro(call: ast.Call) -> bool:
+    """Return whether a call of an unknown function has the name of a macro, or one much like it."""
+    return call.member and (
+        call.function in macros.NAMES or bool(did_you_mean(call.function, macros.NAMES))
+    )
+
+
 def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str]:
     """Return the message and hint for a call of an unknown function."""
     name = call.function.removeprefix(".")

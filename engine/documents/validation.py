@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -25,6 +25,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 _NUMBERS: Final = frozenset({"int_type", "int_parsing", "float_type", "float_parsing"})
 _BOOLS: Final = frozenset({"bool_type", "bool_parsing"})
 _LISTS: Final = frozenset({"list_type", "tuple_type"})
+_MOST_KEYS_NAMED: Final = 8
 _LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
 
 _MESSAGES: Final = {
@@ -47,6 +48,7 @@ _MESSAGES: Final = {
     "string_too_short": "must not be empty",
     "string_type": "expected a text",
     "too_long": "more than {max_length} entries",
+    "too_short": "must not be empty",
     "tuple_type": "expected a list",
     "value_error": "{error}",
 }
@@ -109,7 +111,7 @@ def _problems(
     elif kind == "missing":
         yield document.problem(path[:-1], f"missing key `{path[-1]}`")
     elif kind == "extra_forbidden":
-        hint = did_you_mean(str(path[-1]), _keys_at(model, error["loc"][:-1]))
+        hint = _hint_for_key(model, error["loc"])
         yield document.problem_at_key(path, f"unknown key `{path[-1]}`", hint=hint)
     elif kind in {"literal_error", "enum"}:
         known = [choice for choice in _CHOICE.findall(error["ctx"]["expected"]) if choice]
@@ -150,6 +152,31 @@ def _echo(value: object) -> str:
     """Return the value as written, in backticks and shortened."""
     text = value if isinstance(value, str) else json.dumps(value)
     return f"`{text}`" if len(text) <= _LONGEST_ECHO else f"`{text[:_LONGEST_ECHO]}...`"
+
+
+def _hint_for_key(model: type[BaseModel], path: Path) -> str:
+    """Return the remedy for an unknown key: a key alike, its place, or the keys there are."""
+    *inside, key = path
+    keys = _keys_at(model, tuple(inside))
+    if hint := did_you_mean(str(key), keys):
+        return hint
+    places = list(dict.fromkeys(_places_of(str(key), model)))
+    if len(places) == 1:
+        return f"`{key}` is a key of `{places[0]}`" if places[0] else ""
+    few = 0 < len(keys) <= _MOST_KEYS_NAMED
+    return f"the keys here are {', '.join(f'`{known}`' for known in keys)}" if few else ""
+
+
+def _places_of(key: str, model: type[BaseModel], at: str = "") -> Iterator[str]:
+    """Yield the paths in a model, such as `spec.placement`, of all that has a key."""
+    for name, annotation in _fields(model):
+        if name == key:
+            yield at
+        path = f"{at}.{name}" if at else name
+        if get_origin(annotation) is tuple:
+            path += "[]"
+        for inner in _models_in(annotation):
+            yield from _places_of(key, inner, path)
 
 
 def _keys_at(model: type[BaseModel], path: Path) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
@@ -139,8 +139,10 @@ class _Programs:
         for path, item in _items(document, _CONDITIONS):
             self._add(path, item, ExpressionScope.MATCH, {}, CONDITION)
         types: dict[str, CelType] = {}
+        names = {str(item.get("name")) for _, item in _items(document, _VARIABLES)}
         for path, item in _items(document, _VARIABLES):
-            self._add(path, item, ExpressionScope.VARIABLES, dict(types), ANY)
+            later = names - types.keys()
+            self._add(path, item, ExpressionScope.VARIABLES, dict(types), ANY, later)
             program = self.found.get(path)
             types[str(item.get("name"))] = DYN if program is None else program.result_type
         for path, item in _items(document, _FILTERS):
@@ -155,13 +157,14 @@ class _Programs:
         scope: ExpressionScope,
         variables: Mapping[str, CelType],
         required: ResultType,
+        later: Collection[str] = (),
     ) -> None:
         source = item.get("expression")
         if not isinstance(source, str) or not source:
             return  # the schema reports it
         at = (*path, "expression")
         try:
-            program = compile_expression(source, scope, variables, required)
+            program = compile_expression(source, scope, variables, required, later)
         except CelProblemsError as error:
             self.problems += (
                 self._document.problem(at, found.message, hint=found.hint, offset=found.offset)

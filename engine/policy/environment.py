@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -191,17 +191,21 @@ _AMOUNT_PATHS: Final = frozenset(entry.path for entry in TABLE if entry.type == 
 
 
 def environment(
-    scope: ExpressionScope, variables: Mapping[str, CelType] = MappingProxyType({})
+    scope: ExpressionScope,
+    variables: Mapping[str, CelType] = MappingProxyType({}),
+    later: Collection[str] = (),
 ) -> Environment:
     """Return the names that an expression at a place may refer to.
 
     Args:
         scope: the place.
         variables: the types of the policy's variables that it may read.
+        later: the names of those that it may not read, because it is not after them.
     """
     roots = _roots(scope)
     if "variables" in roots:
-        roots = {**roots, "variables": ObjectType("variables", fields=variables)}
+        hints = dict.fromkeys(later, "a variable reads only those above it")
+        roots = {**roots, "variables": ObjectType("variables", fields=variables, hints=hints)}
     return Environment(variables=roots, hints=_hints_below(""))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -42,6 +42,7 @@ def compile_expression(
     scope: ExpressionScope,
     variables: Mapping[str, CelType],
     required: ResultType = ANY,
+    later: Collection[str] = (),
 ) -> Program:
     """Compile an expression of a policy.
 
@@ -50,12 +51,13 @@ def compile_expression(
         scope: its place.
         variables: the types of the policy's variables that it may read.
         required: the type that its place requires.
+        later: the policy's variables that it may not read, because it is not after them.
 
     Raises:
         CelProblemsError: it has mistakes; carries all of them.
     """
     try:
-        program = compile_program(source, environment(scope, variables))
+        program = compile_program(source, environment(scope, variables, later))
     except CelProblemsError as error:
         problems = [_with_hint(problem, source, scope) for problem in error.problems]
         raise CelProblemsError(problems) from error

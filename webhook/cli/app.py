@@ -28,7 +28,7 @@ def _shown_default(value: object) -> str | None:
     """Return a default as `--help` shows it; None for an empty one."""
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or None
-    return None if value in (None, False) else str(value)
+    return None if value in (None, False, "") else str(value)
 
 
 def _print_version() -> None:
@@ -226,7 +226,8 @@ def run(
     except StowplanError as error:
         return _failed(str(error), Exit.FAILED)
     except OSError as error:  # such as a full disk, or no more files to open
-        return _failed((error.strerror or str(error)).lower(), Exit.FAILED)
+        reason = (error.strerror or str(error)).lower()
+        return _failed(f"{error.filename}: {reason}" if error.filename else reason, Exit.FAILED)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return status

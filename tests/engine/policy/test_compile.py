@@ -144,7 +144,7 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
         ),
         (
             "variables: [{name: a, expression: variables.b}, {name: b, expression: '1'}]",
-            ("`variables` has no field `b`", ""),
+            ("`variables` has no field `b`", "a variable reads only those above it"),
         ),
         (
             "placement: {at: Release, whenNoneFits: Deny}",

@@ -148,6 +148,21 @@ REFUSED = (
         )
     ),
     Mistake(_scored("node.ready"), ("a score must be a number", "write `test ? 1 : 0`")),
+    Mistake(
+        _filtered("node.name.contains('a') == 1"),
+        ("`==` does not apply to `bool` and `int`", "hint: a bool is no number: it stands alone"),
+    ),
+    Mistake(_filtered("node.taints.exist(t, t.key == 'a')"), ("hint: did you mean `exists`?",)),
+    Mistake(_filtered("node.taints.exists(t)"), ("the macro `exists` takes other arguments",)),
+    Mistake(
+        "variables: [{name: a, expression: variables.b}, {name: b, expression: '1'}]",
+        ("`variables` has no field `b`", "hint: a variable reads only those above it"),
+    ),
+    # Keys.
+    Mistake("dynamicFilters: Required", ("hint: `dynamicFilters` is a key of `spec.placement`",)),
+    Mistake("weight: 5", ("hint: `weight` is a key of `spec.scores[]`",)),
+    Mistake("rules: []", ("hint: the keys here are `priority`, `mode`, `match`, `variables`,",)),
+    Mistake(_score("Peaks", "nodePowerModel: {}"), (":5:51: must not be empty",)),
     Mistake(_scored("node.labels.price"), ("not `string`", "convert it, with `double(..)`")),
     Mistake(
         "variables: [{name: wantsGpu, expression: 'true'}]\n"
