@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.markup import escape
 
 from engine.errors import StowplanError
@@ -76,7 +77,7 @@ def dashboard(
     kubeconfig: Path | None = None,
     context: str | None = None,
     policies: list[Path] | None = None,
-    port: int = 0,
+    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))] = 0,
     browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
 ) -> int:
     """Show nodes, quotas, held pods and decisions in a browser.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -35,6 +36,7 @@ from webhook.placement.placer import Placer
 _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
+_OBJECT = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9]*")  # as kubectl takes it
 _QUEUES = "the namespace queues: where `stowplan serve --hold` is on, the pod waits for its quota"
 
 
@@ -107,7 +109,7 @@ def explain(
         manifest, policy_set, recording = _live(source, pod, cluster, policies, namespace, notes)
     else:
         recorded = _given(cluster, "--cluster")
-        manifest = read_manifest(Path(pod))
+        manifest = _manifest(pod)
         policy_set = load_policy_set(_given(policies, "--policies"))
         recording = load_cluster(recorded, notes)
     recording.state.track_sums(policy_set.sum_profiles)
@@ -149,6 +151,15 @@ def explain(
             output.print()
             show_patch(output, operations)
     return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
+
+
+def _manifest(pod: str) -> dict[str, Any]:
+    """Return the pod in a file, or hint at `--live` for an object of a cluster."""
+    if _OBJECT.fullmatch(pod) and not Path(pod).exists():
+        raise StowplanError(
+            f"there is no file `{pod}`\nhint: --live takes an object of the cluster"
+        )
+    return read_manifest(Path(pod))
 
 
 def _quota_verdict(pod: Pod, view: ClusterView, notes: Console) -> QuotaVerdict:

@@ -18,6 +18,7 @@ from engine.errors import StowplanError
 from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
+from webhook.cli.names import namespace_and_name
 from webhook.cli.tables import plain_table
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
@@ -98,10 +99,10 @@ async def _enforce(kubeconfig: Path | None, context: str | None, lease: str, nam
 
 
 def _record(connection: Connection, lease: str) -> OutcomeRecord:
-    namespace, _, name = lease.rpartition("/")
+    namespace, name = namespace_and_name("--lease", lease)
     config_map = ConfigMapStore(
         connection,
-        namespace=namespace or "stowplan-system",
+        namespace=namespace,
         name=f"{name}-outcome",
         may_write=lambda: True,
     )

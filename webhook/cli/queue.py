@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -30,6 +31,7 @@ from engine.report import (
 )
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
+from webhook.cli.names import namespace_and_name
 from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
 from webhook.doctor import HeldQueue, read_held_queue
@@ -57,7 +59,7 @@ def queue(
     *,
     namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
     lease: str = "stowplan-system/stowplan",
-    most: int = _MOST_SHOWN,
+    most: PositiveInt = _MOST_SHOWN,
     kubeconfig: Path | None = None,
     context: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -75,6 +77,7 @@ def queue(
         as_json: print JSON.
     """
     selection = _selection(pod, namespace)
+    namespace_and_name("--lease", lease)
     try:
         found = asyncio.run(_read(kubeconfig, context, lease, selection))
     except ApiError as error:
@@ -97,8 +100,8 @@ def queue(
 
 
 def _selection(pod: str, namespace: str) -> _Selection:
-    before, slash, name = pod.rpartition("/")
-    if slash and namespace not in {"", before}:
+    before, name = namespace_and_name("POD", pod) if "/" in pod else ("", pod)
+    if before and namespace not in {"", before}:
         raise StowplanError(f"`{pod}` is not in namespace `{namespace}`")
     if not pod:
         return _Selection(namespace, "")

@@ -24,6 +24,7 @@ from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
+from webhook.cli.names import namespace_and_name
 from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.controllers.release.listed_holds import list_holds
@@ -116,9 +117,7 @@ def release(
         raise StowplanError("give either `--overdue` or `--all`")
     if queued and not overdue:
         raise StowplanError("`--queued` goes with `--overdue`; `--all` releases those pods anyway")
-    lease_namespace, slash, lease_name = lease.partition("/")
-    if not (lease_namespace and slash and lease_name):
-        raise StowplanError(f"--lease: expected `NAMESPACE/NAME`, not `{lease}`")
+    lease_namespace, lease_name = namespace_and_name("--lease", lease)
     selection = _Selection(
         overdue=overdue, queued=queued, namespace=namespace, hold_seconds=hold_seconds
     )

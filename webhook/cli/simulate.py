@@ -37,6 +37,7 @@ from engine.simulation import (
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
+from webhook.cli.output_files import require_place_for
 from webhook.cli.pods import PodCollector
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.simulation_tables import show_simulation, write_page
@@ -44,6 +45,7 @@ from webhook.cli.workloads import read_pods
 
 _PLACEMENTS = {"advice": ArmPlacement.ADVICE, "held": ArmPlacement.HELD}
 _NAMESPACE = "default"
+_MOST_DIGITS = 5  # of a number of nodes or pods
 
 
 def simulate_command(
@@ -76,6 +78,8 @@ def simulate_command(
         html: also write a report with plots to this file, which needs nothing else.
         json: print the report as JSON, and nothing else.
     """
+    if html is not None:
+        require_place_for(html)
     notes = console.errors()
     arms = [_arm(text) for text in arm or ()]
     changes = _changes(add_nodes or (), drain or (), scale or ())
@@ -113,6 +117,8 @@ def _arm(text: str) -> Arm:
         name, path = Path(source).stem, source
     if not (name and path):
         raise StowplanError(f"--arm: expected `[NAME=]PATH[,advice|,held]`, not `{text}`")
+    if comma and not ending and text.rpartition(",")[2].isalpha():
+        raise StowplanError(f"--arm: `{text.rpartition(',')[2]}` is neither `advice` nor `held`")
     policies = load_policy_set([Path(path)])
     placement = _PLACEMENTS.get(ending) or _placement_of(policies)
     return Arm(name=name, placement=placement, policies=policies)
@@ -141,8 +147,10 @@ def _changes(add_nodes: Sequence[str], drain: Sequence[str], scale: Sequence[str
 
 
 def _count(flag: str, digits: str, text: str, form: str) -> int:
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 5):  # noqa: PLR2004 - 99,999
+    if not (digits.isascii() and digits.isdigit()):
         raise StowplanError(f"{flag}: expected {form}, not `{text}`")
+    if len(digits) > _MOST_DIGITS:
+        raise StowplanError(f"{flag}: at most {'9' * _MOST_DIGITS}, not `{text}`")
     return int(digits)
 
 

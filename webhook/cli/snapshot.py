@@ -20,6 +20,7 @@ from rich.table import Table
 from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
+from webhook.cli.output_files import CannotWriteError, require_place_for
 from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.cluster.files.object_file import object_file
@@ -29,10 +30,6 @@ from webhook.cluster.snapshot.record import KindResult, SnapshotError, take_snap
 _OF_NODES = ("nodemetrics.slo.koordinator.sh", "nodes.metrics.k8s.io")
 _IN_NAMESPACES = ("elasticquotas.", "pods")
 _NOTHING_THERE = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
-
-
-class _CannotWriteError(StowplanError):
-    """The output file cannot be written."""
 
 
 def snapshot(
@@ -62,7 +59,7 @@ def snapshot(
         )
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _CannotWriteError(f"`{output}` cannot be written: {reason}") from error
+        raise CannotWriteError(f"`{output}` cannot be written: {reason}") from error
     _show(output, results, kubeconfig, context)
     return Exit.OK
 
@@ -122,12 +119,9 @@ async def record(
 
 def _check(output: Path, *, force: bool) -> None:
     """Refuse a file that cannot be written or exists, before minutes of reading."""
-    if output.is_dir():
-        raise _CannotWriteError(f"`{output}` is a folder\nhint: name a file in it")
-    if not output.parent.is_dir():
-        raise _CannotWriteError(f"there is no folder `{output.parent}`")
+    require_place_for(output)
     if output.exists() and not force:
-        raise _CannotWriteError(f"`{output}` exists\nhint: `--force` replaces it")
+        raise CannotWriteError(f"`{output}` exists\nhint: `--force` replaces it")
 
 
 def _reason(error: SnapshotError, kubeconfig: Path | None, context: str | None) -> str:

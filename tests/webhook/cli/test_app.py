@@ -61,6 +61,10 @@ def test_help_names_every_command_and_what_exit_statuses_mean(stowplan: Stowplan
         assert f"│ {command} " in ran.out
 
 
+def test_empty_defaults_are_not_shown(stowplan: Stowplan) -> None:
+    assert "default: ]" not in stowplan("queue", "--help").out
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
     ran = stowplan(command, "--help")
@@ -96,6 +100,9 @@ def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
             "",
         ),
         (["explain", POD, *CLUSTER, *POLICIES, "--nodes", "-1"], "must be >= 0", ""),
+        (["dashboard", *CLUSTER, "--port", "70000"], "must be <= 65535", ""),
+        (["queue", "--most", "0"], "must be > 0", ""),
+        (["explain", "deploy/web", *CLUSTER, *POLICIES], "there is no file `deploy/web`", "--live"),
     ],
 )
 def test_wrong_arguments_are_named_with_a_hint(
@@ -117,6 +124,14 @@ def test_a_reader_that_has_left_is_no_reason_for_a_traceback(command: list[str])
     assert running.returncode == 1
 
 
+def test_a_place_that_cannot_be_written_is_named(stowplan: Stowplan, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    ran = stowplan("init", file / "policies")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == f"{file / 'policies'}: not a directory\n"
+
+
 def test_a_full_disk_is_said_in_one_line() -> None:
     with (
         Path("/dev/full").open("w") as full,
@@ -124,3 +139,10 @@ def test_a_full_disk_is_said_in_one_line() -> None:
     ):
         _, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert (running.returncode, err) == (1, "no space left on device\n")
+
+
+def test_an_empty_kubeconfig_variable_is_as_good_as_none(tmp_path: Path) -> None:
+    with process("queue", KUBECONFIG="", HOME=str(tmp_path)) as running:
+        _, err = running.communicate(timeout=PATIENCE_SECONDS)
+    assert running.returncode == 1
+    assert err.startswith("there is no kubeconfig `~/.kube/config`\n")

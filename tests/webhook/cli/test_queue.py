@@ -306,6 +306,20 @@ async def test_a_pod_that_is_not_held_is_an_error_with_a_hint(
     assert (ran.status, ran.err) == (1, "`shop/a` is not in namespace `mail`\n")
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        (("a/b/c",), "POD: expected `NAMESPACE/NAME`, not `a/b/c`\n"),
+        (("--lease", "stowplan"), "--lease: expected `NAMESPACE/NAME`, not `stowplan`\n"),
+    ],
+)
+def test_a_name_of_another_form_is_an_error(
+    stowplan: Stowplan, argument: tuple[str, ...], message: str
+) -> None:
+    ran = stowplan("queue", *argument, "--kubeconfig", "none")
+    assert (ran.status, ran.out, ran.err) == (1, "", message)
+
+
 async def test_a_cluster_that_does_not_answer_is_an_error(
     stowplan: Stowplan, server: FakeApiServer, tmp_path: Path
 ) -> None:

@@ -148,7 +148,10 @@ def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
         (("--scale", "a/b=x"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `a/b=x`"),
         (("--add-nodes", "many"), "--add-nodes: expected `N` or `N=NODE`, not `many`"),
         (("--arm", "=x"), "--arm: expected `[NAME=]PATH[,advice|,held]`, not `=x`"),
+        (("--arm", "policies,releas"), "--arm: `releas` is neither `advice` nor `held`"),
+        (("--add-nodes", "100000"), "--add-nodes: at most 99999, not `100000`"),
         (("--drain", "node9"), "no node `node9` is recorded"),
+        (("--html", "/nowhere/report.html"), "there is no folder `/nowhere`"),
     ],
 )
 def test_a_mistake_is_named(stowplan: Stowplan, arguments: tuple[str, ...], message: str) -> None:

@@ -7,7 +7,9 @@ as if they were answers, ends a watch after five minutes, and has objects only a
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -348,5 +350,14 @@ def _failures_as_api_errors() -> Iterator[None]:
     try:
         yield
     except _FAILURES as error:
-        message = str(error) or "no answer in time"
-        raise ApiError(NO_CONTACT, "", message) from error
+        raise ApiError(NO_CONTACT, "", _failure_text(error)) from error
+
+
+def _failure_text(error: Exception) -> str:
+    """Return why there is no answer; of a refused connection without the words of our client."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        number = cause.errno or 0
+        if not isinstance(cause, ssl.SSLError) and number in errno.errorcode:
+            return f"{error.host}:{error.port}: {os.strerror(number).lower()}"
+    return str(error) or "no answer in time"

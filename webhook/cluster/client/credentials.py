@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from engine.errors import Diagnostic, InvalidFileError, StowplanError
+from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 from webhook.cluster.client.kubernetes_aio import (
     KUBE_CONFIG_DEFAULT_LOCATION,
     ConfigException,
@@ -26,6 +26,7 @@ from webhook.cluster.client.kubernetes_aio import (
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder with the service account of a pod; the kubelet renews its token."""
 
+_DEFAULT_PLACE = "~/.kube/config"  # also where $KUBECONFIG is empty, as with kubectl
 _TOKEN = "BearerToken"  # noqa: S105 - the key of a token, not a token
 _RENEW_AHEAD = timedelta(minutes=1)
 _RENEW_AT_MOST_EVERY = timedelta(seconds=10)
@@ -109,7 +110,7 @@ class Kubeconfig:
         context: str | None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._paths = str(path or KUBE_CONFIG_DEFAULT_LOCATION)
+        self._paths = str(path or KUBE_CONFIG_DEFAULT_LOCATION or _DEFAULT_PLACE)
         self._context = context
         self._now = now
         self._renewed_at: datetime | None = None
@@ -122,9 +123,15 @@ class Kubeconfig:
             NoKubeconfigError: there is no file to read it from.
             InvalidFileError: the configuration cannot be used.
         """
-        if not _any_exists(self._paths):
+        if not _existing(self._paths):
             hint = "hint: name another with `--kubeconfig`"
             raise NoKubeconfigError(f"there is no kubeconfig `{self._paths}`\n{hint}")
+        contexts = [name for path in _existing(self._paths) for name in _contexts(path)]
+        if self._context is not None and self._context not in contexts:
+            known = ", ".join(f"`{name}`" for name in contexts)
+            problem = f"it has no context `{self._context}`"
+            hint = did_you_mean(self._context, contexts) or (known and f"it has {known}")
+            raise InvalidFileError([Diagnostic(file=self._paths, message=problem, hint=hint)])
         try:
             configuration = await self._load()
         except _UNUSABLE as error:
@@ -186,9 +193,31 @@ def _renew_with(configuration: Configuration, hook: Callable[[Configuration], ob
     untyped.refresh_api_key_hook = hook
 
 
-def _any_exists(paths: str) -> bool:
-    """Return whether any of the files exists; the client's own error would be unclear."""
-    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep))
+def _existing(paths: str) -> list[Path]:
+    """Return the files that exist."""
+    named = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    return [path for path in named if path.exists()]
+
+
+def _contexts(path: Path) -> list[str]:
+    """Return the names of the contexts in a kubeconfig; the client's own errors would be unclear.
+
+    Raises:
+        InvalidFileError: it is none.
+    """
+    try:
+        config = yaml.safe_load(path.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        problem = "not a kubeconfig: not a text in UTF-8"
+        raise InvalidFileError([Diagnostic(file=str(path), message=problem)]) from error
+    except (yaml.YAMLError, OSError) as error:
+        raise _invalid(path, error) from error
+    if not isinstance(config, dict):
+        problem = "not a kubeconfig: expected a mapping of keys to values"
+        raise InvalidFileError([Diagnostic(file=str(path), message=problem)])
+    contexts = config.get("contexts")
+    entries = contexts if isinstance(contexts, list) else []
+    return [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]
 
 
 def _invalid(place: Path | str, error: Exception) -> InvalidFileError:

@@ -53,6 +53,27 @@ async def test_in_a_pod_a_new_token_is_used_at_once(tmp_path: Path) -> None:
             assert await connection.get(NODES)
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "not a kubeconfig: expected a mapping of keys to values"),
+        (b"[]", "not a kubeconfig: expected a mapping of keys to values"),
+        (b"\xc2\x00", "not a kubeconfig: not a text in UTF-8"),
+        (b"contexts: [{name: dev}]", "it has no context `prod`\nhint: it has `dev`"),
+        (b"contexts: [{name: prd}]", "it has no context `prod`\nhint: did you mean `prd`?"),
+        (b"contexts: 5", "it has no context `prod`"),
+    ],
+)
+async def test_what_is_no_kubeconfig_is_said_in_our_words(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(content)
+    with pytest.raises(InvalidFileError) as refused:
+        await Kubeconfig(file, "prod").configuration()
+    assert str(refused.value) == f"{file}: {problem}"
+
+
 async def test_in_a_pod_without_a_token_nothing_can_be_done(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
     with pytest.raises(InvalidFileError, match="no connection can be made"):
