@@ -42,7 +42,10 @@ def _logic(operands: tuple[Closure, ...], *, decisive: bool) -> Closure:
             if value is not undecided:
                 failure = failure or not_bool(value)
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure  # it holds this frame and all its callers, and so the view
         return undecided
 
     return evaluate

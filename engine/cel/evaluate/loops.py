@@ -72,7 +72,10 @@ def quantifier(node: ast.Quantifier, compile_: Compile, _environment: Environmen
             if value is not undecided:
                 failure = failure or not_bool(value)
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure  # as in `_logic`
         return undecided
 
     return evaluate
@@ -169,7 +172,10 @@ def bind(node: ast.Bind, compile_: Compile, _environment: Environment) -> Closur
         except BudgetExhaustedError:
             raise
         except CelError:
-            raise failure from None
+            try:
+                raise failure from None
+            finally:
+                del failure  # as in `_logic`
 
     return evaluate
 

@@ -118,7 +118,8 @@ def outcome(closure: Closure, frame: Frame) -> object:
     except BudgetExhaustedError:
         raise
     except CelError as error:
-        return error
+        # A new one: the frames that this one holds hold the view, which would not die in time.
+        return CelError(str(error))
     except (RecursionError, OverflowError):
         raise NotVectorizableError from None
 

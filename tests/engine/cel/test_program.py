@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from types import MappingProxyType
 
 import pytest
@@ -32,6 +34,32 @@ def test_the_activation_may_be_any_mapping_and_stays_as_it_is() -> None:
     activation = MappingProxyType({"l": [1, 2]})
     assert program.evaluate(activation) == [2, 3]
     assert set(activation) == {"l"}
+
+
+class Held(dict[str, object]):
+    """A map that can be waited for to be gone."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "node.told == 1 || node.zone == 2",
+        "[1, 2].all(x, node.told == x)",
+        "cel.bind(x, node.told, x == 1)",
+    ],
+)
+def test_what_a_failed_evaluation_has_read_is_gone_with_the_failure(source: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        held = Held()
+        gone = weakref.ref(held)
+        with pytest.raises(CelError):
+            evaluate(source, node=held)
+        del held
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_mistakes_are_raised_together() -> None:
