@@ -25,6 +25,7 @@ from engine.view import ClusterView, Domain, IntColumn, taint_column
 
 _REPELLING = (NO_SCHEDULE, NO_EXECUTE)
 _DISCOURAGING = (PREFER_NO_SCHEDULE,)
+_NODES = (Domain.NODES,)
 _MOST_TOLD = 3
 _CODE_BYTES = 7  # keeps a code positive in an int64
 
@@ -48,8 +49,8 @@ class TaintTolerationFilter(NeverFaults):
             return taints.spread(np.array([_code(taint) for taint in first], np.int64))
 
         key = ("TaintToleration", pod.tolerations)
-        rejects = view.pod_column(key, (Domain.NODES,), lambda rows: codes(rows) != PASS)
-        return FilterResult(rejects, codes)
+        rejects = view.pod_column(key, _NODES, lambda rows: codes(rows) != PASS)
+        return FilterResult(rejects, lambda: view.pod_column((*key, "codes"), _NODES, codes))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the text for the taint of that code."""

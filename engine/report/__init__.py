@@ -11,9 +11,9 @@ from engine.report.decision import (
     NodeStanding,
     PodName,
     RuleReason,
-    decision_report,
 )
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
+from engine.report.excerpt import DecisionExcerpt, decision_report, excerpt_of
 from engine.report.nodes import (
     NodesReport,
     ResourceColumns,
@@ -87,6 +87,7 @@ __all__ = [
     "ArrivalsSummary",
     "AuditedPolicy",
     "CertificateStatus",
+    "DecisionExcerpt",
     "DecisionReport",
     "HeldStatus",
     "Measure",
@@ -133,6 +134,7 @@ __all__ = [
     "ViewStatus",
     "decision_report",
     "eta_text",
+    "excerpt_of",
     "expected_wait",
     "nodes_report",
     "overdue_seconds",

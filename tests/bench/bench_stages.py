@@ -101,7 +101,7 @@ _STAGES: Final[tuple[_Stage, ...]] = (
     ("patch, tried", engine.placement.patch, "ensure_applies"),
     ("encode", webhook.admission.wire, "allowed"),
     ("encode", webhook.admission.wire, "encode"),
-    ("explanation", webhook.placement.placer, "decision_report"),
+    ("explanation", webhook.placement.placer, "excerpt_of"),
     ("assumed", Cluster, "assume"),
     ("the rest of placement", PlacementReviews, "review"),
 )

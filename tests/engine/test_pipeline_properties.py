@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.pipeline import decide
-from engine.report import DecisionReport, decision_report
+from engine.report import DecisionExcerpt, DecisionReport, decision_report, excerpt_of
 from engine.view import ClusterState
 from tests.engine.measured_cluster import pod
 from tests.engine.policy.worlds import GIB, NOW, Json, node, policies, request_of, usage
@@ -249,3 +251,27 @@ def test_what_happens_later_does_not_change_a_decision(
     for event in later:
         _apply(state, event)
     assert decision_report(again) == report
+
+
+@settings(max_examples=50)
+@given(lives, st.lists(events, max_size=5), requests, st.sampled_from([None, 0, 2]))
+def test_a_report_made_later_of_an_excerpt_is_the_one_made_at_once(
+    life: list[Event], later: list[Event], request: PlacementRequest, most_nodes: int | None
+) -> None:
+    state = _state(life)
+    decision = decide(request, POLICIES, state.view(), NOW)
+    report = decision_report(decision, most_nodes=most_nodes)
+    text = msgspec.json.encode(excerpt_of(decision, most_nodes))
+    for event in later:
+        _apply(state, event)
+    assert msgspec.json.decode(text, type=DecisionExcerpt).report() == report
+
+
+@given(lives, requests)
+def test_an_excerpt_keeps_no_view_alive(life: list[Event], request: PlacementRequest) -> None:
+    state = _state(life)
+    view = weakref.ref(state.view())
+    excerpt = excerpt_of(decide(request, POLICIES, state.view(), NOW))
+    state.set_namespace("elsewhere", {})  # the state lets go of it
+    assert view() is None
+    assert excerpt.view_version < state.version

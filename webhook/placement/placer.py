@@ -24,7 +24,7 @@ from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide, policies_for, skip_reason
 from engine.placement import Advice, Encoder, Patch, encode
 from engine.policy import CompiledPolicy, PolicySet
-from engine.report import decision_report
+from engine.report import excerpt_of
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
 
@@ -235,7 +235,7 @@ class Placer:
 
     def _explain(self, decision: Decision) -> None:
         self._explanations.offer(
-            lambda: decision_report(decision, most_nodes=_NODES_EXPLAINED),
+            lambda: excerpt_of(decision, _NODES_EXPLAINED),
             always=decision.verdict is Verdict.DENY or bool(decision.errors),
         )
 

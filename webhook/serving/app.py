@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
@@ -92,7 +93,7 @@ def build_monitoring_app(
     app = web.Application()
     app.router.add_get("/metrics", metrics_page(metrics.registry))
     if authorize is not None:
-        app.router.add_get("/debug/decisions", _page(explanations.latest, authorize))
+        app.router.add_get("/debug/decisions", _decisions_page(explanations, authorize))
         if queue is not None:
             app.router.add_get("/debug/queue", _page(queue.report, authorize))
         if outcome is not None:
@@ -114,13 +115,37 @@ def _page(
 
     async def page(request: web.Request) -> web.Response:
         await authorize(request)
-        limit = request.query.get("limit", "")
-        if not _LIMIT.fullmatch(limit):
-            raise web.HTTPBadRequest(text="`limit` is a number\n")
-        pod = request.query.get("pod", "")
-        return _json(contents(pod=pod, limit=int(limit) if limit else None))
+        pod, limit = _asked_for(request)
+        return _json(contents(pod=pod, limit=limit))
 
     return page
+
+
+def _decisions_page(
+    explanations: Explanations, authorize: Authorize
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def page(request: web.Request) -> web.Response:
+        await authorize(request)
+        pod, limit = _asked_for(request)
+        found = []
+        for explanation in explanations.latest(pod=pod, limit=limit):
+            found.append(explanation)
+            await asyncio.sleep(0)  # reviews come in between
+        return _json(found)
+
+    return page
+
+
+def _asked_for(request: web.Request) -> tuple[str, int | None]:
+    """Return a part of the keys of pods, and the most of them, None for all.
+
+    Raises:
+        web.HTTPBadRequest: the limit is not a number.
+    """
+    limit = request.query.get("limit", "")
+    if not _LIMIT.fullmatch(limit):
+        raise web.HTTPBadRequest(text="`limit` is a number\n")
+    return request.query.get("pod", ""), int(limit) if limit else None
 
 
 def _outcome_page(

@@ -10,9 +10,10 @@ import pytest
 from engine.model import api
 from engine.model.decision import Verdict
 from engine.model.pod import Pod, pod_of
-from engine.pipeline import Scope
-from engine.policy import load_policies
-from engine.report import DecisionReport, PodName
+from engine.model.request import PlacementRequest
+from engine.pipeline import Scope, decide
+from engine.policy import PolicySet, load_policies
+from engine.report import DecisionReport, PodName, excerpt_of
 from engine.view import ClusterState
 from tests.webhook.dashboard.serving import NOW
 from webhook.cluster import Cluster
@@ -107,12 +108,15 @@ def test_a_held_pod_is_decided_as_if_it_was_released(
     assert rejected(decisions, raw) == set()
 
 
-def test_the_decision_that_was_recorded_is_that_of_the_very_pod(decisions: PodDecisions) -> None:
-    now = decisions.report(stored("one")).now
-    assert now is not None
+def test_the_decision_that_was_recorded_is_that_of_the_very_pod(
+    state: ClusterState, decisions: PodDecisions
+) -> None:
+    made = excerpt_of(
+        decide(PlacementRequest(pod=model(stored("one")), raw=b""), PolicySet(), state.view(), NOW)
+    )
     for name in ("one", "one-more"):
-        report = msgspec.structs.replace(now, pod=PodName("shop", name), message=name)
-        decisions.explanations.offer(lambda report=report: report)  # type: ignore[misc]
+        excerpt = msgspec.structs.replace(made, pod=PodName("shop", name), message=name)
+        decisions.explanations.offer(lambda excerpt=excerpt: excerpt)  # type: ignore[misc]
     recorded = decisions.report(stored("one")).recorded
     assert isinstance(recorded, DecisionReport)
     assert recorded.message == "one"

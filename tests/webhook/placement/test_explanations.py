@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
 import msgspec
 
 from engine.model.decision import Verdict
-from engine.report import DecisionReport, PodName
+from engine.model.time import Micros
+from engine.report import DecisionExcerpt, PodName
 from webhook.placement.explanations import MOST_BYTES, PER_SECOND, Explanations
 
 
@@ -20,8 +22,8 @@ class Clock:
         return self.seconds
 
 
-def explanation(name: str, namespace: str = "shop") -> DecisionReport:
-    return DecisionReport(
+def excerpt(name: str, namespace: str = "shop") -> DecisionExcerpt:
+    return DecisionExcerpt(
         pod=PodName(namespace, name),
         verdict=Verdict.ABSTAIN,
         message="",
@@ -29,20 +31,24 @@ def explanation(name: str, namespace: str = "shop") -> DecisionReport:
         estimate={},
         nodes=0,
         candidates=0,
-        ranking=(),
+        ranked=(),
+        totals=(),
+        scores=(),
         rejected={},
         rejected_by=(),
         abstained=(),
         errors=(),
-        decided_at="",
+        decided_at=Micros(0),
         view_version=0,
-        age_seconds={},
+        ages={},
+        audit=None,
+        held=False,
     )
 
 
 def offer(explanations: Explanations, *names: str, always: bool = False) -> None:
     for name in names:
-        explanations.offer(lambda name=name: explanation(name), always=always)  # type: ignore[misc]
+        explanations.offer(lambda name=name: excerpt(name), always=always)  # type: ignore[misc]
 
 
 def kept(most: int, *names: str) -> Explanations:
@@ -58,11 +64,11 @@ def crowded(clock: Clock) -> Explanations:
     return explanations
 
 
-def decoded(found: list[msgspec.Raw]) -> list[dict[str, Any]]:
+def decoded(found: Iterable[msgspec.Raw]) -> list[dict[str, Any]]:
     return [msgspec.json.decode(text) for text in found]
 
 
-def names(found: list[msgspec.Raw]) -> list[str]:
+def names(found: Iterable[msgspec.Raw]) -> list[str]:
     return [each["pod"]["name"] for each in decoded(found)]
 
 
@@ -73,7 +79,7 @@ def test_the_newest_come_first_and_the_oldest_are_dropped() -> None:
 def test_they_are_found_by_a_part_of_namespace_and_name() -> None:
     explanations = kept(9, "web-1", "db", "web-2")
     assert names(explanations.latest(pod="shop/web")) == ["web-2", "web-1"]
-    assert explanations.latest(pod="other/") == []
+    assert names(explanations.latest(pod="other/")) == []
 
 
 def test_a_limit_keeps_the_newest() -> None:
@@ -83,15 +89,15 @@ def test_a_limit_keeps_the_newest() -> None:
 def test_none_are_made_if_none_are_kept() -> None:
     made: list[str] = []
     explanations = Explanations(0)
-    explanations.offer(lambda: made.append("a") or explanation("a"), always=True)  # type: ignore[func-returns-value]
-    assert explanations.latest() == []
+    explanations.offer(lambda: made.append("a") or excerpt("a"), always=True)  # type: ignore[func-returns-value]
+    assert names(explanations.latest()) == []
     assert made == []
 
 
 def test_of_more_at_once_than_anyone_reads_the_first_are_kept() -> None:
     explanations = crowded(Clock())
     made: list[str] = []
-    explanations.offer(lambda: made.append("late") or explanation("late"))  # type: ignore[func-returns-value]
+    explanations.offer(lambda: made.append("late") or excerpt("late"))  # type: ignore[func-returns-value]
     assert len(explanations) == PER_SECOND
     assert made == []
 
@@ -128,7 +134,7 @@ def test_what_has_to_be_kept_is_kept_however_many_there_are() -> None:
     offer(explanations, "left out", "left out")
     offer(explanations, "denied", always=True)
     (newest,) = decoded(explanations.latest(limit=1))
-    assert newest == msgspec.json.decode(msgspec.json.encode(explanation("denied"))) | {
+    assert newest == msgspec.json.decode(msgspec.json.encode(excerpt("denied").report())) | {
         "leftOutBefore": 2
     }
 

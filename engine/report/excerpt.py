@@ -1,0 +1,287 @@
+"""A report of a decision is made of an excerpt of it, which holds no column of the nodes.
+
+Few decisions are ever read about, and a `Decision` keeps its view alive: so what is kept of one is
+its excerpt, and the report is made when somebody reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from engine.model.decision import (
+    SCHEDULER,
+    Decision,
+    FilterOutcome,
+    PlacementAt,
+    RejectionSummary,
+    ScoreOutcome,
+    Verdict,
+)
+from engine.model.never_held import is_never_held
+from engine.model.quantity import amount_text
+from engine.model.resources import Amounts
+from engine.model.time import Micros, date
+from engine.report.decision import (
+    DecisionReport,
+    NodeStanding,
+    PodName,
+    RankedNode,
+    RuleEvaluation,
+    RuleReason,
+    RuleScore,
+)
+
+_SCHEDULER_NAME = "scheduler"
+
+
+class ScoreExcerpt(msgspec.Struct, frozen=True, array_like=True):
+    """The scores of one rule for the listed candidates, best first; see `RuleScore`."""
+
+    policy: str
+    rule: str
+    weight: int
+    raw: Sequence[int | float]
+    normalized: Sequence[int]
+
+    def of(self, place: int) -> RuleScore:
+        """Return the score of the candidate at a place of the list."""
+        normalized = self.normalized[place]
+        return RuleScore(
+            policy=self.policy,
+            rule=self.rule,
+            raw=self.raw[place],
+            normalized=normalized,
+            weight=self.weight,
+            weighted=normalized * self.weight,
+        )
+
+
+class DecisionExcerpt(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """The numbers and names of a decision that its report is made of; see `DecisionReport`.
+
+    Attributes:
+        estimate: expected usage of the pod, base units.
+        ranked: the listed candidates, best first.
+        totals: of these.
+        scores: of these, in policy order.
+        rejected: the listed rejected nodes, in order of their names.
+    """
+
+    pod: PodName
+    verdict: Verdict
+    message: str
+    policies: tuple[str, ...]
+    estimate: Amounts
+    nodes: int
+    candidates: int
+    ranked: Sequence[str]
+    totals: Sequence[int]
+    scores: Sequence[ScoreExcerpt]
+    rejected: Mapping[str, tuple[RuleReason, ...]]
+    rejected_by: tuple[RejectionSummary, ...]
+    abstained: tuple[RuleReason, ...]
+    errors: tuple[str, ...]
+    decided_at: Micros
+    view_version: int
+    ages: Mapping[str, int]
+    audit: DecisionExcerpt | None
+    held: bool
+
+    def report(self) -> DecisionReport:
+        """Return the decision with its reasons, without inputs of rules."""
+        return DecisionReport(
+            pod=self.pod,
+            verdict=self.verdict,
+            message=self.message,
+            policies=self.policies,
+            estimate={name: amount_text(name, n) for name, n in self.estimate.items()},
+            nodes=self.nodes,
+            candidates=self.candidates,
+            ranking=tuple(
+                RankedNode(
+                    node=node,
+                    total=self.totals[place],
+                    scores=tuple(score.of(place) for score in self.scores),
+                )
+                for place, node in enumerate(self.ranked)
+            ),
+            rejected=self.rejected,
+            rejected_by=self.rejected_by,
+            abstained=self.abstained,
+            errors=self.errors,
+            decided_at=date(self.decided_at).isoformat(),
+            view_version=self.view_version,
+            age_seconds=self.ages,
+            audit=None if self.audit is None else self.audit.report(),
+            held=self.held,
+        )
+
+
+def excerpt_of(decision: Decision, most_nodes: int | None = None) -> DecisionExcerpt:
+    """Return what a report of a decision is made of.
+
+    Args:
+        decision: what to report.
+        most_nodes: most candidates, and most rejected nodes (any of them), to list; None for all.
+    """
+    names, best = decision.names, decision.ranking.best(most_nodes)
+    return DecisionExcerpt(
+        pod=PodName(decision.pod.namespace, decision.pod.display_name),
+        verdict=decision.verdict,
+        message=decision.message,
+        policies=decision.policies,
+        estimate=decision.estimate,
+        nodes=int(np.count_nonzero(decision.valid)),
+        candidates=len(decision.ranking),
+        ranked=[names[row] for row in decision.ranking.rows[best].tolist()],
+        totals=decision.totals[:most_nodes].tolist(),
+        scores=_scores(decision, best),
+        rejected=_rejected(decision, _rejected_rows(decision, most_nodes)),
+        rejected_by=tuple(
+            [
+                structs.replace(summary, policy=_SCHEDULER_NAME)
+                if summary.policy == SCHEDULER
+                else summary
+                for summary in decision.rejection_summaries
+            ]
+        ),
+        abstained=tuple(_without_effect(decision)),
+        errors=decision.errors,
+        decided_at=decision.decided_at,
+        view_version=decision.view_version,
+        ages=decision.ages,
+        audit=None if decision.audit is None else excerpt_of(decision.audit, most_nodes),
+        held=decision.placement.at is PlacementAt.RELEASE and not is_never_held(decision.pod),
+    )
+
+
+def decision_report(
+    decision: Decision,
+    *,
+    most_nodes: int | None = None,
+    most_inputs: int | None = 0,
+    node: str = "",
+) -> DecisionReport:
+    """Return a decision with its reasons.
+
+    Args:
+        decision: what to report.
+        most_nodes: most candidates, and most rejected nodes (any of them), to list; None for all.
+        most_inputs: most of these for which to list the inputs of rules. Inputs take some 30
+            microseconds per node and rule, so by default there are none.
+        node: whose standing is asked for; "" for none.
+    """
+    report = excerpt_of(decision, most_nodes).report()
+    return _with_details(report, decision, most_nodes, most_inputs, node)
+
+
+def _with_details(
+    report: DecisionReport,
+    decision: Decision,
+    most_nodes: int | None,
+    most_inputs: int | None,
+    node: str,
+) -> DecisionReport:
+    """Return a report with what is evaluated on the view: inputs, and the standing of a node."""
+    inputs = audit = None
+    if most_inputs != 0:
+        candidates = decision.best(most_nodes)[:most_inputs].tolist()
+        rejected = _rejected_rows(decision, most_nodes)[:most_inputs]
+        inputs = {
+            decision.names[row]: tuple(_inputs(decision, row)) for row in (*candidates, *rejected)
+        }
+    if report.audit is not None and decision.audit is not None:
+        audit = _with_details(report.audit, decision.audit, most_nodes, most_inputs, node)
+    standing = _standing(decision, node) if node and node in decision.names else None
+    return structs.replace(report, inputs=inputs, audit=audit, standing=standing)
+
+
+def _scores(decision: Decision, best: NDArray[np.intp]) -> list[ScoreExcerpt]:
+    return [
+        ScoreExcerpt(
+            score.policy,
+            score.rule,
+            score.weight,
+            score.raw.take(best).tolist(),
+            score.normalized.take(best).tolist(),
+        )
+        for score in decision.scored
+    ]
+
+
+def _standing(decision: Decision, node: str) -> NodeStanding:
+    row = decision.names.index(node)
+    places = np.flatnonzero(decision.candidates == row)
+    if not places.size:
+        return NodeStanding(node=node, rejected=_rejected(decision, [row])[node])
+    place = int(places[0])
+    behind = int(decision.totals[0] - decision.totals[place])
+    return NodeStanding(node=node, rank=place + 1, behind=behind)
+
+
+def _named(policy: str) -> str:
+    return _SCHEDULER_NAME if policy == SCHEDULER else policy
+
+
+def _rejected_rows(decision: Decision, most: int | None) -> list[int]:
+    """Return the rows of rejected nodes, in order of their names; any of them if cut short."""
+    rejected = np.zeros(decision.valid.size, np.bool_)
+    for outcome in decision.filters:
+        rejected |= outcome.rejects
+    rows = np.flatnonzero(rejected & decision.valid)[:most].tolist()
+    return sorted(rows, key=lambda row: decision.names[row])
+
+
+def _rejected(decision: Decision, rows: Sequence[int]) -> dict[str, tuple[RuleReason, ...]]:
+    """Return every rule that rejects a node, by the names of nodes; rule by rule, then by node."""
+    reasons: list[list[RuleReason]] = [[] for _ in rows]
+    for outcome in decision.filters if rows else ():
+        rejects = outcome.rejects.take(rows).tolist()
+        if True not in rejects:
+            continue
+        known: dict[int, RuleReason] = {}
+        for of_node, is_rejected, code in zip(
+            reasons, rejects, outcome.codes.take(rows).tolist(), strict=True
+        ):
+            if not is_rejected:
+                continue
+            if code not in known:
+                text = outcome.explainer.reason(code) if code else ""
+                known[code] = RuleReason(_named(outcome.policy), outcome.rule, text)
+            of_node.append(known[code])
+    return {decision.names[row]: tuple(of_node) for row, of_node in zip(rows, reasons, strict=True)}
+
+
+def _without_effect(decision: Decision) -> Iterator[RuleReason]:
+    """Yield each rule that decided nothing, once if it both filters and scores."""
+    filters = (
+        (outcome.policy, outcome.rule, ", ".join(outcome.abstained.values()))
+        for outcome in decision.filters
+        if outcome.abstained
+    )
+    scores = ((score.policy, score.rule, score.reason) for score in decision.scored if score.reason)
+    for policy, rule, reason in dict.fromkeys((*filters, *scores)):
+        yield RuleReason(_named(policy), rule, reason)
+
+
+def _inputs(decision: Decision, row: int) -> Iterator[RuleEvaluation]:
+    """Yield the inputs of the rules that rejected a node, or else of all rules of the policies.
+
+    A filter and a score with the same inputs are listed once.
+    """
+    rules: list[FilterOutcome | ScoreOutcome] = []
+    rules += (outcome for outcome in decision.filters if outcome.rejects[row])
+    if not rules:
+        rules += (outcome for outcome in decision.filters if outcome.policy != SCHEDULER)
+        rules += decision.scored
+    listed: list[RuleEvaluation] = []
+    for rule in rules:
+        evaluation = RuleEvaluation(_named(rule.policy), rule.rule, rule.inputs(row))
+        if evaluation.inputs and evaluation not in listed:
+            listed.append(evaluation)
+            yield evaluation
