@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from msgspec.structs import replace
@@ -56,33 +57,45 @@ class Batch:
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield the outcome for each pod; the next one is decided when it is asked for."""
-        for position, key in enumerate(self._keys):
-            yield self._decide(position, key if self._pods_of[key] > 1 else None)
+        begin = 0
+        for key, alike in groupby(self._keys):
+            end = begin + sum(1 for _ in alike)
+            kind = self._kind(key, self._requests[begin])
+            pods = [request.pod for request in self._requests[begin:end]]
+            for at in range(end - begin):
+                yield self._decide(begin + at, kind, pods, at)
+            begin = end
 
-    def _decide(self, position: int, key: Hashable | None) -> BatchOutcome:
-        """Decide for a pod, and place it; pods of one key cannot be told apart."""
-        request = self._requests[position]
-        kind = None if key is None else self._kind(key, request)
-        if kind is None or kind.template is None:
-            return self._decide_alone(request)
+    def _decide(self, position: int, kind: _Kind, pods: Sequence[Pod], at: int) -> BatchOutcome:
+        """Decide for a pod, and place it.
+
+        Args:
+            position: of the pod in the batch.
+            kind: its own.
+            pods: of one key, which come one after the other.
+            at: the position of the pod among them.
+        """
+        template, pod = kind.template, pods[at]
+        if template is None:
+            return self._decide_alone(self._requests[position])
         try:
-            kind.template.refresh(request.pod, partial(self._judge_rows, position))
+            template.refresh(pod, partial(self._judge_rows, position))
         except UnevenError:
             kind.template = None
-            return self._decide_alone(request)
-        ranking = kind.template.ranking
+            return self._decide_alone(self._requests[position])
+        ranking, decision = template.ranking, template.decision
         if not ranking.count:
-            return self._unplaced(kind, request)
-        row, score = ranking.best(request.pod)
-        kind.template.place(request.pod, row)
+            return self._unplaced(kind, self._requests[position])
+        row, score = ranking.best(pods, at)
+        template.place(pod, row)
         return BatchOutcome(
             node=self._view.names[row],
             verdict=Verdict.PLACE,
             message="",
             score=score,
             candidates=ranking.count,
-            estimate=kind.template.decision.estimate,
-            decision=kind.template.decision,
+            estimate=decision.estimate,
+            decision=decision,
         )
 
     def _decide_alone(self, request: PlacementRequest) -> BatchOutcome:
@@ -100,7 +113,10 @@ class Batch:
             kind.unplaced = placed, BatchOutcome.of(decision)
         return kind.unplaced[1]
 
-    def _kind(self, key: Hashable, request: PlacementRequest) -> _Kind:
+    def _kind(self, key: Hashable | None, request: PlacementRequest) -> _Kind:
+        """Return the kind of the pods of a key."""
+        if key is None or self._pods_of[key] == 1:
+            return _Kind(None)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = self._new_kind(request, self._pods_of[key])

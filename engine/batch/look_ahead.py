@@ -59,9 +59,11 @@ class LookAhead:
             UnevenError: some score could not be evaluated.
         """
         self._pods -= 1
-        if row not in self._known:
+        known = self._known.get(row)
+        if known is None:
             self._compute(row, pod, placements)
-        table, at, end = self._known[row]
+            known = self._known[row]
+        table, at, end = known
         if at + 1 < end:
             self._known[row] = table, at + 1, end
         else:

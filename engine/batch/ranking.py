@@ -86,12 +86,17 @@ class Ranking:
         if stale or not only_leave:  # those that come need totals, even by no score at all
             self._rank(stale)
 
-    def best(self, pod: Pod) -> tuple[int, int]:
-        """Return the row of the best candidate for a pod, and its total; there must be one."""
+    def best(self, pods: Sequence[Pod], at: int) -> tuple[int, int]:
+        """Return the row of the best candidate for a pod, and its total; there must be one.
+
+        Args:
+            pods: of the template, which come one after the other.
+            at: the position of the pod among them.
+        """
         tied = self._tied
         if tied is None:
             tied = self._tied = tied_places(self._totals, self._hashes, self.count)
-        return int(self._rows[tied.first(pod)]), tied.total
+        return self._rows.item(tied.first(pods, at)), tied.total
 
     def best_but(self, rows: Sequence[int], pod: Pod) -> int | None:
         """Return the row of the best candidate for a pod that is none of `rows`, None for none."""
@@ -99,7 +104,7 @@ class Ranking:
         totals[places[places != _NEVER]] = _NEVER
         if not self.count or totals.item(totals.argmax()) == _NEVER:
             return None
-        return int(self._rows[tied_places(totals, self._hashes, self.count).first(pod)])
+        return int(self._rows[tied_places(totals, self._hashes, self.count).first([pod], 0)])
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
         """Return the rows of the best candidates, in any order; more for ties, at most twice."""
@@ -204,7 +209,7 @@ class Ranking:
         """Take up a state of a candidate that remains one, between the ends."""
         place, total = table.places[at], table.totals[at]
         self._totals[place] = total
-        if self._tied is not None and not self._tied.keep(place, total):
+        if self._tied is not None and not self._tied.keep(total):
             self._tied = None
         if self._followed is not table:
             self._write_followed()

@@ -56,17 +56,17 @@ class Template:
             judge: says what pods have changed of rows that took some since the last refresh.
         """
         placed = self._placements.rows
-        new = placed[self.seen :]
+        new = len(placed) - self.seen
         if not new:
             return
         if self._repelling != self._placements.repelling:
             self._repelling = self._placements.repelling
             self.rules.check_filters(self._placements.what_if.view)
-        is_alone, self._own = self._own and len(new) == 1, False
+        is_alone, self._own = self._own and new == 1, False
         if is_alone:
-            can = self._ahead.take_up(new[0], pod, self._placements)
+            can = self._ahead.take_up(placed[-1], pod, self._placements)
         else:
-            rows = [*set(new)]
+            rows = [*set(placed[-new:])]
             self._ahead.forget(rows)
             can = self.ranking.update(np.array(rows), *judge(rows))
         self.seen = len(placed)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
-from operator import attrgetter
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import astuple
 
 from engine.cel import Reference
 from engine.model.pod import Pod
@@ -22,7 +23,12 @@ _OWN: Final = frozenset(
 )
 """Fields in which pods of a template may differ, or which are looked at by themselves."""
 
-_fields_of = attrgetter(*(name for name in Pod.__struct_fields__ if name not in _OWN))
+_OF_SHAPE: Final = frozenset(("containers", "init_containers"))
+"""Fields of which nothing is read but what pods of one shape have in common, and the images."""
+
+_fields_of = itemgetter(
+    *(i for i, name in enumerate(Pod.__struct_fields__) if name not in _OWN | _OF_SHAPE)
+)
 _encode = msgspec.msgpack.Encoder().encode
 
 _Key: TypeAlias = tuple[int, str, bytes]
@@ -50,7 +56,11 @@ class TemplateKeys:
         selectors = (policy.object_selector for policy in policies)
         requirements = chain.from_iterable(selector.requirements for selector in selectors)
         of_policies = {requirement.key for requirement in requirements}
-        of_pods = [_keys_selected_by(pod) for pod in pods]
+        of_pods = [
+            _keys_selected_by(pod)
+            for pod in pods
+            if pod.pod_affinity or pod.pod_anti_affinity or pod.topology_spread
+        ]
         self._latest: dict[int, tuple[tuple[object, ...], _Key]] = {}  # of pods of a shape
         self._labels = sorted(of_policies.union(view.trait_book.anti_affinity.label_keys, *of_pods))
 
@@ -65,7 +75,7 @@ class TemplateKeys:
             return None
         labels = [pod.labels.get(name) for name in self._labels] if self._labels else ()
         others = (
-            _fields_of(pod),
+            _fields_of(astuple(pod)),
             labels,
             request.namespace_labels,
             pod.is_mirror,
@@ -88,8 +98,6 @@ def template_keys(
 
 def _keys_selected_by(pod: Pod) -> Iterable[str]:
     """Return the keys of labels by which a pod selects others; it may select itself by any."""
-    if not (pod.pod_affinity or pod.pod_anti_affinity or pod.topology_spread):
-        return ()
     terms = parse_affinity_terms((*pod.pod_affinity, *pod.pod_anti_affinity), pod.namespace)
     selectors = [term.selector for term in terms if term.selector is not None]
     keys: list[str] = []

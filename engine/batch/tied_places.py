@@ -1,9 +1,9 @@
-"""The candidates that share the best total, kept as single ones take pods."""
+"""The candidates that share the best total, kept as they take pods."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,8 +14,8 @@ from engine.model.ranking import tie_mask
 from engine.pipeline import tie_factor
 from engine.view import IntColumn
 
-_MOST_FEW: Final = 16
-"""Up to so many integers, Python is done before numpy has begun."""
+_MOST_FEW: Final = 64
+"""Of so many the orders of as many pods are found in less time than the first of each."""
 
 
 class TiedPlaces(ABC):
@@ -25,16 +25,36 @@ class TiedPlaces(ABC):
         total: the best.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(
+        self, total: int, places: NDArray[np.intp], hashes: NDArray[np.uint64], mask: int
+    ) -> None:
         self.total = total
+        self._places = places
+        self._hashes = hashes
+        self._mask = np.uint64(mask)
+        self._at = 0  # of the place that came first last
+
+    def _first_at(self, pod: Pod) -> int:
+        """Return which of the places comes first for a pod."""
+        keys = self._hashes * np.uint64(tie_factor(pod))
+        keys &= self._mask
+        return int(keys.argmin())
 
     @abstractmethod
-    def first(self, pod: Pod) -> int:
-        """Return the place that comes first for a pod."""
+    def first(self, pods: Sequence[Pod], at: int) -> int:
+        """Return the place that comes first for a pod.
+
+        Args:
+            pods: that come one after the other.
+            at: the position of the pod among them.
+        """
 
     @abstractmethod
-    def keep(self, place: int, total: int) -> bool:
-        """Take up the new total of a place; return whether that is possible."""
+    def keep(self, total: int) -> bool:
+        """Take up a new total of the place that came first last; return whether that is possible.
+
+        It is not where the best total is another one now.
+        """
 
 
 def tied_places(totals: IntColumn, hashes: NDArray[np.uint64], candidates: int) -> TiedPlaces:
@@ -53,61 +73,69 @@ def tied_places(totals: IntColumn, hashes: NDArray[np.uint64], candidates: int) 
 
 
 class _Few(TiedPlaces):
-    """Few of them, as integers of Python."""
+    """Few of them: each pod has an order of its own, and takes the first that is left."""
 
     def __init__(
         self, total: int, places: NDArray[np.intp], hashes: NDArray[np.uint64], mask: int
     ) -> None:
-        super().__init__(total)
-        self._places: list[int] = places.tolist()
-        self._hashes: list[int] = hashes.tolist()
-        self._mask = mask
+        super().__init__(total, places, hashes, mask)
+        self._left = places.size
+        self._is_left = [True] * self._left
+        self._orders: dict[int, Sequence[int]] = {}  # by the identity of pods, which others hold
 
-    def first(self, pod: Pod) -> int:
-        """Return the place that comes first for a pod."""
-        if len(self._places) == 1:
-            return self._places[0]
-        factor, mask = tie_factor(pod), self._mask
-        keys = [name * factor & mask for name in self._hashes]
-        return self._places[keys.index(min(keys))]
+    def first(self, pods: Sequence[Pod], at: int) -> int:
+        """Return the place that comes first for a pod; see `TiedPlaces`."""
+        order = self._orders.get(id(pods[at]))
+        if order is None:
+            self._at = self._first_anew(pods[at : at + self._left])
+        else:
+            is_left = self._is_left
+            for first in order:
+                if is_left[first]:
+                    break
+            self._at = first
+        return self._places.item(self._at)
 
-    def keep(self, place: int, total: int) -> bool:
-        """Take up the new total of a place; return whether that is possible."""
-        places = self._places
-        at = bisect_left(places, place)
-        was_best = at < len(places) and places[at] == place
+    def keep(self, total: int) -> bool:
+        """Take up a new total of the place that came first last; see `TiedPlaces`."""
         if total >= self.total:
-            return was_best and total == self.total
-        if was_best:
-            del places[at], self._hashes[at]
-        return bool(places)
+            return total == self.total
+        self._is_left[self._at] = False
+        self._left -= 1
+        return self._left > 0
+
+    def _first_anew(self, pods: Sequence[Pod]) -> int:
+        """Return which place comes first for the first of some pods; find the orders of all."""
+        if self._left < len(self._is_left):
+            self._places = self._places[self._is_left]
+            self._hashes = self._hashes[self._is_left]
+            self._is_left, self._orders = [True] * self._left, {}
+        if self._left == 1:
+            return 0
+        if len(pods) == 1:
+            return self._first_at(pods[0])
+        factors = np.array([tie_factor(pod) for pod in pods], np.uint64)
+        keys = self._hashes * factors[:, np.newaxis]
+        keys &= self._mask
+        orders = keys.argsort(axis=1, kind="stable").tolist()
+        self._orders = dict(zip(map(id, pods), orders, strict=True))
+        first: int = orders[0][0]
+        return first
 
 
 class _Many(TiedPlaces):
-    """Any number of them, as columns."""
+    """Any number of them."""
 
-    def __init__(
-        self, total: int, places: NDArray[np.intp], hashes: NDArray[np.uint64], mask: int
-    ) -> None:
-        super().__init__(total)
-        self._places = places
-        self._hashes = hashes
-        self._mask = np.uint64(mask)
+    def first(self, pods: Sequence[Pod], at: int) -> int:
+        """Return the place that comes first for a pod; see `TiedPlaces`."""
+        self._at = self._first_at(pods[at])
+        return self._places.item(self._at)
 
-    def first(self, pod: Pod) -> int:
-        """Return the place that comes first for a pod."""
-        keys = self._hashes * np.uint64(tie_factor(pod))
-        keys &= self._mask
-        return int(self._places[keys.argmin()])
-
-    def keep(self, place: int, total: int) -> bool:
-        """Take up the new total of a place; return whether that is possible."""
-        at = int(self._places.searchsorted(place))
-        was_best = at < len(self._places) and int(self._places[at]) == place
+    def keep(self, total: int) -> bool:
+        """Take up a new total of the place that came first last; see `TiedPlaces`."""
         if total >= self.total:
-            return was_best and total == self.total
-        if was_best:
-            for column in (self._places, self._hashes):
-                column[at:-1] = column[at + 1 :]
-            self._places, self._hashes = self._places[:-1], self._hashes[:-1]
+            return total == self.total
+        for column in (self._places, self._hashes):
+            column[self._at : -1] = column[self._at + 1 :]
+        self._places, self._hashes = self._places[:-1], self._hashes[:-1]
         return len(self._places) > 0

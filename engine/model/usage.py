@@ -48,7 +48,7 @@ class PodUsages(Mapping[str, PodUsage]):
         return usage
 
     def __contains__(self, key: object) -> bool:
-        return key in self._amounts
+        return isinstance(key, str) and self._amounts.row(key) is not None
 
     def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 (as in Mapping)
         """Return the usage of a pod; it is called for every pod, so a miss must not raise."""

@@ -54,7 +54,7 @@ def test_turns_are_known_as_long_as_pods_go_where_foretold() -> None:
         assert turns.reach(position)
         assert not turns.reach(position + 1)
         template.refresh(pod, partial(turns.judged, position))
-        row, _ = template.ranking.best(pod)
+        row, _ = template.ranking.best([pod], 0)
         taken.append(row)
         template.place(pod, row)
     assert len(set(taken)) == 4  # each of them takes a node without a pod
@@ -66,7 +66,7 @@ def test_a_pod_that_goes_elsewhere_ends_what_is_known() -> None:
     coming, placements = _coming(3)
     turns = Turns(coming, placements, _FIRST)
     (first, pod), _, _ = coming
-    best, _ = first.ranking.best(pod)
+    best, _ = first.ranking.best([pod], 0)
     first.place(pod, (best + 1) % (_NODES - 1))
     assert not turns.reach(_FIRST + 1)
 
@@ -81,7 +81,7 @@ def test_a_node_with_the_pod_foretold_is_judged_as_one_that_has_it() -> None:
     coming, placements = _coming(2)
     turns = Turns(coming, placements, _FIRST)
     (first, pod), second = coming
-    row, _ = first.ranking.best(pod)
+    row, _ = first.ranking.best([pod], 0)
     first.place(pod, row)
     foretold = turns.judged(_FIRST + 1, [row])
     known = Turns([second], placements, _FIRST + 1).judged(_FIRST + 1, [row])
