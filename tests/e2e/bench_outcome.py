@@ -209,7 +209,12 @@ class Bench:
         await asyncio.to_thread(folder.mkdir)
         options = [("hold", "true")] if arm == _HELD else []
         async with installed(
-            self.cluster, self.control_plane, folder, [self._policy(arm)], options=options
+            self.cluster,
+            self.control_plane,
+            folder,
+            [self._policy(arm)],
+            options=options,
+            admission_policies=True,
         ) as stowplan:
             await stowplan.knows_usage(len(self.names))
             if arm == _HELD:

@@ -124,6 +124,7 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
     quotas: FailurePolicy | None = None,
     options: Sequence[tuple[str, str]] = (),
     kubeconfig: Path | None = None,
+    admission_policies: bool = False,
 ) -> AsyncIterator[Installed]:
     """Install stowplan until the block is left.
 
@@ -136,6 +137,8 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         quotas: what the API server does without an answer about quotas; None asks for none.
         options: more of `stowplan serve`.
         kubeconfig: of the account, where replicas shall not reach the API server directly.
+        admission_policies: whether those of the chart judge what replicas write, as they do for
+            whoever installs it; else it takes less of the API server's time.
     """
     usual = {
         "kubeconfig": kubeconfig or account(control_plane),
@@ -163,9 +166,12 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         stowplan = Installed(running, front, every, folder)
         stack.push_async_callback(_stop, running)
         url, holds = f"https://{LOCAL}:{front.port}", given.get("hold") == "true"
-        for resource, configuration in _configurations(url, quotas, holds=holds):
-            await cluster.create(configuration)
-            stack.push_async_callback(_gone, cluster, resource, NAME)
+        admission = list(_configurations(url, quotas, holds=holds))
+        if admission_policies:
+            admission += _policies_of_chart(quotas, holds=holds)
+        for resource, manifest in admission:
+            await cluster.create(manifest)
+            stack.push_async_callback(_gone, cluster, resource, manifest["metadata"]["name"])
         await asyncio.gather(*(asyncio.to_thread(one.start) for one in running))
         paths = ["mutate", *(["validate"] if quotas else [])]
         await eventually(
@@ -249,6 +255,20 @@ def _configurations(
         manifests = rendered(namespace=NAMESPACE, release=NAME, values=values)
         kind = "ValidatingWebhookConfiguration"
         yield f"{kind.lower()}s", of_kind(manifests, kind)
+
+
+def _policies_of_chart(
+    quotas: FailurePolicy | None, *, holds: bool
+) -> Iterator[tuple[str, Json]]:
+    """Yield the chart's policies for the account of the replicas, with their bindings."""
+    plurals = {
+        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    }
+    values = {"quota.mode": "Enforce" if quotas else "Off", "hold.enabled": holds}
+    for manifest in rendered(namespace=NAMESPACE, release=NAME, values=values):
+        if manifest["kind"] in plurals:
+            yield plurals[manifest["kind"]], manifest
 
 
 async def _is_asked(cluster: Cluster, stowplan: Installed, paths: Sequence[str]) -> bool:

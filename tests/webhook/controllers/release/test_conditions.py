@@ -20,7 +20,13 @@ _START = 1_000_000 * SECOND
 _PACED = Wait(QueuedReason.WAITING_FOR_BINDINGS, "200 released pods are not bound yet")
 
 
-def _held(name: str, *, seen: float = 0, condition: dict[str, str] | None = None) -> HeldPod:
+def _held(
+    name: str,
+    *,
+    seen: float = 0,
+    condition: dict[str, str] | None = None,
+    is_queued: bool = True,
+) -> HeldPod:
     written: dict[str, Any] = {
         "metadata": {"namespace": "shop", "name": name, "uid": f"uid-{name}"},
         "spec": {"schedulingGates": [{"name": HOLD_GATE}]},
@@ -29,7 +35,9 @@ def _held(name: str, *, seen: float = 0, condition: dict[str, str] | None = None
     pod = pod_of(msgspec.convert(written, api.Pod))
     seen_at = _at(seen)
     raw = msgspec.json.encode(written)
-    return HeldPod(pod=pod, version=1, raw=raw, release_by=seen_at, seen_at=seen_at)
+    return HeldPod(
+        pod=pod, version=1, raw=raw, release_by=seen_at, seen_at=seen_at, is_queued=is_queued
+    )
 
 
 def _queue(count: int) -> list[HeldPod]:
@@ -51,6 +59,14 @@ def test_a_pod_that_is_held_for_a_moment_gets_none() -> None:
     conditions, queue = QueuedConditions(), _queue(1)
     assert _messages(conditions, queue, 0.9) == {}
     assert conditions.released(queue[0], "nominated to node-1", _at(0.95)) is None
+
+
+def test_a_pod_that_is_held_for_its_placement_alone_gets_none_while_a_burst_is_bound() -> None:
+    conditions = QueuedConditions()
+    queue = [_held("moves-on", is_queued=False), _held("waits")]
+    assert list(_messages(conditions, queue, 9.9)) == ["waits"]
+    assert conditions.released(queue[0], "nominated to node-1", _at(9.95)) is None
+    assert list(_messages(conditions, queue, 10.9)) == ["moves-on"]
 
 
 def test_it_says_the_place_and_what_the_pod_waits_for() -> None:
