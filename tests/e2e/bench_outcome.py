@@ -3,6 +3,8 @@
 Run as `python -m tests.e2e.bench_outcome [--nodes N --pods N --seeds N]`. A tenth of the nodes is
 hot. Each arm gets the same pods of a ReplicaSet: in a burst, at a steady pace, some one by one, and
 as a backlog, created while the scheduler hangs, so that its time for a pod depends on nothing else.
+"bare" is what held pods cannot cost less than: gated pods without anything of ours, which whoever
+creates them nominates to the nodes of the ideal and releases at once, by the same two writes.
 The ideal is the same engine deciding the same pods one by one on a recording, each counted before
 the next; the gap is what lies between the spread of the stock scheduler and that. All processes
 share this machine: compare arms of one run.
@@ -15,11 +17,10 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ import uvloop
 
 from engine.model.hold import HOLD_GATE
 from tests.bench.bench_view import machine
+from tests.e2e.allocations import allocated_bytes
 from tests.e2e.build import executables
 from tests.e2e.cluster import Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
@@ -46,57 +48,20 @@ from tests.e2e.hot_nodes import (
 from tests.e2e.installed import installed
 from tests.e2e.metrics_server import MetricsServer, metrics_server
 from tests.e2e.namespaces import create_namespaces
+from tests.e2e.nodes import Nodes
+from tests.e2e.nominations import GATE, Nominations
+from tests.e2e.outcome_figures import IDEAL, STOCK, Figures, show, table_of
 from tests.e2e.part import Part
 from tests.e2e.pod_stream import Course, PodStream, streaming
 from tests.e2e.workloads import pod
 
 _NAMESPACE = "outcome"
-_STOCK, _ADVICE, _HELD, _IDEAL = "stock", "advice", "held", "ideal"
-_ARMS = (_STOCK, _ADVICE, _HELD)
+_BARE, _ADVICE, _HELD = "bare", "advice", "held"
+_ARMS = (STOCK, _BARE, _ADVICE, _HELD)
 _LOADS = ("burst", "steady", "idle", "backlog")
-_COSTS = ("scheduler_ms", "api_server_ms", "webhook_ms")
 _CLIENTS = 40
 _IDLE_PODS = 40
 _AT: Final = {_ADVICE: "Admission", _HELD: "Release"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What became of the pods of one load.
-
-    Attributes:
-        nodes: how many there are.
-        seed: of the loads and pods.
-        arm: who placed the pods.
-        load: how they came.
-        spread: standard deviation of the nodes' loads.
-        over: nodes above the threshold.
-        on_hot: pods on hot nodes.
-        unbound: pods that were not bound in time.
-        nominated: pods that had a nomination.
-        landed: those of them that were bound there.
-        p50: milliseconds from creation to binding.
-        p99: the same.
-        scheduler_ms: CPU time of the scheduler for each pod.
-        api_server_ms: the same of the API server.
-        webhook_ms: the same of stowplan.
-    """
-
-    nodes: int
-    seed: int
-    arm: str
-    load: str
-    spread: float
-    over: int
-    on_hot: int
-    unbound: int = 0
-    nominated: int = 0
-    landed: int = 0
-    p50: float = 0.0
-    p99: float = 0.0
-    scheduler_ms: float = 0.0
-    api_server_ms: float = 0.0
-    webhook_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +82,27 @@ class Bench:
         loads.measured(self.metrics)
         recording = self.folder / f"recording-{seed}.json"
         await record(self.cluster, recording)
-        figures = [self._ideal(loads, recording, seed, load) for load in self.size.loads]
+        chosen = {load: self._chosen(recording, seed, load) for load in self.size.loads}
+        figures = [self._ideal(loads, chosen[load], seed, load) for load in self.size.loads]
         for arm in self.size.arms:
             loads.measured(self.metrics)  # a report is good for three minutes
             async with self._arm(arm, seed) as replicas:
                 for load in self.size.loads:
-                    figures.append(await self._load(loads, seed, arm, load, replicas))
-                    _show(figures[-1])
+                    nodes = chosen[load] if arm == _BARE else ()
+                    figures.append(await self._load(loads, seed, arm, load, replicas, nodes))
+                    show(figures[-1])
         return figures
 
     def _pods(self, seed: int, load: str) -> list[dict[str, object]]:
         count = min(_IDLE_PODS, self.size.pods) if load == "idle" else self.size.pods
         return pods_of(_NAMESPACE, load, count, seed, owner=self.owner)
 
-    def _ideal(self, loads: HotNodes, recording: Path, seed: int, load: str) -> Figures:
+    def _chosen(self, recording: Path, seed: int, load: str) -> Sequence[str]:
+        """Return the node of each pod of a load as the ideal has it, "" for none."""
+        return ideal(recording, self._policy(_ADVICE), self._pods(seed, load))
+
+    def _ideal(self, loads: HotNodes, chosen: Sequence[str], seed: int, load: str) -> Figures:
         pods = self._pods(seed, load)
-        chosen = ideal(recording, self._policy(_ADVICE), pods)
         placed = [
             (node, millicores_of(one)) for node, one in zip(chosen, pods, strict=True) if node
         ]
@@ -140,26 +110,35 @@ class Bench:
         figures = Figures(
             nodes=len(self.names),
             seed=seed,
-            arm=_IDEAL,
+            arm=IDEAL,
             load=load,
             spread=spread(after),
             over=over_threshold(after),
             on_hot=sum(node in loads.hot for node, _ in placed),
             unbound=len(pods) - len(placed),
         )
-        _show(figures)
+        show(figures)
         return figures
 
     async def _load(
-        self, loads: HotNodes, seed: int, arm: str, load: str, replicas: Sequence[Part]
+        self,
+        loads: HotNodes,
+        seed: int,
+        arm: str,
+        load: str,
+        replicas: Sequence[Part],
+        nodes: Sequence[str],
     ) -> Figures:
         pods = self._pods(seed, load)
         plane = self.control_plane
         groups = ([plane.scheduler], [plane.api_server], replicas)
-        async with streaming(self.cluster, _NAMESPACE) as stream:
+        by_hand = self._by_hand(pods, nodes) if nodes else None
+        async with streaming(self.cluster, _NAMESPACE, and_then=by_hand) as stream:
             before = [_cpu_seconds(parts) for parts in groups]
+            allocated = -await self._scheduler_bytes()
             await self._create(stream, pods, load)
             used = [_cpu_seconds(parts) - was for parts, was in zip(groups, before, strict=True)]
+            allocated += await self._scheduler_bytes()
         courses = list(stream.courses.values())
         bound = [one for one in courses if one.node]
         there = loads.loads((one.node, millicores_of(one.raw)) for one in bound)
@@ -182,7 +161,30 @@ class Bench:
             scheduler_ms=scheduler,
             api_server_ms=api_server,
             webhook_ms=webhook,
+            scheduler_kb=allocated / len(pods) / 1_000,
         )
+
+    async def _scheduler_bytes(self) -> float:
+        plane = self.control_plane
+        return await asyncio.to_thread(allocated_bytes, plane, plane.scheduler_url)
+
+    def _by_hand(
+        self, pods: Sequence[Json], nodes: Sequence[str]
+    ) -> Callable[[Json], Awaitable[None]]:
+        """Gate pods; return what nominates one of them, each to its node, and releases it."""
+        by_hand = Nominations(self.cluster, Nodes(self.cluster), _NAMESPACE)
+        for made in pods:
+            made["spec"]["schedulingGates"] = [{"name": GATE}]
+        names = [made["metadata"]["name"] for made in pods]
+        node_of = dict(zip(names, nodes, strict=True))
+
+        async def release(made: Json) -> None:
+            name = made["metadata"]["name"]
+            if node_of[name]:
+                await by_hand.nominate(name, node_of[name])
+            await by_hand.release(name)
+
+        return release
 
     async def _create(
         self, stream: PodStream, pods: Sequence[dict[str, object]], load: str
@@ -202,7 +204,7 @@ class Bench:
     @asynccontextmanager
     async def _arm(self, arm: str, seed: int) -> AsyncIterator[Sequence[Part]]:
         """Have pods placed as an arm does until the block is left; yield the replicas."""
-        if arm == _STOCK:
+        if arm in {STOCK, _BARE}:
             yield []
             return
         folder = self.folder / f"{arm}-{seed}"
@@ -249,7 +251,7 @@ def main() -> None:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         figures = runner.run(_run(size, control_plane, Path(folder)))
-    print(_table(figures))
+    print(table_of(figures))
     if size.json:
         size.json.write_text(json.dumps([asdict(one) for one in figures], indent=1), "utf-8")
 
@@ -281,63 +283,6 @@ def _percentiles(courses: Sequence[Course]) -> tuple[float, float]:
     seconds = [one.seconds for one in courses]
     p50, p99 = np.percentile(seconds, [50, 99]) * 1_000 if seconds else (0, 0)
     return float(p50), float(p99)
-
-
-def _show(one: Figures) -> None:
-    print(
-        f"  seed {one.seed} {one.load:6} {one.arm:6}: spread {one.spread:.4f}, {one.over} nodes"
-        f" over, {one.on_hot} pods on hot nodes; landed {one.landed} of {one.nominated}, unbound"
-        f" {one.unbound}; p50 {one.p50:.0f} p99 {one.p99:.0f} ms;"
-        f" CPU ms a pod: scheduler {one.scheduler_ms:.1f}, API server {one.api_server_ms:.1f},"
-        f" webhook {one.webhook_ms:.1f}",
-        flush=True,
-    )
-
-
-def _table(figures: Sequence[Figures]) -> str:
-    """Return a table with a row for each arm and load, over all seeds."""
-    columns = [
-        "load",
-        "arm",
-        "gap closed",
-        "nodes over",
-        "on hot nodes",
-        "landed where nominated",
-        "p50 / p99 ms",
-        "scheduler / API server / stowplan ms a pod",
-    ]
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    loads, arms = (dict.fromkeys(getattr(one, name) for one in figures) for name in ("load", "arm"))
-    for load in loads:
-        for arm in arms:
-            rows = [one for one in figures if (one.load, one.arm) == (load, arm)]
-            lines.append(_row(rows, figures))
-    return "\n".join(lines)
-
-
-def _row(rows: Sequence[Figures], figures: Sequence[Figures]) -> str:
-    def mean(name: str) -> float:
-        return fmean(getattr(one, name) for one in rows)
-
-    gaps = " / ".join(_gap(one, figures) for one in rows)
-    over, hot = (" / ".join(str(getattr(one, name)) for one in rows) for name in ("over", "on_hot"))
-    nominated = sum(one.nominated for one in rows)
-    landed = f"{sum(one.landed for one in rows)} of {nominated}" if nominated else ""
-    latency = f"{mean('p50'):.0f} / {mean('p99'):.0f}" if mean("p99") else ""
-    costs = " / ".join(f"{mean(name):.1f}" for name in _COSTS) if mean(_COSTS[0]) else ""
-    cells = (rows[0].load, rows[0].arm, gaps, over, hot, landed, latency, costs)
-    return f"| {' | '.join(cells)} |"
-
-
-def _gap(one: Figures, figures: Sequence[Figures]) -> str:
-    """Return which share of the way from the stock scheduler to the ideal an arm went."""
-    spreads = {
-        other.arm: other.spread
-        for other in figures
-        if (other.seed, other.load) == (one.seed, one.load)
-    }
-    way = spreads.get(_STOCK, 0.0) - spreads[_IDEAL]
-    return f"{(spreads[_STOCK] - one.spread) / way:.3f}" if way > 0 else ""
 
 
 if __name__ == "__main__":

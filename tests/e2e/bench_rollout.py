@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import statistics
 import tempfile
-import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
@@ -21,10 +20,10 @@ from typing import NamedTuple
 
 import uvloop
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from engine.placement.annotations import REASON_ANNOTATION
 from tests.bench.bench_view import machine
+from tests.e2e.allocations import allocated_bytes
 from tests.e2e.build import executables
 from tests.e2e.chart import CONFIGURATIONS, Release, released
 from tests.e2e.chart_replicas import chart_replicas, running, values_beside
@@ -43,8 +42,6 @@ _SHOP, _NAMESPACE = "shop", "stowplan-system"
 _NOBODY = "stowplan.dev"  # no namespace has this name
 _WARM_UP_PODS = 50
 _ADVISED = {REASON_ANNOTATION: "by hand"}  # a pod with an annotation of ours gets no patch
-_ALLOCATED = "go_memstats_alloc_bytes_total"
-_ASK_SECONDS = 10
 
 _serial = count()
 
@@ -171,8 +168,9 @@ class Stage:
 
     async def _cost(self) -> _Cost:
         """Return what the API server has used so far."""
-        allocated = await asyncio.to_thread(_allocated_bytes, self._control_plane)
-        return _Cost(self._control_plane.api_server.cpu_seconds * 1_000, allocated / 1_000)
+        plane = self._control_plane
+        allocated = await asyncio.to_thread(allocated_bytes, plane, plane.url)
+        return _Cost(plane.api_server.cpu_seconds * 1_000, allocated / 1_000)
 
     async def _create(self, pods: int, annotations: Mapping[str, str] | None) -> None:
         left = iter(range(pods))
@@ -199,18 +197,6 @@ class Stage:
 
 def _median(costs: Sequence[_Cost]) -> _Cost:
     return _Cost(*(statistics.median(values) for values in zip(*costs, strict=True)))
-
-
-def _allocated_bytes(control_plane: ControlPlane) -> float:
-    """Return the bytes that the API server has allocated since it started."""
-    with urllib.request.urlopen(  # noqa: S310 - a part of ours
-        f"{control_plane.url}/metrics",
-        context=control_plane.client_context(),
-        timeout=_ASK_SECONDS,
-    ) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
-    samples = (sample for family in families for sample in family.samples)
-    return next(sample.value for sample in samples if sample.name == _ALLOCATED)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ class ControlPlane:
         scheduler: the stock one, with its default profile.
         controllers: all that run by default; none evicts, as nodes never fail by themselves.
         url: of the API server.
+        scheduler_url: of the scheduler's metrics.
         authority: issues every certificate of the cluster.
     """
 
@@ -64,7 +65,7 @@ class ControlPlane:
         self.api_server = self._part(
             "kube-apiserver", self._api_server_flags(api), f"{self.url}/readyz"
         )
-        self._scheduler_port = scheduler
+        self.scheduler_url = f"https://{_LOCAL}:{scheduler}"
         self._scheduler_flags = self._client_flags("system:kube-scheduler", scheduler)
         self.scheduler = self._scheduler({})
         self.controllers = self._part(
@@ -165,7 +166,7 @@ class ControlPlane:
             await asyncio.to_thread(usual.start)
 
     def _scheduler(self, flags: Mapping[str, str]) -> Part:
-        health = f"https://{_LOCAL}:{self._scheduler_port}/healthz"
+        health = f"{self.scheduler_url}/healthz"
         return self._part("kube-scheduler", {**self._scheduler_flags, **flags}, health)
 
     def _write_webhook_clients(self, shown: Mapping[str, KeyPair]) -> None:

@@ -257,15 +257,17 @@ def _configurations(
         yield f"{kind.lower()}s", of_kind(manifests, kind)
 
 
-def _policies_of_chart(
-    quotas: FailurePolicy | None, *, holds: bool
-) -> Iterator[tuple[str, Json]]:
+def _policies_of_chart(quotas: FailurePolicy | None, *, holds: bool) -> Iterator[tuple[str, Json]]:
     """Yield the chart's policies for the account of the replicas, with their bindings."""
     plurals = {
         "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
         "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
     }
-    values = {"quota.mode": "Enforce" if quotas else "Off", "hold.enabled": holds}
+    values = {
+        "certificates.secretName": SECRET,
+        "hold.enabled": holds,
+        "quota.mode": "Enforce" if quotas else "Off",
+    }
     for manifest in rendered(namespace=NAMESPACE, release=NAME, values=values):
         if manifest["kind"] in plurals:
             yield plurals[manifest["kind"]], manifest

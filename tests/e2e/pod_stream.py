@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -41,14 +41,18 @@ class PodStream:
 
     Args:
         cluster: as its admin.
+        and_then: what is done with each pod once it is created.
 
     Attributes:
         courses: of all pods, by name, in the order of their creation.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self, cluster: Cluster, and_then: Callable[[Json], Awaitable[None]] | None = None
+    ) -> None:
         self.courses: dict[str, Course] = {}
         self._cluster = cluster
+        self._and_then = and_then
         self._changed = asyncio.Event()
 
     async def burst(self, pods: Sequence[Json], clients: int) -> None:
@@ -105,12 +109,19 @@ class PodStream:
         course = Course(asyncio.get_running_loop().time())
         self.courses[pod["metadata"]["name"]] = course
         course.raw = await self._cluster.create(pod)
+        if self._and_then is not None:
+            await self._and_then(pod)
 
 
 @asynccontextmanager
-async def streaming(cluster: Cluster, namespace: str) -> AsyncIterator[PodStream]:
+async def streaming(
+    cluster: Cluster,
+    namespace: str,
+    *,
+    and_then: Callable[[Json], Awaitable[None]] | None = None,
+) -> AsyncIterator[PodStream]:
     """Yield a stream of pods for a namespace that has none; they are deleted afterwards."""
-    stream = PodStream(cluster)
+    stream = PodStream(cluster, and_then)
     listed: Mapping[str, Json] = await cluster.call("GET", f"/api/v1/namespaces/{namespace}/pods")
 
     async def follow(version: str) -> None:

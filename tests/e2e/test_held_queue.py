@@ -102,6 +102,18 @@ async def test_the_queue_is_shown_in_order_and_ends_in_it(
             await cluster.create(guaranteed)
 
             # While the scheduler binds nothing, both wait for the first; the later one goes first.
+            async def report_of_both() -> Json | None:
+                status, report = await _queue(control_plane, "--namespace", namespace)
+                assert status == 0, report
+                return report if report["held"] == 2 else None
+
+            report = await eventually(report_of_both, "both pods wait")
+            assert report is not None
+            assert report["queueSort"] == "QOSSort"
+            places = [(each["pod"]["name"], each["place"]) for each in report["pods"]]
+            assert places == [("guaranteed", 1), ("plain", 2)]
+            assert report["releaser"]["releasing"] is True
+
             async def is_told() -> bool:
                 condition = await _condition(cluster, namespace, "plain")
                 assert condition["status"] == "True", condition
@@ -109,12 +121,6 @@ async def test_the_queue_is_shown_in_order_and_ends_in_it(
                 return bool(await _condition(cluster, namespace, "guaranteed"))
 
             await eventually(is_told, "the pods say that they wait")
-            status, report = await _queue(control_plane, "--namespace", namespace)
-            assert status == 0, report
-            assert report["queueSort"] == "QOSSort"
-            places = [(each["pod"]["name"], each["place"]) for each in report["pods"]]
-            assert places == [("guaranteed", 1), ("plain", 2)]
-            assert report["releaser"]["releasing"] is True
         finally:
             control_plane.scheduler.resume()
 
