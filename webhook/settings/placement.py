@@ -57,7 +57,8 @@ class PlacementSettings(BaseModel):
     outcome: bool = Field(
         default=True,
         description="Judge each bound pod that a policy applies to: where it landed, against our"
-        " ranking and a model of the stock scheduler. The leader does, in a twentieth of its time.",
+        " ranking and a model of the stock scheduler. The leader does, in a twentieth of its idle"
+        " time.",
     )
     outcome_window_seconds: int = Field(
         default=3_600, ge=60, le=86_400, description="Time whose outcomes a policy is measured by."

@@ -1,4 +1,4 @@
-"""Judges bindings on the cluster as it is observed, within a part of the leader's time."""
+"""Judges bindings on the cluster as it is observed, while the leader has time for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ from webhook.placement.advice_limits import MOST_BYTES
 from webhook.placement.held_pods import creation_of
 from webhook.placement.placer import Placer
 
-SHARE: Final = 0.05
-"""Of the leader's time that judgements may take in the long run."""
+IDLE_SHARE: Final = 0.05
+"""Of the leader's time that it has nothing else to do in, for judgements in the long run."""
+
+BUSY_SHARE: Final = 0.005
+"""Of the other time: reviews go first, and what policies do to a crowd still shows."""
 
 _BURST_SECONDS: Final = 1.0
 
@@ -73,7 +76,7 @@ class LandingJudge:
         self._clock = clock
         self._processor = processor
         self._left = _BURST_SECONDS
-        self._refilled_at = clock()
+        self._refilled_at, self._used = clock(), processor()
 
     def concerns(self, pod: Pod) -> bool:
         """Return whether policies may apply to a bound pod."""
@@ -88,8 +91,10 @@ class LandingJudge:
             later: the pods that were bound after it, and count already.
         """
         now, began = self._clock(), self._processor()
-        self._left = min(_BURST_SECONDS, self._left + SHARE * (now - self._refilled_at))
-        self._refilled_at = now
+        busy = began - self._used
+        idle = max(0.0, now - self._refilled_at - busy)
+        self._left = min(_BURST_SECONDS, self._left + IDLE_SHARE * idle + BUSY_SHARE * busy)
+        self._refilled_at, self._used = now, began
         if self._left <= 0 or not 0 < len(binding.raw) <= MOST_BYTES:
             return None
         try:

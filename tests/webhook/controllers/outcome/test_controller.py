@@ -87,6 +87,22 @@ async def test_what_comes_too_fast_is_counted_as_not_judged(tmp_path: Path) -> N
         assert made.controller.unjudged == 44
 
 
+async def test_a_leader_that_is_busy_with_others_judges_a_tenth_as_much(tmp_path: Path) -> None:
+    async with world(tmp_path) as made:
+        made.judgement_seconds = 0.01
+        for number in range(120):
+            made.bind(f"p{number}", "a")
+        before = (await made.report()).policies[0].total.pods
+        assert before in {100, 101}  # a second of them at once
+        made.seconds += 41.0
+        made.processor_seconds += 40.0
+        for number in range(120, 180):
+            made.bind(f"p{number}", "a")
+        # 40 s x 0.005 + 1 s x 0.05 = 0.25 s; all of it idle would be the whole second
+        pods = (await made.report()).policies[0].total.pods - before
+        assert pods in {25, 26}
+
+
 async def test_judgements_take_a_twentieth_of_the_time_of_the_leader(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         made.judgement_seconds = 0.1
