@@ -22,7 +22,7 @@ from webhook.dashboard.readers import (
     SignInError,
     UnavailableError,
 )
-from webhook.dashboard.rendering import Turns
+from webhook.dashboard.rendering import RenderLimiter
 from webhook.dashboard.routes import (
     PREFIX,
     SHOWN,
@@ -84,7 +84,7 @@ class _Dashboard:
         self._source = source
         self._readers = readers
         self._live = LiveUpdates(source.version)
-        self._turns = Turns()
+        self._limiter = RenderLimiter()
 
     async def first_page(self, request: web.Request) -> web.Response:
         reader = await self._reader(request)
@@ -102,7 +102,7 @@ class _Dashboard:
             render = await self._show(request, reader)
             return lambda: pages.document(render(), frame)
 
-        return _html(await self._turns.render(prepare))
+        return _html(await self._limiter.render(prepare))
 
     async def data(self, request: web.Request) -> web.Response:
         reader = await self._reader(request)
@@ -111,7 +111,7 @@ class _Dashboard:
             render = await self._show(request, reader)
             return lambda: pages.update(render())
 
-        body = await self._turns.render(prepare)
+        body = await self._limiter.render(prepare)
         return _compressed(web.Response(body=body, content_type="application/json"))
 
     async def events(self, request: web.Request) -> web.StreamResponse:

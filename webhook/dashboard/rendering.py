@@ -18,7 +18,7 @@ readers take at most, however many there are."""
 _Rendered = TypeVar("_Rendered")
 
 
-class Turns:
+class RenderLimiter:
     """One page at a time is made, and then nothing for a while."""
 
     def __init__(self) -> None:

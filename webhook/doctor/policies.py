@@ -80,13 +80,17 @@ async def policies(installation: Installation) -> AsyncIterator[Finding]:
 def _judged(kind: Kind, found: tuple[_Policy, ...]) -> Iterator[Finding]:
     """Yield what is wrong with policies of a kind, or that nothing is."""
     conditions = [(each.name, each.condition(_ACCEPTED)) for each in found]
-    refused = [(name, told) for name, told in conditions if told and told.status != "True"]
-    unseen = [name for name, told in conditions if told is None]
-    for name, told in refused[:_MOST_NAMED]:
-        message = " ".join(told.message.splitlines()[:2])
+    refused = [
+        (name, condition)
+        for name, condition in conditions
+        if condition and condition.status != "True"
+    ]
+    unseen = [name for name, condition in conditions if condition is None]
+    for name, condition in refused[:_MOST_NAMED]:
+        message = " ".join(condition.message.splitlines()[:2])
         yield Finding(
             Level.WARNING,
-            f"{kind.kind} {name} is not in force as it was written ({told.reason}): {message}",
+            f"{kind.kind} {name} is not in force as it was written ({condition.reason}): {message}",
             f"`kubectl describe {kind.plural} {name.rpartition('/')[2]}` tells all of it",
         )
     if len(refused) > _MOST_NAMED:
@@ -98,9 +102,13 @@ def _judged(kind: Kind, found: tuple[_Policy, ...]) -> Iterator[Finding]:
             "the leader writes it within seconds: see the replicas and the rights",
         )
     doubts = [(each.name, each.condition(_DEGRADED)) for each in found]
-    degraded = [(name, told) for name, told in doubts if told and told.status == "True"]
-    for name, told in degraded[:_MOST_NAMED]:
-        first = told.message.partition("\n")[0]
-        yield Finding(Level.WARNING, f"{kind.kind} {name} is degraded ({told.reason}): {first}")
+    degraded = [
+        (name, condition) for name, condition in doubts if condition and condition.status == "True"
+    ]
+    for name, condition in degraded[:_MOST_NAMED]:
+        first = condition.message.partition("\n")[0]
+        yield Finding(
+            Level.WARNING, f"{kind.kind} {name} is degraded ({condition.reason}): {first}"
+        )
     if not (refused or unseen or degraded):
         yield Finding(Level.OK, f"{len(found)} {kind.plural}, all in force")

@@ -37,13 +37,13 @@ class _Queues:
     Attributes:
         spec: of the Deployment, with its settings.
         namespaces: in mode Queue.
-        asked: those of them that say so themselves.
+        annotated: those of them whose annotation says so.
         quotas: all that could be read, by namespace.
     """
 
     spec: PodSpec
     namespaces: frozenset[str]
-    asked: frozenset[str]
+    annotated: frozenset[str]
     quotas: Mapping[str, Sequence[ElasticQuota]]
 
     @property
@@ -59,7 +59,7 @@ async def quota_queues(installation: Installation) -> AsyncIterator[Finding]:
     if deployment is None:
         return
     queues = await _queues(installation, deployment.spec.template.spec)
-    if not queues.members and not queues.asked:
+    if not queues.members and not queues.annotated:
         return
     findings = [
         *_releases(queues),
@@ -81,7 +81,7 @@ async def quota_queues(installation: Installation) -> AsyncIterator[Finding]:
 async def _queues(installation: Installation, spec: PodSpec) -> _Queues:
     default = spec.setting("STOWPLAN_QUOTA_MODE") or _DEFAULT_MODE
     found = (await installation.read("/api/v1/namespaces", ObjectList[Named])).items
-    asked = {
+    modes = {
         each.metadata.name: each.metadata.annotations.get(QUOTA_MODE_ANNOTATION) for each in found
     }
     quotas: dict[str, list[ElasticQuota]] = {}
@@ -90,8 +90,8 @@ async def _queues(installation: Installation, spec: PodSpec) -> _Queues:
             quotas.setdefault(quota.namespace, []).append(quota)
     return _Queues(
         spec=spec,
-        namespaces=frozenset(name for name, mode in asked.items() if (mode or default) == "Queue"),
-        asked=frozenset(name for name, mode in asked.items() if mode == "Queue"),
+        namespaces=frozenset(name for name, mode in modes.items() if (mode or default) == "Queue"),
+        annotated=frozenset(name for name, mode in modes.items() if mode == "Queue"),
         quotas=quotas,
     )
 
@@ -109,7 +109,7 @@ def _releases(queues: _Queues) -> Iterator[Finding]:
 
 def _without_quota(queues: _Queues) -> Iterator[Finding]:
     """Yield namespaces that ask for a queue and have nothing to queue for."""
-    names = sorted(queues.asked - queues.quotas.keys())
+    names = sorted(queues.annotated - queues.quotas.keys())
     if names:
         yield Finding(
             Level.WARNING,

@@ -16,7 +16,7 @@ _LONGEST_SILENCE_SECONDS: Final = 15.0
 _LONGEST_OVERDUE_SECONDS: Final = 30.0
 
 
-class Lease(Protocol):
+class ObservedLease(Protocol):
     """The Lease of the leader election, as one replica observes it."""
 
     @property
@@ -45,7 +45,7 @@ class HoldGuard:
         held: the pods that are held.
     """
 
-    def __init__(self, lease: Callable[[], Lease], held: HeldPods) -> None:
+    def __init__(self, lease: Callable[[], ObservedLease], held: HeldPods) -> None:
         self._lease = lease
         self._held = held
 

@@ -18,7 +18,7 @@ _RETRY_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Turns(Protocol):
+class ReviewQueue(Protocol):
     """Reviews that are decided in turn.
 
     Attributes:
@@ -53,7 +53,7 @@ class Acceptor:
         protocol: Callable[[], asyncio.Protocol],
         tls: SSLContext | None,
         brings_reviews: Callable[[str], bool],
-        turns: Sequence[Turns] = (),
+        turns: Sequence[ReviewQueue] = (),
     ) -> None:
         self._protocol = protocol
         self._tls = tls

@@ -17,7 +17,7 @@ from webhook.placement.explanations import Explanations
 from webhook.serving.authorization import Authorize
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.health import Health
-from webhook.serving.held_queue import HeldQueue
+from webhook.serving.held_queue import HeldQueueReporter
 from webhook.serving.metrics_page import metrics_page
 
 _LIMIT = re.compile("[0-9]{0,6}")
@@ -77,7 +77,7 @@ def build_monitoring_app(
     *,
     metrics: Metrics,
     explanations: Explanations,
-    queue: HeldQueue | None,
+    queue: HeldQueueReporter | None,
     outcome: OutcomeController | None,
     authorize: Authorize | None,
 ) -> web.Application:

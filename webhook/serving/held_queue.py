@@ -12,13 +12,13 @@ from engine.model.hold import RELEASING_ANNOTATION
 from engine.report import HeldStatus, QueueReport, ReleaserReport
 from webhook.controllers.release import Outcomes
 from webhook.placement.held_order import HeldOrder
-from webhook.placement.hold_guard import HoldGuard, Lease
+from webhook.placement.hold_guard import HoldGuard, ObservedLease
 
 _MOST_SCHEDULERS: Final = 20  # a pod may name any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldQueue:
+class HeldQueueReporter:
     """The held pods in order; any replica can tell, whoever leads.
 
     Attributes:
@@ -31,7 +31,7 @@ class HeldQueue:
     pods: HeldOrder
     guard: HoldGuard
     outcomes: Outcomes
-    lease: Callable[[], Lease]
+    lease: Callable[[], ObservedLease]
 
     def report(
         self, *, pod: str = "", namespace: str = "", limit: int | None = None

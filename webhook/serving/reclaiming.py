@@ -20,7 +20,6 @@ from webhook.cluster import Cluster
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.controllers.gang import GangController
 from webhook.controllers.reclaim import (
-    Claims,
     EvictionEvents,
     EvictionWriter,
     GuardRecord,
@@ -28,6 +27,7 @@ from webhook.controllers.reclaim import (
     OveruseParts,
     OveruseRevocation,
     PlanInputs,
+    PlannedVictims,
     PlanParts,
     PreemptionSource,
     QuotasOfMoment,
@@ -72,12 +72,12 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     """
     connection, elector = services.connection, services.elector
     may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
-    claims = Claims(running, now)
+    planned = PlannedVictims(running, now)
     waiting = WaitingForQuota(quota_queue.blocked, partial(quota_mode, quota_queue))
     plans = PlanParts(
         state=cluster.state,
         running=running,
-        claims=claims,
+        planned=planned,
         standing=partial(quotas_without, quota_queue, cluster.state),
         policies=lambda: policies.current,
         freshness=cluster.freshness,
@@ -99,7 +99,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         held=services.held,
         running=running,
         reclaims=services.reclaims,
-        claims=claims,
+        planned=planned,
         guards=guards,
         writer=PodWriter(connection, may_write=may_write, count_write=services.metrics.written),
         evictions=evictions,
@@ -109,7 +109,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     overuse = OveruseParts(
         state=cluster.state,
         running=running,
-        claims=claims,
+        planned=planned,
         guards=guards,
         evictions=evictions,
         count_pod=metrics.evicted_pod,

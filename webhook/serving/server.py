@@ -15,7 +15,7 @@ from aiohttp import web
 from engine.errors import Diagnostic
 from webhook.background import in_background
 from webhook.cluster import Cluster
-from webhook.serving.acceptor import Acceptor, Turns, listening_sockets
+from webhook.serving.acceptor import Acceptor, ReviewQueue, listening_sockets
 from webhook.serving.connections import Connection, Connections
 from webhook.serving.health import Health
 from webhook.settings import SettingsError
@@ -103,7 +103,7 @@ async def listen(
     port: int,
     tls: SSLContext | None = None,
     connections: Connections | None = None,
-    turns: Sequence[Turns] = (),
+    turns: Sequence[ReviewQueue] = (),
 ) -> tuple[web.Server, str]:
     """Serve an application until the stack unwinds; returns its server and its local URL.
 

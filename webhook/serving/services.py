@@ -51,7 +51,7 @@ from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
 from webhook.serving.certificate_source import local_certificate, stored_certificate
-from webhook.serving.held_queue import HeldQueue
+from webhook.serving.held_queue import HeldQueueReporter
 from webhook.serving.quota_duties import QuotaDuties
 from webhook.serving.releasing import ReleaseServices
 from webhook.serving.tls import CertificateSource
@@ -100,7 +100,7 @@ class Services:
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
     pod_version: Callable[[str], int] = lambda _uid: 0
     hold_guard: HoldGuard | None = None
-    held_queue: HeldQueue | None = None
+    held_queue: HeldQueueReporter | None = None
     releasing: ReleaseServices | None = None
     quota_coverage: QuotaCoverage | None = None
     policy_resources: PolicyResources | None = None
@@ -258,8 +258,8 @@ class ServiceBuilder:
 
     def _held_queue(
         self, releasing: ReleaseServices, guard: HoldGuard, cluster: Cluster
-    ) -> HeldQueue:
-        return HeldQueue(
+    ) -> HeldQueueReporter:
+        return HeldQueueReporter(
             pods=HeldOrder(
                 held=releasing.held,
                 order=self.settings.queue_order(),

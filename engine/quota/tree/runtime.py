@@ -148,12 +148,12 @@ def _claim(
     One without any pods keeps its guarantee if it does not lend, but does not compete: what its
     object guarantees it above its scaled min nobody requests.
     """
-    asked = requests.get(quota.name)
-    competes = asked is not None and any(asked.pods.values())
+    requested = requests.get(quota.name)
+    competes = requested is not None and any(requested.pods.values())
     return Claim(
         quota.name,
         _weights(quota).get(name, 0),
-        asked.limited.get(name, 0) if asked is not None and competes else 0,
+        requested.limited.get(name, 0) if requested is not None and competes else 0,
         least.get(name, 0),
         quota.tree.lends,
     )

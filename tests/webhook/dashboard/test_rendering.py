@@ -7,11 +7,11 @@ from threading import Event
 import pytest
 
 from webhook.dashboard.readers import UnavailableError
-from webhook.dashboard.rendering import Turns
+from webhook.dashboard.rendering import RenderLimiter
 
 
 async def test_pages_are_rendered_one_at_a_time_and_few_wait() -> None:
-    turns, may_end, prepared = Turns(), Event(), list[int]()
+    limiter, may_end, prepared = RenderLimiter(), Event(), list[int]()
     has_begun = asyncio.Event()
 
     def page(number: int) -> asyncio.Task[int]:
@@ -24,7 +24,7 @@ async def test_pages_are_rendered_one_at_a_time_and_few_wait() -> None:
             has_begun.set()
             return render
 
-        return asyncio.create_task(turns.render(prepare))
+        return asyncio.create_task(limiter.render(prepare))
 
     pages = [page(number) for number in range(17)]
     await has_begun.wait()
@@ -36,7 +36,7 @@ async def test_pages_are_rendered_one_at_a_time_and_few_wait() -> None:
 
 
 async def test_a_page_that_fails_ends_its_turn() -> None:
-    turns = Turns()
+    limiter = RenderLimiter()
 
     async def failing() -> Callable[[], int]:
         raise LookupError
@@ -45,5 +45,5 @@ async def test_a_page_that_fails_ends_its_turn() -> None:
         return lambda: 1
 
     with pytest.raises(LookupError):
-        await turns.render(failing)
-    assert await turns.render(prepare) == 1
+        await limiter.render(failing)
+    assert await limiter.render(prepare) == 1

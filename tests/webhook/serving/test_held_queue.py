@@ -24,7 +24,7 @@ from webhook.controllers.release.pacing import Landing, Release
 from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
-from webhook.serving.held_queue import HeldQueue
+from webhook.serving.held_queue import HeldQueueReporter
 
 Json = dict[str, Any]
 
@@ -131,7 +131,7 @@ def test_the_status_says_which_schedulers_follow_nominations() -> None:
         release = Release(key="shop/a", uid="1", scheduler_name="lazy", node_name="node-a")
         pod = pod_of(api.Pod(spec=api.PodSpec(node_name=landed)))
         outcomes.count(Landing(release, pod), lambda _pod, _node: True)
-    queue = HeldQueue(
+    queue = HeldQueueReporter(
         pods=HeldOrder(
             held=held,
             order=QueueOrder(),

@@ -63,13 +63,13 @@ class PagedLists:
                 version, and it is to be read anew.
         """
         first: Query = [*query, ("limit", str(self._config.page_size))]
-        asked = first
+        next_page = first
         while True:
-            page = await self._page(path, asked)
+            page = await self._page(path, next_page)
             yield page
             if not page.metadata.token:
                 return
-            asked = [*first, ("continue", page.metadata.token)]
+            next_page = [*first, ("continue", page.metadata.token)]
 
     async def read(
         self, path: str, query: Query, decode: Callable[[msgspec.Raw], _Item | None]

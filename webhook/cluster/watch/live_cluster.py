@@ -21,7 +21,7 @@ _FLUSH_SECONDS = 0.25  # a node's usage is reported every minute or so
 _log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """A source of events.
 
     Attributes:
@@ -41,7 +41,7 @@ async def live_cluster(
     applier: EventApplier,
     clock: Clock,
     *,
-    also: Sequence[Source] = (),
+    also: Sequence[EventSource] = (),
     kinds: Sequence[Kind] = WATCHED,
     config: ReflectorConfig = DEFAULT_CONFIG,
     stale_after: StaleAfter | None = None,
@@ -61,7 +61,7 @@ async def live_cluster(
         Reflector(connection, applier.by_kind[kind.group, kind.kind], clock, config)
         for kind in kinds
     ]
-    sources: list[Source] = [*reflectors, *also]
+    sources: list[EventSource] = [*reflectors, *also]
     tasks = [
         asyncio.create_task(_keep_running(source, clock, config), name=source.status.name)
         for source in sources
@@ -93,7 +93,7 @@ async def _keep_flushing(applier: EventApplier) -> None:
             _log.exception("reports of usage could not be applied")
 
 
-async def _keep_running(source: Source, clock: Clock, config: ReflectorConfig) -> None:
+async def _keep_running(source: EventSource, clock: Clock, config: ReflectorConfig) -> None:
     """Run a source, again after a bug in it: the others must not end with it."""
     backoff = Backoff(config.first_retry_seconds, config.longest_retry_seconds, clock.jitter)
     while True:

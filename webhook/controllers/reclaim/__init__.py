@@ -5,7 +5,6 @@ source, its evictions, and what it tells. What never does: who is evicted for wh
 (`engine.reclaim`), and releases.
 """
 
-from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.controller import ReclaimController
 from webhook.controllers.reclaim.events import EvictionEvents
 from webhook.controllers.reclaim.eviction_writer import EvictionResult, EvictionWriter
@@ -16,13 +15,13 @@ from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
 from webhook.controllers.reclaim.plan_inputs import PlanInputs
 from webhook.controllers.reclaim.plan_parts import PlanParts, QuotasOfMoment
 from webhook.controllers.reclaim.plan_source import EventReasons, PlanSource
+from webhook.controllers.reclaim.planned_victims import PlannedVictims
 from webhook.controllers.reclaim.preemption_source import PreemptionSource
 from webhook.controllers.reclaim.quota_source import QuotaSource, WaitingForQuota
 from webhook.controllers.reclaim.reclaim import ReclaimParts
 from webhook.controllers.reclaim.running_pods import RunningPods
 
 __all__ = [
-    "Claims",
     "EventReasons",
     "EvictionEvents",
     "EvictionResult",
@@ -34,6 +33,7 @@ __all__ = [
     "PlanInputs",
     "PlanParts",
     "PlanSource",
+    "PlannedVictims",
     "PreemptionSource",
     "QuotaSource",
     "QuotasOfMoment",

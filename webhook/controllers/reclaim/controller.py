@@ -157,7 +157,7 @@ class ReclaimController:
             self._note(pods, ReclaimNote(None, text))
             if self._due.may_report(held):
                 await self._report(held, plan, source)
-        elif len(plan.victims) <= parts.claims.allowed(parts.guards.state):
+        elif len(plan.victims) <= parts.planned.allowed(parts.guards.state):
             self._start(pods, plan, source)
         else:
             self._note(pods, _TOO_MANY)
@@ -202,7 +202,7 @@ class ReclaimController:
         for held in pods:
             self._parts.reclaims.keep(held)
         if plan is not None:
-            self._parts.claims.claim(uids[0], plan.victims)
+            self._parts.planned.set(uids[0], plan.victims)
         reclaim = Reclaim(pods, plan, source, self._parts)
         task = asyncio.create_task(self._carry_out(reclaim, source))
         self._tasks |= dict.fromkeys(uids, task)
@@ -227,7 +227,7 @@ class ReclaimController:
         leaving = {
             each.uid
             for each in parts.running
-            if each.uid in in_flight and (each.deleting or each.uid in parts.claims)
+            if each.uid in in_flight and (each.deleting or each.uid in parts.planned)
         }
         for uid in in_flight.keys() - leaving:
             parts.guards.gone(uid)

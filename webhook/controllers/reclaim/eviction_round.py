@@ -12,10 +12,10 @@ from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.reclaim import Victim
 from engine.view import ClusterState
-from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.eviction_writer import Eviction, EvictionResult, EvictionWriter
 from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.outcome import Outcome
+from webhook.controllers.reclaim.planned_victims import PlannedVictims
 from webhook.controllers.reclaim.running_pods import RunningPods
 
 GONE_SECONDS: Final = 600.0
@@ -40,7 +40,7 @@ class EvictionParts:
     Attributes:
         state: the cluster.
         running: the pods that are bound.
-        claims: the victims of plans under way.
+        planned: the victims of plans under way.
         guards: what evictions there were so far.
         evictions: evicts.
         count_pod: called with the quota of each pod that was evicted.
@@ -50,7 +50,7 @@ class EvictionParts:
 
     state: ClusterState
     running: RunningPods
-    claims: Claims
+    planned: PlannedVictims
     guards: Guards
     evictions: EvictionWriter
     count_pod: Callable[[QuotaKey | None], None] = lambda _quota: None

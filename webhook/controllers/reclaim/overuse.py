@@ -159,14 +159,14 @@ class OveruseRevocation:
             budgets=view.all_of(DisruptionBudget),
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=parts.guards.state,
-            leaving=parts.claims.of_others(""),
+            leaving=parts.planned.of_others(""),
             now=now,
         )
 
     def _gangs(self, view: ClusterView) -> dict[GangKey, int]:
         """Return how many members of each gang run that are not leaving."""
         parts = self._parts
-        gone = parts.guards.state.in_flight.keys() | parts.claims.of_others("")
+        gone = parts.guards.state.in_flight.keys() | parts.planned.of_others("")
         named = Counter(
             pod.gang
             for pod in parts.running
@@ -181,7 +181,7 @@ class OveruseRevocation:
         parts, quota = self._parts, revocation.quota
         over = self._over[quota.key]
         if quota.revoke is ReclaimMode.ON:
-            victims = revocation.at_most(parts.claims.allowed(parts.guards.state))
+            victims = revocation.at_most(parts.planned.allowed(parts.guards.state))
             if victims:
                 self._start(revocation, victims)
         elif now >= over.report_at:
@@ -192,12 +192,12 @@ class OveruseRevocation:
     def _start(self, revocation: Revocation, victims: Sequence[Victim]) -> None:
         key = revocation.quota.key
         claimant = "/".join(key)
-        self._parts.claims.claim(claimant, victims)
+        self._parts.planned.set(claimant, victims)
         task = asyncio.create_task(self._carry_out(revocation, victims))
         self._tasks[key] = task
 
         def done(_task: object) -> None:
-            self._parts.claims.disclaim(claimant)
+            self._parts.planned.remove(claimant)
             self._tasks.pop(key, None)
 
         task.add_done_callback(done)

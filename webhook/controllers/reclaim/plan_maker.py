@@ -115,7 +115,7 @@ class PlanMaker:
         running = self._parts.running
         keys = [
             victim.key
-            for victim in (*plan.victims, *self._parts.claims.victims_of_others(pods[0].pod.uid))
+            for victim in (*plan.victims, *self._parts.planned.victims_of_others(pods[0].pod.uid))
         ]
         named = [pod for key in keys if (pod := running.get(key)) is not None]
         gangs = {pod.gang for pod in named if pod.gang is not None}

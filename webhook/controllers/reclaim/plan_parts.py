@@ -15,7 +15,7 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.reclaim import Candidate, GuardState, QuotaStanding, Situation
 from engine.view import ClusterState, Freshness
-from webhook.controllers.reclaim.claims import Claims
+from webhook.controllers.reclaim.planned_victims import PlannedVictims
 from webhook.controllers.reclaim.running_pods import RunningPods
 from webhook.controllers.reclaim.slices import Slices
 from webhook.placement.held_pods import HeldPod
@@ -41,7 +41,7 @@ class PlanParts:
     Attributes:
         state: the cluster.
         running: the pods that may be evicted.
-        claims: the victims of plans under way.
+        planned: the victims of plans under way.
         standing: the quotas, as they would be without some held pods.
         policies: those in force.
         freshness: ages of the sources of the view.
@@ -52,7 +52,7 @@ class PlanParts:
 
     state: ClusterState
     running: RunningPods
-    claims: Claims
+    planned: PlannedVictims
     standing: Callable[[Sequence[HeldPod]], QuotasOfMoment]
     policies: Callable[[], PolicySet]
     freshness: Callable[[], Freshness]
@@ -88,7 +88,7 @@ class PlanParts:
             budgets=view.all_of(DisruptionBudget),
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=guards,
-            leaving=self.claims.of_others(pods[0].pod.uid),
+            leaving=self.planned.of_others(pods[0].pod.uid),
             now=self.now(),
         )
 

@@ -74,8 +74,8 @@ class PreemptionSource:
     async def plan(self, pods: Sequence[HeldPod], guards: Guards) -> Plan | NoPlan:
         """Return which pods are to be evicted for held pods; see `PlanSource.plan`."""
         priority = max(held.pod.priority for held in pods)
-        claims = self._parts.claims
-        gone = guards.state.in_flight.keys() | claims.of_others(pods[0].pod.uid)
+        planned = self._parts.planned
+        gone = guards.state.in_flight.keys() | planned.of_others(pods[0].pod.uid)
 
         def matters(running: RunningPod, _quotas: Quotas) -> bool:
             """Of lower priority, on its way out, or of a gang."""

@@ -108,7 +108,7 @@ class Reclaim:
             outcome = Outcome.UNREACHABLE
         else:
             outcome = Outcome.BOUND if self._has_evicted else Outcome.NEEDLESS
-        parts.claims.disclaim(held.pod.uid)
+        parts.planned.remove(held.pod.uid)
         await self._count(outcome)
         await self._leave()
         return outcome
@@ -149,7 +149,7 @@ class Reclaim:
                     return None
                 raise EndedError(_outcome_of(again), again.message)
             if plan is not None and again.node_names == plan.node_names:
-                self._parts.claims.claim(held.pod.uid, again.victims)
+                self._parts.planned.set(held.pod.uid, again.victims)
                 return again
             plan = again
         raise EndedError(Outcome.CHANGED, "the best nodes are others each time")
@@ -157,7 +157,7 @@ class Reclaim:
     async def _nominate(self, plan: Plan) -> None:
         parts = self._parts
         self._nodes = self._nodes_of(plan)
-        parts.claims.claim(self._first.pod.uid, plan.victims)
+        parts.planned.set(self._first.pod.uid, plan.victims)
         self._note(self._waiting(plan))
         for key, node_name in self._nodes.items():
             parts.state.nominate(key, node_name)
@@ -218,7 +218,7 @@ class Reclaim:
     def _leaving(self, pods: Iterable[RunningPod]) -> list[RunningPod]:
         """Return the pods on the nodes that are being deleted, or evicted for others."""
         parts, nodes = self._parts, {*self._nodes.values()}
-        claimed = parts.claims.of_others(self._first.pod.uid)
+        claimed = parts.planned.of_others(self._first.pod.uid)
         leaving = (pod for pod in pods if pod.deleting or pod.uid in claimed)
         placed = ((pod, parts.state.placement(pod.key)) for pod in leaving)
         return [pod for pod, placement in placed if placement and placement[0] in nodes]

@@ -28,7 +28,7 @@ from tests.webhook.cluster.reflecting import (
 )
 from webhook.cluster import Cluster
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.live_cluster import Source, live_cluster
+from webhook.cluster.watch.live_cluster import EventSource, live_cluster
 from webhook.cluster.watch.source_status import SourceStatus
 
 X_GROUP = "scheduling.x-k8s.io"
@@ -50,7 +50,7 @@ class Live(NamedTuple):
 async def living(
     folder: Path,
     *objects: dict[str, Any],
-    also: Sequence[Source] = (),
+    also: Sequence[EventSource] = (),
     kinds: Sequence[Kind] = WATCHED,
     prepare: Callable[[FakeApiServer], None] = lambda _: None,
 ) -> AsyncIterator[Live]:

@@ -108,8 +108,8 @@ async def test_nobody_is_a_victim_twice(leader: Leader) -> None:
         key=first, uid=uid, quota=None, owner=uid, node_name=first[6], requests={"cpu": 2000}
     )
     for at in range(1, await _steps(leader) + 1):
-        _once(leader, lambda: leader.parts.claims.claim("other", [victim]), at=at)
+        _once(leader, lambda: leader.parts.planned.set("other", [victim]), at=at)
         plan = await _plan(leader)
         assert isinstance(plan, NoPlan)
         assert plan.reason is NoPlanReason.NOT_NEEDED  # the room that it leaves is enough
-        leader.parts.claims.disclaim("other")
+        leader.parts.planned.remove("other")

@@ -28,7 +28,6 @@ from tests.fake_api_server import FakeApiServer
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.controllers.reclaim.claims import Claims
 from webhook.controllers.reclaim.controller import ReclaimController
 from webhook.controllers.reclaim.events import EvictionEvents
 from webhook.controllers.reclaim.eviction_writer import EvictionResult, EvictionWriter
@@ -37,6 +36,7 @@ from webhook.controllers.reclaim.guards import Guards
 from webhook.controllers.reclaim.outcome import Outcome
 from webhook.controllers.reclaim.overuse import OveruseParts, OveruseRevocation
 from webhook.controllers.reclaim.plan_parts import PlanParts, QuotasOfMoment
+from webhook.controllers.reclaim.planned_victims import PlannedVictims
 from webhook.controllers.reclaim.preemption_source import PreemptionSource
 from webhook.controllers.reclaim.quota_source import QuotaSource, WaitingForQuota
 from webhook.controllers.reclaim.reclaim import ReclaimParts
@@ -220,11 +220,11 @@ class Leader:
         config_map = ConfigMapStore(
             connection, namespace="system", name="guards", may_write=lambda: self.leads
         )
-        claims = Claims(self.running, world.now)
+        planned = PlannedVictims(self.running, world.now)
         plans = PlanParts(
             state=self.applier.state,
             running=self.running,
-            claims=claims,
+            planned=planned,
             standing=self._standing,
             policies=lambda: world.policies,
             freshness=lambda: FRESH,
@@ -241,7 +241,7 @@ class Leader:
             held=self.held,
             running=self.running,
             reclaims=self.reclaims,
-            claims=claims,
+            planned=planned,
             guards=Guards(GuardRecord(config_map), world.now),
             writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
             evictions=EvictionWriter(
@@ -265,7 +265,7 @@ class Leader:
                 OveruseParts(
                     state=self.applier.state,
                     running=self.running,
-                    claims=claims,
+                    planned=planned,
                     guards=self.parts.guards,
                     evictions=self.parts.evictions,
                     events=self.parts.events,

@@ -14,12 +14,12 @@ from engine.view import FRESH
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.gang import GangController
 from webhook.controllers.reclaim import (
-    Claims,
     EvictionEvents,
     EvictionWriter,
     Guards,
     OveruseParts,
     OveruseRevocation,
+    PlannedVictims,
     PlanParts,
     PreemptionSource,
     QuotaSource,
@@ -49,7 +49,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     gangs: GangController,
 ) -> ReclaimController:
     """Return a controller of quotas and of preemption, and of nothing of Koordinator's tree."""
-    state, queue, claims = writes.state, writes.quota_queue, Claims(running, now)
+    state, queue, planned = writes.state, writes.quota_queue, PlannedVictims(running, now)
     evictions = EvictionWriter(connection, may_write=may_write, clock=clock)
     events = EvictionEvents(connection, identity="me")
     parts = ReclaimParts(
@@ -57,7 +57,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
         held=writes.held,
         running=running,
         reclaims=reclaims,
-        claims=claims,
+        planned=planned,
         guards=guards,
         writer=writes.writer,
         evictions=evictions,
@@ -67,7 +67,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     plans = PlanParts(
         state=state,
         running=running,
-        claims=claims,
+        planned=planned,
         standing=partial(quotas_without, queue, state),
         policies=lambda: policies,
         freshness=lambda: FRESH,
@@ -77,7 +77,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     overuse = OveruseParts(
         state=state,
         running=running,
-        claims=claims,
+        planned=planned,
         guards=guards,
         evictions=evictions,
         events=events,

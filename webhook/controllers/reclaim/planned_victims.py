@@ -8,7 +8,7 @@ from engine.model.time import Micros
 from engine.reclaim import GuardState, Victim, evictions_allowed
 
 
-class Claims:
+class PlannedVictims:
     """Who is about to be evicted, for whom.
 
     Args:
@@ -25,7 +25,7 @@ class Claims:
         """Whether a pod is a victim of a plan under way."""
         return any(uid == victim.uid for victim in self.victims_of_others(""))
 
-    def claim(self, claimant: str, victims: Iterable[Victim]) -> None:
+    def set(self, claimant: str, victims: Iterable[Victim]) -> None:
         """Count pods as leaving in the plans of others; those claimed before are not any more.
 
         Args:
@@ -34,7 +34,7 @@ class Claims:
         """
         self._claimed[claimant] = tuple(victims)
 
-    def disclaim(self, claimant: str) -> None:
+    def remove(self, claimant: str) -> None:
         """Forget a plan."""
         self._claimed.pop(claimant, None)
 
