@@ -43,7 +43,7 @@ class AheadTable:
         self._firsts = firsts
         self._places = rows
         self._points: Sequence[IntColumn] = ()
-        self._crossings = np.zeros((0, 2, rows.size), np.int8)
+        self._at_ends = np.zeros((2, 0, 2, rows.size), np.bool_)  # in the state, and before it
         self._followed: list[int] = []  # states that are not written
         self.places: Sequence[int] = ()
         self.is_between: Sequence[bool] = ()
@@ -63,15 +63,14 @@ class AheadTable:
         """
         between = self.passes.copy()
         first_places = places.take(self._firsts)
-        self._crossings = np.empty((len(moving), 2, places.size), np.int8)
-        for column, raw, crossings in zip(moving, self.raw, self._crossings, strict=True):
+        self._at_ends = np.empty((2, len(moving), 2, places.size), np.bool_)
+        for column, raw, are, were in zip(moving, self.raw, *self._at_ends, strict=True):
             low, high = column.ends
             between &= (raw >= low) & (raw <= high)
-            are = column.are_at_ends(raw).view(np.int8)
-            crossings[:] = are
-            crossings[:, 1:] -= are[:, :-1]
-            before = column.are_at_ends(column.raw.take(first_places)).view(np.int8)
-            crossings[:, self._firsts] = are[:, self._firsts] - before
+            before = np.empty(raw.size, column.raw.dtype)
+            before[1:], before[self._firsts] = raw[:-1], column.raw.take(first_places)
+            column.mark_ends(raw, are)
+            column.mark_ends(before, were)
         self._places = places
         self._points = [
             column.points_between_ends(np.where(between, raw, column.ends[0]))
@@ -79,7 +78,8 @@ class AheadTable:
         ]
         # Of single integers, Python's own are read in a fraction of the time.
         self.places, self.is_between = places.tolist(), between.tolist()
-        self.is_quiet = (between & ~self._crossings.any(axis=(0, 1))).tolist()
+        are, were = self._at_ends
+        self.is_quiet = (between & ~(are != were).any(axis=(0, 1))).tolist()
         self.totals = sum(self._points, start=still_points).tolist()
 
     def follow(self, at: int) -> None:
@@ -88,7 +88,8 @@ class AheadTable:
 
     def crossings(self, at: int) -> list[list[int]]:
         """Return how many more candidates are at each end of each score than before a state."""
-        changes: list[list[int]] = self._crossings[:, :, at].tolist()
+        are, were = self._at_ends[..., at].view(np.int8)
+        changes: list[list[int]] = (are - were).tolist()
         return changes
 
     def write(self, moving: Sequence[ScoreColumn]) -> None:

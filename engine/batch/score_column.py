@@ -90,9 +90,10 @@ class ScoreColumn:
         self.normalize(inside)
         return not np.array_equal(before, self.points.take(inside))
 
-    def are_at_ends(self, raw: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of some scores are at the lower end, and which at the upper, or beyond."""
-        return np.array([raw <= self.ends[0], raw >= self.ends[1]])
+    def mark_ends(self, raw: NDArray[Any], at_ends: NDArray[np.bool_]) -> None:
+        """Write which of some scores are at each end or beyond it, shape (2, len(raw))."""
+        np.less_equal(raw, self.ends[0], out=at_ends[0])
+        np.greater_equal(raw, self.ends[1], out=at_ends[1])
 
     def count_at_ends(self, inside: NDArray[np.intp] | None) -> list[int]:
         """Return how many candidates are at each end; `inside` as for `normalize`."""
