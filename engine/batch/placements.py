@@ -42,18 +42,24 @@ class Placements:
             self._waiting_for.clear()
         return self._whole
 
-    def add(self, pod: Pod, row: int, template: Hashable | None = None) -> None:
+    def add(self, pod: Pod, row: int, template: Hashable | None = None) -> bool:
         """Place a pod.
 
         Args:
             pod: the pod.
             row: where.
-            template: the one of the pod; None if it counts there unlike others of its template.
+            template: the one of the pod; None if it is one of its kind.
+
+        Returns:
+            Whether it counts there unlike others of its template; see `WhatIf.is_reported`.
         """
+        is_reported = self._whole.is_reported(pod, row)
         self.rows.append(row)
-        self.repelling += bool(pod.pod_anti_affinity)
+        if pod.pod_anti_affinity:
+            self.repelling += 1
         self._pods.append(pod)
-        self._waiting_for.add(template)
+        self._waiting_for.add(None if is_reported else template)
+        return is_reported
 
     def ahead(
         self, pod: Pod, template: Hashable, rows: NDArray[np.intp], counts: IntColumn
@@ -68,7 +74,3 @@ class Placements:
         waiting = np.array(self.rows[self._in_whole :], np.intp)
         placed = np.bincount(waiting, minlength=self._nodes)
         return self._whole.ahead(pod, rows, counts + placed.take(rows))
-
-    def is_reported(self, pod: Pod, row: int) -> bool:
-        """Return whether the usage report of a row knows a pod; see `WhatIf.is_reported`."""
-        return self._whole.is_reported(pod, row)

@@ -77,8 +77,6 @@ class Template:
 
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""
-        is_reported = self._placements.is_reported(pod, row)
-        if is_reported:
+        if self._placements.add(pod, row, self.rules):
             self._ahead.forget([row])
         self._own = True
-        self._placements.add(pod, row, None if is_reported else self.rules)
