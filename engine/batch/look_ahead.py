@@ -77,9 +77,11 @@ class LookAhead:
         self._most = min(2 * self._most, _MOST_ROWS)
         known = self._known.keys() | {row}
         nodes = [row, *[other for other in best if other not in known]]
-        depths = np.full(len(nodes), _FIRST_DEPTH)
+        # The best of them are likely to take several pods before the last ones take any.
+        depths = _FIRST_DEPTH - np.arange(len(nodes)) * _FIRST_DEPTH // len(nodes)
         if self._depths:
-            depths[:] = [self._depths.get(node, _FIRST_DEPTH) for node in nodes]
+            usual = depths.tolist()
+            depths[:] = [self._depths.get(*each) for each in zip(nodes, usual, strict=True)]
         ends = np.cumsum(depths)
         firsts = ends - depths
         rows = np.repeat(np.array(nodes, np.intp), depths)

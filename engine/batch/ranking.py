@@ -107,12 +107,15 @@ class Ranking:
         return int(self._rows[tied_places(totals, self._hashes, self.count).first([pod], 0)])
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
-        """Return the rows of the best candidates, in any order; more for ties, at most twice."""
+        """Return the rows of the best candidates, best first; more for ties, at most twice."""
+        totals = self._totals
         if most >= self.count:
-            return self._rows[self._is_in]
-        last = np.partition(self._totals, -most)[-most]
-        (above,), (tied,) = (self._totals > last).nonzero(), (self._totals == last).nonzero()
-        return self._rows.take(np.concatenate([above, tied[: 2 * most - above.size]]))
+            (places,) = self._is_in.nonzero()
+        else:
+            last = np.partition(totals, -most)[-most]
+            (above,), (tied,) = (totals > last).nonzero(), (totals == last).nonzero()
+            places = np.concatenate([above, tied[: 2 * most - above.size]])
+        return self._rows.take(places[(-totals.take(places)).argsort()])
 
     def update(self, rows: NDArray[np.intp], passes: BoolColumn, raw: RawScores) -> bool:
         """Take up what pods have changed.
