@@ -7,6 +7,7 @@ of document never belongs here.
 from engine.documents.places import MOST_BYTES, Document, Path, read_documents
 from engine.documents.validation import (
     MOST_PROBLEMS,
+    error_text,
     mistake,
     several_mistakes,
     validate_model,
@@ -35,6 +36,7 @@ __all__ = [
     "Source",
     "TooDeepError",
     "document_of",
+    "error_text",
     "fatal_problem",
     "mistake",
     "read_documents",

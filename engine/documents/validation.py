@@ -124,9 +124,14 @@ def _problems(
         message = f"{_echo(error['input'])} does not match `{error['ctx']['pattern']}`"
         yield document.problem(path, message)
     else:
-        template = _MESSAGES.get(kind)
-        message = template.format(**error.get("ctx", {})) if template else error["msg"]
-        yield document.problem(path, message[:1].lower() + message[1:], hint=_hint(error))
+        yield document.problem(path, error_text(error), hint=_hint(error))
+
+
+def error_text(error: ErrorDetails) -> str:
+    """Return what is wrong with a value: in our words, where we have any for it."""
+    template = _MESSAGES.get(error["type"])
+    text = template.format(**error.get("ctx", {})) if template else error["msg"]
+    return text[:1].lower() + text[1:]
 
 
 def _hint(error: ErrorDetails) -> str:

@@ -9,9 +9,10 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from engine.errors import StowplanError
+from engine.errors import StowplanError, did_you_mean
 from engine.model.deployment_pod import deployment_pod_of
 from engine.model.node import Node
+from engine.model.pod import Pod
 from engine.simulation.arrivals import Arrival, RecordedPod, copies, is_movable, new_arrival
 from engine.simulation.load import RESOURCES, base_load
 from engine.simulation.recorded_cluster import RecordedCluster
@@ -153,10 +154,7 @@ class ScaleDeployment:
         """Return the cluster without the newest pods that are too many, or with more to come."""
         own = self._pods(changed.cluster.pods)
         if not own:
-            raise ChangeError(
-                f"no pod of Deployment `{self.namespace}/{self.name}` is recorded"
-                "\nhint: a Deployment is known by its pods; give `NAMESPACE/NAME` of one that runs"
-            )
+            raise ChangeError(self._unknown(changed.cluster.pods))
         if self.replicas < len(own):
             surplus = {each.pod.key for each in own[self.replicas :]}
             return replace(changed, moves=changed.moves - surplus, ends=changed.ends | surplus)
@@ -169,11 +167,26 @@ class ScaleDeployment:
         return sorted(own, key=lambda each: (not each.pod.node_name, str(each.pod.created)))
 
     def _owns(self, recorded: RecordedPod) -> bool:
-        pod = recorded.pod
-        if pod.namespace != self.namespace or pod.is_terminal or pod.deleting:
-            return False
-        owner = deployment_pod_of(pod.generate_name, pod.labels, pod.owner_kinds)
-        return owner is not None and owner.deployment == self.name
+        key, pod = f"{self.namespace}/{self.name}", recorded.pod
+        return pod.namespace == self.namespace and _deployment(pod) == key
+
+    def _unknown(self, pods: Iterable[RecordedPod]) -> str:
+        """Return that the Deployment has no pod, and what may have been meant."""
+        key = f"{self.namespace}/{self.name}"
+        known = sorted({name for each in pods if (name := _deployment(each.pod))})
+        meant = did_you_mean(key, known) or f"such as `{known[0]}`" if known else "none has any"
+        return (
+            f"no pod of Deployment `{key}` is recorded"
+            f"\nhint: a Deployment is known by its pods; {meant}"
+        )
+
+
+def _deployment(pod: Pod) -> str:
+    """Return namespace and name of the Deployment of a pod that has not ended, "" without one."""
+    if pod.is_terminal or pod.deleting:
+        return ""
+    owner = deployment_pod_of(pod.generate_name, pod.labels, pod.owner_kinds)
+    return f"{pod.namespace}/{owner.deployment}" if owner is not None else ""
 
 
 def _node(cluster: RecordedCluster, name: str) -> Node:

@@ -157,7 +157,12 @@ def test_a_certificate_without_its_key_is_refused() -> None:
             ("--certificate-secret", "tls", "--certificate-names", "a", "--cluster", "c.yaml"),
             "a Secret with the certificate is for a live cluster",
         ),
-        (("--stale-nodes-seconds", "60"), "--stale-nodes-seconds: input should be greater"),
+        (("--port", "https"), "--port: expected a whole number, not `https`"),
+        (("--config", "nowhere.yaml"), "nowhere.yaml: cannot be read: no such file or directory"),
+        (
+            ("--stale-nodes-seconds", "60"),
+            "must be at least 120.0, not `60`",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(flags: tuple[str, ...], message: str) -> None:

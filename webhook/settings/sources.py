@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
-from engine.documents import Document, read_documents
+from engine.documents import Document, error_text, read_documents
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 
 ENVIRONMENT_PREFIX = "STOWPLAN_"
@@ -87,7 +87,8 @@ def _document(path: object) -> Document | None:
     try:
         documents = read_documents(Path(file).read_bytes(), file)
     except OSError as error:
-        problem = Diagnostic(file=file, message=f"cannot be read: {error.strerror}")
+        reason = (error.strerror or str(error)).lower()
+        problem = Diagnostic(file=file, message=f"cannot be read: {reason}")
         raise SettingsError([problem]) from error
     except InvalidFileError as error:
         raise SettingsError(error.problems) from error
@@ -99,7 +100,7 @@ def _document(path: object) -> Document | None:
 def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Yield each mistake with the flag, variable or line of its value."""
     for error in invalid.errors(include_url=False):
-        message = error["msg"].removeprefix("Value error, ")
+        message = error_text(error)
         if not error["loc"]:
             yield Diagnostic(file="settings", message=message)
             continue
@@ -107,7 +108,7 @@ def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[
         variable = ENVIRONMENT_PREFIX + name.upper()
         flag = f"--{name.replace('_', '-')}"
         text = str(error["input"])[:_MAX_ECHO]
-        message = f"{message[:1].lower()}{message[1:]}, not `{text}`"
+        message = f"{message}, not `{text}`"
         hint = f"see {flag} in `stowplan serve --help`"
         if name in given:
             yield Diagnostic(file=flag, message=message, hint=hint)

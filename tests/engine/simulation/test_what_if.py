@@ -193,8 +193,9 @@ def test_a_recording_is_replayed_on_the_changed_cluster() -> None:
         (DrainNode("z"), "no node `z` is recorded"),
         (AddNodes(1, like="z"), "no node `z` is recorded"),
         (ScaleDeployment("shop", "api", 1), "no pod of Deployment `shop/api` is recorded"),
+        (ScaleDeployment("shop", "wbe", 1), "known by its pods; did you mean `shop/web`?"),
     ],
 )
 def test_a_change_to_what_is_not_there_is_an_error(change: Change, message: str) -> None:
     with pytest.raises(ChangeError, match=message):
-        answer(shop(recorded_pod("p", "a")), change)
+        answer(shop(recorded_pod("p", "a"), of_deployment("web", 1, "a")), change)

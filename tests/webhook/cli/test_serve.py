@@ -46,7 +46,7 @@ def test_without_a_cluster_it_says_how_to_name_one(stowplan: Stowplan, tmp_path:
 def test_a_setting_that_cannot_be_is_named_by_its_flag(stowplan: Stowplan) -> None:
     ran = stowplan("serve", *CLUSTER, "--port", "99999")
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err.startswith("--port: input should be less than or equal to 65535, not `99999`")
+    assert ran.err.startswith("--port: must be at most 65535, not `99999`")
 
 
 def test_a_bad_policy_is_told_with_its_place(stowplan: Stowplan) -> None:
