@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final
 
 from msgspec.structs import replace
 
 from engine.batch.judge import Judge
-from engine.batch.node_states import Judged
 from engine.batch.outcome import BatchOutcome
 from engine.batch.placements import Placements
+from engine.batch.stack import Stack
 from engine.batch.template import Template
 from engine.batch.template_rules import TemplateRules, UnevenError
 from engine.batch.turns import Turns
@@ -25,8 +24,14 @@ from engine.view import ClusterView
 _MOST_TEMPLATES: Final = 128
 """That are remembered at a time: each takes some 250 KB in a cluster of 5,000 nodes."""
 
-_MOST_TURNS: Final = 16
-"""That are judged together: every tenth pod goes elsewhere than foretold."""
+_MOST_TURNS: Final = 64
+"""That are foretold together."""
+
+_FURTHEST: Final = 8 * _MOST_TEMPLATES
+"""Pods among which the templates of a stack are looked for."""
+
+_OF_STACK: Final = 8
+"""For each so many templates of a stack, a turn without it takes less time."""
 
 
 class Batch:
@@ -53,7 +58,10 @@ class Batch:
         self._pods_of = Counter(keys)
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
         self._placements = Placements(view)
-        self._turns: Turns | None = None  # the latest
+        self._stack: Stack | None = None  # the latest
+        self._turns: Turns | None = None  # those that are being taken
+        self._most_turns = 2
+        self._strangers = 0  # turns of templates that the stack lacks
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield the outcome for each pod; the next one is decided when it is asked for."""
@@ -79,21 +87,21 @@ class Batch:
         if template is None:
             return self._decide_alone(self._requests[position])
         try:
-            template.refresh(pod, partial(self._judge_rows, position))
+            best = self._best(position, template, pods, at)
         except UnevenError:
             kind.template = None
             return self._decide_alone(self._requests[position])
-        ranking, decision = template.ranking, template.decision
-        if not ranking.count:
+        if best is None:
             return self._unplaced(kind, self._requests[position])
-        row, score = ranking.best(pods, at)
+        row, score = best
         template.place(pod, row)
+        decision = template.decision
         return BatchOutcome(
             node=self._view.names[row],
             verdict=Verdict.PLACE,
             message="",
             score=score,
-            candidates=ranking.count,
+            candidates=template.ranking.count,
             estimate=decision.estimate,
             decision=decision,
         )
@@ -138,27 +146,85 @@ class Batch:
         template.decision = replace(template.decision, audit=self._judge.audit(request, view))
         return _Kind(template)
 
-    def _judge_rows(self, position: int, rows: Sequence[int]) -> Judged:
-        """Return what pods have changed of rows by the rules for the pod at a position."""
-        turns = self._turns
-        if turns is None or not turns.reach(position):
-            most = 2 if turns is None else min(2 * turns.used, _MOST_TURNS)
-            turns = Turns(self._coming(position, most), self._placements, position)
-            self._turns = turns
-        return turns.judged(position, rows)
+    def _best(
+        self, position: int, template: Template, pods: Sequence[Pod], at: int
+    ) -> tuple[int, int] | None:
+        """Return row and total of the best node for the pod at a position, None for none.
 
-    def _coming(self, position: int, most: int) -> list[tuple[Template, Pod]]:
-        """Return the templates and pods from a position on, while the templates differ."""
-        coming: dict[Template, Pod] = {}
-        end = min(position + most, len(self._keys))
-        for key, request in zip(
-            self._keys[position:end], self._requests[position:end], strict=True
-        ):
+        Args:
+            position: of the pod in the batch.
+            template: its own.
+            pods: of the template, which come one after the other.
+            at: the position of the pod among them.
+
+        Raises:
+            UnevenError: some score could not be evaluated.
+        """
+        turns = self._turns
+        if turns is not None:
+            if turns.reach(position):
+                return turns.take()
+            turns.end()
+            self._turns, self._most_turns = None, min(2 * turns.taken + 2, _MOST_TURNS)
+        if not template.is_alone:
+            turns = self._new_turns(position, template)
+            if turns is not None:
+                self._turns = turns
+                return turns.take()
+        template.refresh(pods[at])
+        return template.best(pods, at)
+
+    def _new_turns(self, position: int, template: Template) -> Turns | None:
+        """Return turns from a position on, None if they are too few."""
+        coming = self._coming(position)
+        if len(coming) < 2:  # noqa: PLR2004
+            return None
+        stack = self._stack
+        if stack is not None and len(coming) < min(stack.size // _OF_STACK, self._most_turns):
+            return None
+        if stack is None or template not in stack:
+            self._strangers += 1
+            if stack is not None and _OF_STACK * self._strangers <= stack.size:
+                return None
+            stack = self._stack = self._new_stack(position)
+            self._strangers = 0
+        stack.catch_up()
+        within = [*takewhile(lambda turn: turn[0] in stack, coming)]
+        return Turns(within, stack, self._placements, position) if within else None
+
+    def _new_stack(self, position: int) -> Stack:
+        """Return the templates of the next pods, more if many took turns by the stack before."""
+        turns = 0 if self._stack is None else self._stack.turns
+        most = min(16 * turns + 8, _MOST_TEMPLATES)
+        found: dict[Template, None] = {}
+        for key in self._keys[position : position + _FURTHEST]:
+            kind = self._kinds.get(key)
+            template = None if kind is None else kind.template
+            if template is not None and not template.rules.is_coupled:
+                found[template] = None
+                if len(found) == most:
+                    break
+        return Stack([*found], self._placements)
+
+    def _coming(self, position: int) -> list[tuple[Template, Pod]]:
+        """Return the templates and pods of the next turns that can be foretold."""
+        coming: list[tuple[Template, Pod]] = []
+        turns = slice(position, position + self._most_turns)
+        latest: Template | None = None
+        for key, request in zip(self._keys[turns], self._requests[turns], strict=True):
             kind = None if key is None else self._kinds.get(key)
-            if kind is None or kind.template is None or kind.template in coming:
+            template = None if kind is None else kind.template
+            if template is None or template is latest or template.rules.is_coupled:
+                break  # pods that follow one of their own are looked ahead for
+            try:
+                template.check_filters()
+            except UnevenError:
                 break
-            coming[kind.template] = request.pod
-        return [*coming.items()]
+            coming.append((template, request.pod))
+            latest = template
+            if request.pod.pod_anti_affinity:  # which changes more than the node it is on
+                break
+        return coming
 
 
 class _Kind:

@@ -88,7 +88,7 @@ class LookAhead:
         counts = np.arange(rows.size) - np.repeat(firsts, depths) + 1
         counts[: depths[0]] -= 1  # the row itself has taken its pod already
         view = placements.ahead(pod, self._rules, rows, counts)
-        [states] = judge_states([self._rules], view)
+        states = judge_states(self._rules, view)
         table = AheadTable(rows, firsts, states.passes, states.raw)
         self._depths[row] = 2 * int(depths[0])
         for node, first, end in zip(nodes, firsts.tolist(), ends.tolist(), strict=True):

@@ -1,16 +1,17 @@
-"""What pods change of nodes, judged for many templates and states of nodes at once."""
+"""What pods change of nodes, judged by the rules of a template, or of many at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.template_rules import RawScores, TemplateRules, UnevenError, have_budget
-from engine.policy import FilterRule, RuleContext, ScoreRule
+from engine.plugins import BoolMatrix
+from engine.policy import FilterRule, OnView, RuleContext, ScoreRule
 from engine.view import BoolColumn, ClusterView
 
 Judged: TypeAlias = tuple[BoolColumn, RawScores]
@@ -43,75 +44,132 @@ class NodeStates:
             raise UnevenError
         return self._raw
 
-    def at(self, states: NDArray[np.intp]) -> Judged:
-        """Return in which of some states nodes pass, and the scores of these.
+    def first(self, states: int) -> Judged:
+        """Return in which of the first states nodes pass, and the scores of these.
 
         Raises:
             UnevenError: some score could not be evaluated.
         """
-        passes = self.passes.take(states)
-        passing = states[passes]
-        return passes, [scores.take(passing) for scores in self.raw]
+        passes = self.passes[:states]
+        return passes, [scores[:states][passes] for scores in self.raw]
 
 
-def judge_states(templates: Sequence[TemplateRules], view: ClusterView) -> list[NodeStates]:
-    """Judge all rows of a view, which are nodes, by the rules of some templates that pods change.
+@dataclass(frozen=True)
+class StackedStates:
+    """States of nodes, judged by the rules of many templates that pods change.
 
-    Each rule is evaluated at once for all templates that it is for, as far as it can be.
-
-    Args:
-        templates: the rules of each.
-        view: the nodes.
+    Attributes:
+        passes: whether a node passes the filters of a template, (n_templates, n_states).
+        raw: of each rule the scores for the templates that it is for, (n_users, n_states);
+            anything where the node does not pass.
+        is_usable: the templates of which all scores could be evaluated, (n_templates,).
+        places: of each template the positions of its scores among `raw`, and of its row there.
     """
-    contexts = [rules.contexts_on(view) for rules in templates]
-    passes = np.ones((len(templates), len(view)), np.bool_)
-    for rule, use in _uses([rules.moving_filters for rules in templates], contexts):
-        passes[use.numbers] &= ~rule.rejects_each(use.contexts)
-    raw: list[list[NDArray[Any] | None]] = [[None] * len(each.moving_scores) for each in templates]
-    for score, use in _uses([rules.moving_scores for rules in templates], contexts):
-        found = score.raw_each(use.contexts, passes[use.numbers])
-        for number, position, scores in zip(use.numbers, use.positions, found, strict=True):
-            raw[number][position] = scores
-    return [NodeStates(*each) for each in zip(passes, map(_usable, raw, contexts), strict=True)]
+
+    passes: BoolMatrix
+    raw: Sequence[NDArray[Any]]
+    is_usable: BoolColumn
+    places: Sequence[Sequence[tuple[int, int]]]
+
+    def of(self, number: int) -> NodeStates:
+        """Return the states for a template."""
+        raw = [self.raw[rule][row] for rule, row in self.places[number]]
+        return NodeStates(self.passes[number], raw if self.is_usable[number] else None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class Use(Generic[_Rule]):
     """Whom a rule is for.
 
     Attributes:
-        numbers: of the templates.
+        rule: the rule.
+        numbers: of the templates, ascending.
         positions: of the rule among those of each.
         contexts: of its policy, for each.
     """
 
+    rule: _Rule
     numbers: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     contexts: list[RuleContext] = field(default_factory=list)
 
 
+class StackedRules:
+    """Rules of some templates that pods change, prepared to judge nodes for all of them at once.
+
+    Each rule is evaluated at once for all templates that it is for, as far as it can be.
+
+    Args:
+        templates: the rules of each, at least one.
+        view: any view of the cluster.
+
+    Attributes:
+        scores: all scores of these, and which of them they are for.
+    """
+
+    def __init__(self, templates: Sequence[TemplateRules], view: ClusterView) -> None:
+        self._contexts = [rules.contexts_on(view) for rules in templates]
+        filters = _uses([rules.moving_filters for rules in templates], self._contexts)
+        self.scores = _uses([rules.moving_scores for rules in templates], self._contexts)
+        self._filters = [(use.numbers, use.rule.rejects_for(use.contexts)) for use in filters]
+        self._raw = [use.rule.raw_for(use.contexts) for use in self.scores]
+        self._had_budget: BoolColumn | None = None  # each template, after the first view
+        self._places: list[list[tuple[int, int]]] = [
+            [(0, 0)] * len(rules.moving_scores) for rules in templates
+        ]
+        for i, use in enumerate(self.scores):
+            for row, (number, position) in enumerate(zip(use.numbers, use.positions, strict=True)):
+                self._places[number][position] = i, row
+
+    def judge(self, view: ClusterView) -> StackedStates:
+        """Judge all rows of a view, which are nodes."""
+        on = OnView(view)
+        passes = np.ones((len(self._contexts), len(view)), np.bool_)
+        for numbers, rejects in self._filters:
+            passes[numbers] &= ~rejects(on)
+        is_usable = np.ones(len(self._contexts), np.bool_)
+        scores: list[NDArray[Any]] = []
+        for use, raw in zip(self.scores, self._raw, strict=True):
+            found = raw(on, passes[use.numbers])
+            if not isinstance(found, np.ndarray):
+                is_usable[[n for n, row in zip(use.numbers, found, strict=True) if row is None]] = 0
+                nothing = np.zeros(len(view), np.int64)
+                found = np.stack([nothing if row is None else row for row in found])
+            scores.append(found)
+        if self._had_budget is None:  # nothing but what is the same for all views uses it up
+            self._had_budget = np.array([*map(have_budget, self._contexts)])
+        is_usable &= self._had_budget
+        if on.has_contexts:
+            is_usable &= [have_budget(on.known(contexts)) for contexts in self._contexts]
+        return StackedStates(passes, scores, is_usable, self._places)
+
+
+def judge_states(rules: TemplateRules, view: ClusterView) -> NodeStates:
+    """Judge all rows of a view, which are nodes, by the rules of a template that pods change."""
+    contexts = rules.contexts_on(view)
+    passes = np.ones(len(view), np.bool_)
+    for rule, policy in rules.moving_filters:
+        passes &= ~rule.rejects(contexts[policy])
+    raw = [rule.raw(contexts[policy], passes) for rule, policy in rules.moving_scores]
+    found = [each for each in raw if each is not None]
+    is_usable = len(found) == len(raw) and have_budget(contexts)
+    return NodeStates(passes, found if is_usable else None)
+
+
 def _uses(
     rules: Sequence[Sequence[tuple[_Rule, int]]], contexts: Sequence[Sequence[RuleContext]]
-) -> Iterable[tuple[_Rule, _Use]]:
+) -> list[Use[_Rule]]:
     """Return each rule once, with the templates that it is for.
 
     Args:
         rules: of each template, with the numbers of their policies.
         contexts: of each template and policy.
     """
-    found: dict[int, tuple[_Rule, _Use]] = {}
+    found: dict[int, Use[_Rule]] = {}
     for number, (bound, of_policies) in enumerate(zip(rules, contexts, strict=True)):
         for position, (rule, policy) in enumerate(bound):
-            _, use = found.setdefault(id(rule), (rule, _Use()))
+            use = found.setdefault(id(rule), Use(rule))
             use.numbers.append(number)
             use.positions.append(position)
             use.contexts.append(of_policies[policy])
-    return found.values()
-
-
-def _usable(
-    scores: Sequence[NDArray[Any] | None], contexts: Sequence[RuleContext]
-) -> RawScores | None:
-    """Return scores, None if some could not be evaluated or too little budget is left."""
-    found = [each for each in scores if each is not None]
-    return found if len(found) == len(scores) and have_budget(contexts) else None
+    return list(found.values())

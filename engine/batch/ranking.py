@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -36,27 +36,35 @@ class Ranking:
         count: the number of candidates.
         moving: the scores that pods change.
         ends_version: grows when candidates that took no pod get other points.
+        place_of: of each row among the candidates, _NEVER for one that was none from the start.
+        may_pass: which rows pass the filters that no pod changes.
+        is_in: which candidates are in by now.
+        still_points: of candidates, by the scores that no pod changes.
+        totals: of candidates.
+
+    All but `ends_version` and what `best` knows is right but for scores that are in doubt, until
+    the next `settle`. INVARIANT: columns are written in place, for they may be rows of matrices.
     """
 
     def __init__(self, rules: TemplateRules, view: ClusterView) -> None:
-        self.decision, self._may_pass = rules.decide(view)
+        self.decision, self.may_pass = rules.decide(view)
         self._rows, scored = rules.contenders(self.decision, view)
         self._columns = [
             ScoreColumn(rule, score) for rule, score in zip(rules.scores, scored, strict=True)
         ]
         self.moving: Sequence[ScoreColumn] = [self._columns[i] for i in rules.moving_positions]
-        self._place = np.full(len(view), _NEVER, np.intp)
-        self._place[self._rows] = np.arange(self._rows.size)
-        self._is_in = np.ones(self._rows.size, np.bool_)
+        self.place_of = np.full(len(view), _NEVER, np.intp)
+        self.place_of[self._rows] = np.arange(self._rows.size)
+        self.is_in = np.ones(self._rows.size, np.bool_)
         self._inside: NDArray[np.intp] | None = None  # of the candidates; None while all are
         self._hashes = name_hashes(view).take(self._rows)
         self._tied: TiedPlaces | None = None  # as the totals are
         self._still = [column for column in self._columns if column not in self.moving]
-        self._still_points = self._points_by(self._still)
-        self._totals = self._still_points + self._points_by(self.moving)
+        self.still_points = self._points_by(self._still)
+        self.totals = self.still_points + self._points_by(self.moving)
         self.count = self._rows.size
         self.ends_version = 0
-        self._passes = self._is_in.copy() if rules.is_coupled else None  # before `confine`
+        self._passes = self.is_in.copy() if rules.is_coupled else None  # before `confine`
         self._unread: list[tuple[NDArray[np.intp], RawScores]] = []  # of places, till then
         self._followed: AheadTable | None = None  # whose states may not be written yet
         if rules.is_coupled:
@@ -71,20 +79,40 @@ class Ranking:
         assert self._passes is not None  # noqa: S101 - INVARIANT: there are such filters
         is_in = self._passes & allowed.take(self._rows)
         unread, self._unread = self._unread, []
-        only_leave = not (is_in > self._is_in).any() and not any(
+        only_leave = not (is_in > self.is_in).any() and not any(
             is_in.take(places).any() for places, _ in unread
         )
-        stale = self._leave((is_in < self._is_in).nonzero()[0]) if only_leave else self._columns
+        stale = self._leave((is_in < self.is_in).nonzero()[0]) if only_leave else self._columns
         for places, raw in unread:  # after they have left, with the scores that they had
             for column, new in zip(self.moving, raw, strict=True):
                 column.raw[places] = new
         self._tied = None
         if not only_leave:
-            self._is_in = is_in
+            self.is_in[:] = is_in
             self._inside = is_in.nonzero()[0]
             self.count = self._inside.size
         if stale or not only_leave:  # those that come need totals, even by no score at all
             self._rank(stale)
+
+    def note(self) -> None:
+        """Note that totals were written."""
+        self._tied = None
+
+    def counts_at_ends(self, column: ScoreColumn) -> list[int]:
+        """Return how many candidates are at each end of a score that is in no doubt."""
+        if column.at_ends is None:
+            self.write_followed()
+            column.at_ends = column.count_at_ends(self._inside)
+        return column.at_ends
+
+    def settle(self) -> None:
+        """Give candidates points anew by scores whose ends have moved, of those in doubt."""
+        doubtful = [column for column in self.moving if column.is_in_doubt]
+        if doubtful and self.count:
+            self.write_followed()
+            moved = [column for column in doubtful if column.has_moved(self._inside)]
+            if moved:
+                self._rank(moved)
 
     def best(self, pods: Sequence[Pod], at: int) -> tuple[int, int]:
         """Return the row of the best candidate for a pod, and its total; there must be one.
@@ -95,22 +123,28 @@ class Ranking:
         """
         tied = self._tied
         if tied is None:
-            tied = self._tied = tied_places(self._totals, self._hashes, self.count)
+            tied = self._tied = tied_places(self.totals, self._hashes, self.count)
         return self._rows.item(tied.first(pods, at)), tied.total
 
-    def best_but(self, rows: Sequence[int], pod: Pod) -> int | None:
-        """Return the row of the best candidate for a pod that is none of `rows`, None for none."""
-        totals, places = self._totals.copy(), self._place.take(rows)
-        totals[places[places != _NEVER]] = _NEVER
-        if not self.count or totals.item(totals.argmax()) == _NEVER:
+    def best_but(self, rows: Collection[int], pod: Pod) -> tuple[int, int] | None:
+        """Return the best candidate for a pod that is none of `rows`, None if there is none."""
+        if not self.count:
             return None
-        return int(self._rows[tied_places(totals, self._hashes, self.count).first([pod], 0)])
+        best = self.best([pod], 0)
+        if best[0] not in rows:
+            return best
+        totals, places = self.totals.copy(), self.place_of.take([*rows])
+        totals[places[places != _NEVER]] = _NEVER
+        if totals.item(totals.argmax()) == _NEVER:
+            return None
+        tied = tied_places(totals, self._hashes, self.count)
+        return int(self._rows[tied.first([pod], 0)]), tied.total
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
         """Return the rows of the best candidates, best first; more for ties, at most twice."""
-        totals = self._totals
+        totals = self.totals
         if most >= self.count:
-            (places,) = self._is_in.nonzero()
+            (places,) = self.is_in.nonzero()
         else:
             last = np.partition(totals, -most)[-most]
             (above,), (tied,) = (totals > last).nonzero(), (totals == last).nonzero()
@@ -128,24 +162,24 @@ class Ranking:
         Returns:
             Whether that is possible: it is not for a node that becomes a candidate by pods.
         """
-        self._write_followed()
-        places = self._place.take(rows)
+        self.write_followed()
+        places = self.place_of.take(rows)
         known = places != _NEVER
         if not known.all():
-            if (passes & self._may_pass.take(rows))[~known].any():
+            if (passes & self.may_pass.take(rows))[~known].any():
                 return False
             raw = [each[known[passes]] for each in raw]
             places, passes = places[known], passes[known]
-        stays, was_in = places[passes], self._is_in.take(places)
+        stays, was_in = places[passes], self.is_in.take(places)
         if self._passes is not None:
             self._passes[places] = passes
             self._unread.append((stays, raw))
             return True
         if (passes > was_in).any():  # they may be beyond the ends of any score
-            self._is_in[places] = passes
+            self.is_in[places] = passes
             for column, new in zip(self.moving, raw, strict=True):
                 column.raw[stays] = new
-            self._inside = self._is_in.nonzero()[0]
+            self._inside = self.is_in.nonzero()[0]
             self.count = self._inside.size
             self._rank(self._columns)
             return True
@@ -153,9 +187,9 @@ class Ranking:
         for column, new in zip(self.moving, raw, strict=True):
             if column.write(stays, new, self._inside) and column not in stale:
                 stale.append(column)
-        self._totals[stays] = sum(
+        self.totals[stays] = sum(
             [column.points.take(stays) for column in self.moving],
-            start=self._still_points.take(stays),
+            start=self.still_points.take(stays),
         )
         self._tied = None
         if stale:
@@ -166,10 +200,10 @@ class Ranking:
         """Take candidates out; return the scores for which others need new points."""
         if not places.size:
             return []
-        self._is_in[places] = False
-        self._inside = self._is_in.nonzero()[0]
+        self.is_in[places] = False
+        self._inside = self.is_in.nonzero()[0]
         self.count = self._inside.size
-        self._totals[places] = _NEVER
+        self.totals[places] = _NEVER
         if not self.count:
             return []
         return [
@@ -203,19 +237,19 @@ class Ranking:
         return self.update(np.array([row]), passes, [raw[at : at + 1][passes] for raw in table.raw])
 
     def _rate(self, table: AheadTable) -> None:
-        self._write_followed()
-        places = self._place.take(table.rows)
-        table.rate(self.moving, places, self._still_points.take(places))
+        self.write_followed()
+        places = self.place_of.take(table.rows)
+        table.rate(self.moving, places, self.still_points.take(places))
         table.ends_version = self.ends_version
 
     def _move(self, table: AheadTable, at: int) -> None:
         """Take up a state of a candidate that remains one, between the ends."""
         place, total = table.places[at], table.totals[at]
-        self._totals[place] = total
+        self.totals[place] = total
         if self._tied is not None and not self._tied.keep(total):
             self._tied = None
         if self._followed is not table:
-            self._write_followed()
+            self.write_followed()
             self._followed = table
         table.follow(at)
         if not table.is_quiet[at]:
@@ -231,21 +265,21 @@ class Ranking:
         """Take up that so many more candidates are at the ends; return whether others change."""
         counts = column.at_ends
         if counts is None:
-            self._write_followed()
+            self.write_followed()
             counts = column.count_at_ends(self._inside)
         else:
             counts = [sum(each) for each in zip(counts, change, strict=True)]
         column.at_ends = counts
         return 0 in counts
 
-    def _write_followed(self) -> None:
+    def write_followed(self) -> None:
         """Write the scores of candidates that were moved."""
         if self._followed is not None:
             self._followed.write(self.moving)
 
     def _rank(self, columns: Sequence[ScoreColumn]) -> None:
         """Give all candidates points by some scores, and the totals of all scores."""
-        self._write_followed()
+        self.write_followed()
         self.ends_version += 1
         self._tied = None
         if not self.count:
@@ -253,10 +287,10 @@ class Ranking:
         for column in columns:
             column.normalize(self._inside)
         if any(column in self._still for column in columns):
-            self._still_points = self._points_by(self._still)
-        self._totals = self._still_points + self._points_by(self.moving)
+            self.still_points[:] = self._points_by(self._still)
+        np.add(self.still_points, self._points_by(self.moving), out=self.totals)
         if self._inside is not None:
-            self._totals[~self._is_in] = _NEVER
+            self.totals[~self.is_in] = _NEVER
 
     def _points_by(self, columns: Sequence[ScoreColumn]) -> IntColumn:
         """Return the points of all candidates by some scores together."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class ScoreColumn:
         points: times the weight, (n_candidates,); anything for those that are out.
         ends: the least and the greatest of `raw` over those that are in.
         at_ends: how many of them have each; None for unknown.
+        is_in_doubt: whether they may be others by now.
     """
 
     def __init__(self, rule: ScoreRule, score: ScoreOutcome) -> None:
@@ -37,6 +39,7 @@ class ScoreColumn:
         self.points = score.normalized * rule.weight
         self.at_ends: list[int] | None = None
         self.ends: tuple[float, float] = (0, 0)
+        self.is_in_doubt = False
         if self.raw.size:
             self.ends = extremes(self.raw)
 
@@ -52,7 +55,7 @@ class ScoreColumn:
         raw = self.raw if inside is None else self.raw.take(inside)
         self.at_ends, self.ends = None, extremes(raw)
         if inside is None:
-            self.points = self._points_of(raw)
+            self.points[:] = self._points_of(raw)
         else:
             self.points[inside] = self._points_of(raw)
 
@@ -73,6 +76,24 @@ class ScoreColumn:
             return True
         self.points[places] = self.points_between_ends(raw)
         return False
+
+    def note(self, crossings: Sequence[int], *, may_move: bool) -> None:
+        """Note that scores and points were written.
+
+        Args:
+            crossings: how many more candidates are at each end.
+            may_move: whether the ends may be others now.
+        """
+        self.is_in_doubt |= may_move
+        if may_move or self.at_ends is None:
+            self.at_ends = None
+        else:
+            self.at_ends = [sum(each) for each in zip(self.at_ends, crossings, strict=True)]
+
+    def has_moved(self, inside: NDArray[np.intp] | None) -> bool:
+        """Return whether the ends are others than the points are by; they are in no doubt then."""
+        self.is_in_doubt = False
+        return self._ends_of(inside) != self.ends
 
     def loses(self, places: NDArray[np.intp], inside: NDArray[np.intp]) -> bool:
         """Return whether others need new points when candidates are not in any more.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from engine.batch.look_ahead import LookAhead
-from engine.batch.node_states import Judged
+from engine.batch.node_states import Judged, judge_states
 from engine.batch.placements import Placements
 from engine.batch.ranking import Ranking
 from engine.batch.template_rules import TemplateRules
@@ -29,7 +29,7 @@ class Template:
     Attributes:
         rules: of the template.
         decision: for the first pod.
-        ranking: of the nodes, as of the last `refresh`.
+        ranking: of the nodes, as of the last update.
         seen: how many pods were placed by then.
     """
 
@@ -48,32 +48,78 @@ class Template:
         self.seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 
-    def refresh(self, pod: Pod, judge: Callable[[Sequence[int]], Judged]) -> None:
+    def check_filters(self) -> None:
+        """Do nothing if the same filters depend on other nodes as at first.
+
+        Raises:
+            UnevenError: they are others.
+        """
+        if self._repelling != self._placements.repelling:
+            self.rules.check_filters(self._placements.what_if.view)
+            self._repelling = self._placements.repelling
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing but the latest pod of the template was placed since the last update."""
+        return self._own and len(self._placements.rows) == self.seen + 1
+
+    def refresh(self, pod: Pod) -> None:
         """Bring the ranking up to date.
 
         Args:
             pod: the next one of the template.
-            judge: says what pods have changed of rows that took some since the last refresh.
         """
+        self.ranking.settle()
+        self.check_filters()
         placed = self._placements.rows
         new = len(placed) - self.seen
         if not new:
             return
-        if self._repelling != self._placements.repelling:
-            self._repelling = self._placements.repelling
-            self.rules.check_filters(self._placements.what_if.view)
-        is_alone, self._own = self._own and new == 1, False
-        if is_alone:
+        if self.is_alone:
             can = self._ahead.take_up(placed[-1], pod, self._placements)
+            self.note((), len(placed))
         else:
             rows = [*set(placed[-new:])]
-            self._ahead.forget(rows)
-            can = self.ranking.update(np.array(rows), *judge(rows))
-        self.seen = len(placed)
+            view = self._placements.what_if.part(np.array(rows))
+            can = self.take_up(rows, judge_states(self.rules, view).first(len(rows)), len(placed))
         if not can:
             self._begin()
         elif self.rules.is_coupled:
             self.ranking.confine(self.rules.allowed(self._placements.what_if.view))
+
+    def take_up(self, rows: Sequence[int], judged: Judged, seen: int) -> bool:
+        """Take up what pods have changed of rows; return whether that is possible.
+
+        Args:
+            rows: that took pods since the last update, all different.
+            judged: what the rules say of them.
+            seen: how many pods were placed by then.
+        """
+        self.ranking.settle()
+        can = self.ranking.update(np.array(rows), *judged)
+        if can:
+            self.note(rows, seen)
+        return can
+
+    def note(self, rows: Sequence[int], seen: int) -> None:
+        """Note that the ranking is up to date.
+
+        Args:
+            rows: that were brought up to date.
+            seen: how many pods were placed by then.
+        """
+        self._ahead.forget(rows)
+        self._own, self.seen = False, seen
+
+    def best(self, pods: Sequence[Pod], at: int) -> tuple[int, int] | None:
+        """Return row and total of the best node for a pod, None for none; right after an update.
+
+        Args:
+            pods: of the template, which come one after the other.
+            at: the position of the pod among them.
+        """
+        self.ranking.settle()
+        return self.ranking.best(pods, at) if self.ranking.count else None
 
     def place(self, pod: Pod, row: int) -> None:
         """Place the next pod of the template, right after a refresh."""

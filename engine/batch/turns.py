@@ -1,76 +1,90 @@
-"""Templates whose turns come next, judged together before it is known where their pods go."""
+"""Turns of templates that come next, foretold together and then taken one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 
-import numpy as np
-
-from engine.batch.node_states import Judged, judge_states
 from engine.batch.placements import Placements
+from engine.batch.stack import Stack
 from engine.batch.template import Template
 from engine.model.pod import Pod
 
 
 class Turns:
-    """What templates say, each at its turn, of the nodes that took pods since its last one.
+    """Where the next pods will go, as far as each goes where it is foretold to.
 
-    It is foretold where pods will go: to the nodes that were the best at the last turns of their
-    templates, but for those that took pods since, or will. INVARIANT: so no node is foretold twice,
-    and its state is right if the pod has gone there. Once a pod has gone elsewhere, no more is
-    known.
+    A pod is foretold to go to the node that is the best by now, but for those of the pods before
+    it. INVARIANT: so no node is foretold twice, and its state is known if the pod goes there.
 
     Args:
-        coming: templates, all different, with the next pod of each; at least one.
+        coming: templates of a stack, with their next pods in order; at least one. None but the last
+            pod keeps others away.
+        stack: up to date.
         placements: the pods placed so far.
         position: that of the first of these pods in the batch; the others follow it.
 
     Attributes:
-        used: how many turns it was asked for.
+        taken: how many turns are over.
     """
 
     def __init__(
-        self, coming: Sequence[tuple[Template, Pod]], placements: Placements, position: int
+        self,
+        coming: Sequence[tuple[Template, Pod]],
+        stack: Stack,
+        placements: Placements,
+        position: int,
     ) -> None:
-        self.used = 0
-        self._position = position
+        self.taken = 0
+        self._stack = stack
+        self._coming = coming
         self._placed = placements.rows
         self._base = len(placements.rows)
-        self._foretold: list[int] = []
-        for template, pod in coming[:-1]:
-            row = template.ranking.best_but(self._placed[template.seen :] + self._foretold, pod)
-            if row is None or pod.pod_anti_affinity:  # which changes more than the node it is on
+        self._position = position
+        self._best: list[tuple[int, int] | None] = []  # of each turn
+        self._before: list[int] = []  # how many pods before each have a node
+        rows: dict[int, Pod] = {}
+        for template, pod in coming:
+            template.ranking.settle()
+            best = template.ranking.best_but(rows.keys(), pod)
+            if best is None and template.ranking.count:  # each of its candidates takes a pod
                 break
-            self._foretold.append(row)
-        turns = coming[: len(self._foretold) + 1]
-        known = {*self._placed[min(template.seen for template, _ in turns) :]}
-        self._columns = {row: column for column, row in enumerate(known)}
-        self._known = len(known)
-        view = placements.what_if.part_with(
-            np.array([*known, *self._foretold], np.intp), [pod for _, pod in turns[:-1]]
-        )
-        self._states = judge_states([template.rules for template, _ in turns], view)
+            self._best.append(best)
+            self._before.append(len(rows))
+            if best is not None and not pod.pod_anti_affinity:
+                rows[best[0]] = pod
+        self._foretold = stack.foretell([*rows], [*rows.values()]) if rows else None
+        self._is_disturbed = [False] * len(self._best)
+        if self._foretold is not None:
+            totals = [-1 if best is None else best[1] for best in self._best]
+            templates = [template for template, _ in coming[: len(totals)]]
+            self._is_disturbed = stack.disturbed(self._foretold, templates, totals, self._before)
 
     def reach(self, position: int) -> bool:
-        """Return whether the pod at a position is among them, and those before it went as foretold.
+        """Return whether the pod at a position goes where it is foretold to.
 
-        Where a pod was not placed, those after it did not.
+        The ranking of its template is brought up to date where that is not sure otherwise.
         """
-        placed, turn = self._placed[self._base :], position - self._position
-        return len(placed) == turn < len(self._states) and placed == self._foretold[:turn]
+        turn = self.taken
+        if position - self._position != turn or turn >= len(self._best):
+            return False
+        if len(self._placed) - self._base != self._before[turn]:
+            return False
+        if self._foretold is None or not self._is_disturbed[turn]:
+            return True
+        template, pod = self._coming[turn]
+        is_known = self._stack.take_up_alone(template, self._foretold, self._before[turn])
+        return is_known and template.best([pod], 0) == self._best[turn]
 
-    def judged(self, position: int, rows: Sequence[int]) -> Judged:
-        """Return what the template of a turn says of rows, as they are by then.
+    def take(self) -> tuple[int, int] | None:
+        """Return row and total for the pod that was reached last, None if no node can take it."""
+        best = self._best[self.taken]
+        self.taken += 1
+        self._stack.turns += 1
+        return best
 
-        Args:
-            position: of the pod, which it reaches.
-            rows: that took pods since the last turn of the template.
-
-        Raises:
-            UnevenError: some score could not be evaluated.
-        """
-        self.used += 1
-        turn = position - self._position
-        self._columns.update(zip(self._foretold[:turn], count(self._known), strict=False))
-        return self._states[turn].at(np.array([self._columns[row] for row in rows]))
+    def end(self) -> None:
+        """Let all templates take up what came true."""
+        if self._foretold is not None:
+            placed = len(self._placed) - self._base
+            count = min(placed, len(self._foretold.rows))
+            self._stack.come_true(self._foretold, count, self._base + count)

@@ -103,20 +103,35 @@ class Filter(Protocol):
         """
 
 
-class StackingFilter(ABC):
-    """A filter that judges many pods at once: their amounts are a further axis of its formula."""
+class Stacking(ABC):
+    """A filter or score of many pods at once: their amounts are a further axis of its formula."""
 
     @abstractmethod
     def alike(self, pod: Pod) -> Hashable:
-        """Return a key that is equal only for pods that it can judge together."""
+        """Return a key that is equal only for pods that it can look at together."""
+
+    @abstractmethod
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return what the formula reads of pods, all of one key, (len(pods), ..., 1)."""
+
+
+class StackingFilter(Stacking):
+    """A filter that judges many pods at once."""
 
     @abstractmethod
     def rejects_each(
-        self, pods: Sequence[Pod], view: ClusterView, now: Micros
+        self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros
     ) -> BoolMatrix | None:
-        """Return the nodes that `filter` rejects for each pod, all of one key.
+        """Return the nodes that `filter` rejects for each of some pods.
 
-        That broadcasts to (len(pods), n); None if some node cannot be judged.
+        Args:
+            pod: any one of them.
+            amounts: of all.
+            view: the cluster.
+            now: the moment.
+
+        Returns:
+            What broadcasts to (len(amounts), n); None if some node cannot be judged.
         """
 
 
@@ -156,16 +171,29 @@ class Score(Protocol):
         """Return the values that the formula uses for a node; see `Filter.inputs`."""
 
 
-class StackingScore(ABC):
-    """A score of many pods at once: their amounts are a further axis of its formula."""
+class StackingScore(Stacking):
+    """A score of many pods at once."""
 
     @abstractmethod
-    def alike(self, pod: Pod) -> Hashable:
-        """Return a key that is equal only for pods that it can score together."""
+    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
+        """Return raw scores as `score` gives them for each of some pods, (len(amounts), n).
+
+        Args:
+            pod: any one of them.
+            amounts: of all.
+            view: the cluster.
+            now: the moment.
+        """
 
     @abstractmethod
-    def score_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> Scores:
-        """Return raw scores as `score` gives them for each pod, all of one key, (len(pods), n)."""
+    def normalize_each(self, scores: IntColumn, least: IntColumn, greatest: IntColumn) -> IntColumn:
+        """Return what `normalize` gives for each row of a matrix of scores between two ends.
+
+        Args:
+            scores: the scores.
+            least: the lower end of each row, (n_rows, 1), as if some score of it was that.
+            greatest: the upper end.
+        """
 
 
 class NeverFaults:

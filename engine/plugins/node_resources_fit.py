@@ -43,6 +43,7 @@ from engine.plugins.base import (
     Plugin,
     Scores,
     StackingFilter,
+    StackingScore,
 )
 from engine.plugins.lib.arithmetic import trunc_div
 from engine.plugins.lib.broken_line import broken_line
@@ -163,12 +164,21 @@ class NodeResourcesFitFilter(NeverFaults, StackingFilter):
         """Return which resources a pod requests."""
         return tuple([name for name, _ in self._wanted(pod)])
 
-    def rejects_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> BoolMatrix:  # noqa: ARG002 (protocol)
-        """Return the nodes that `filter` rejects for each pod, all of one key."""
-        wanted = [self._wanted(pod) for pod in pods]
-        amounts = np.array([[amount for _, amount in each] for each in wanted], np.int64)
-        names = [name for name, _ in wanted[0]]
-        by_name = zip(names, amounts.T[..., np.newaxis], strict=True)
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return what pods request of each resource, (len(pods), n_resources, 1)."""
+        wanted = [[amount for _, amount in self._wanted(pod)] for pod in pods]
+        return np.array(wanted, np.int64)[..., np.newaxis]
+
+    def rejects_each(
+        self,
+        pod: Pod,
+        amounts: IntColumn,
+        view: ClusterView,
+        now: Micros,  # noqa: ARG002 (protocol)
+    ) -> BoolMatrix:
+        """Return the nodes that `filter` rejects for each of some pods."""
+        names = [name for name, _ in self._wanted(pod)]
+        by_name = zip(names, amounts.swapaxes(0, 1), strict=True)
         return reduce(np.logical_or, _complaints(by_name, view))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
@@ -226,7 +236,7 @@ _ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]
 """Gives 0..MAX_SCORE for what would be requested and what is allocatable, which is above 0."""
 
 
-class NodeResourcesFitScore:
+class NodeResourcesFitScore(StackingScore):
     """Scores nodes by the share of each resource that would be requested with the pod on them."""
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
@@ -245,20 +255,62 @@ class NodeResourcesFitScore:
             return Scores(np.zeros(len(view), np.int64), np.ones(len(view), np.bool_))
         counted = self._counted(pod)
 
-        def means(rows: ClusterView) -> IntColumn:
-            total = np.zeros(len(rows), np.int64)
-            weights = np.zeros(len(rows), np.int64)
-            for name, weight, amount in counted:
-                # A pod that is still to be validated may request less than nothing.
-                requested = np.maximum(rows.amount(rows.sums[_sums_of(name)], name) + amount, 0)
-                allocatable = rows.amount(rows.allocatable, name)
-                score = self._score_of(requested, np.maximum(allocatable, 1))
-                share = weight * self._counts(allocatable, score)
-                total += share * score
-                weights += share
-            return self._mean(total, np.maximum(weights, 1))
+        own = [amount for _, _, amount in counted]
+        return Scores(
+            view.pod_column(
+                (self, counted), _NODES_AND_PODS, lambda rows: self._means(rows, counted, own)
+            )
+        )
 
-        return Scores(view.pod_column((self, counted), _NODES_AND_PODS, means))
+    def alike(self, pod: Pod) -> Hashable:
+        """Return which resources count for a pod."""
+        return tuple([name for name, _, _ in self._counted(pod)])
+
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return the amounts of pods of the resources that count, (len(pods), n_counted, 1)."""
+        counted = [[amount for _, _, amount in self._counted(pod)] for pod in pods]
+        return np.array(counted, np.int64)[..., np.newaxis]
+
+    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
+        """Return raw scores as `score` gives them for each of some pods."""
+        if not self._resources:
+            return self.score(pod, view, now)
+        scores = self._means(view, self._counted(pod), [*amounts.swapaxes(0, 1)])
+        return Scores(np.broadcast_to(scores, (len(amounts), len(view))))
+
+    def normalize_each(
+        self,
+        scores: IntColumn,
+        least: IntColumn,  # noqa: ARG002 (protocol)
+        greatest: IntColumn,  # noqa: ARG002 (protocol)
+    ) -> IntColumn:
+        """Return the scores as they are."""
+        return scores
+
+    def _means(
+        self,
+        view: ClusterView,
+        counted: Sequence[tuple[str, int, int]],
+        amounts: Sequence[int | IntColumn],
+    ) -> IntColumn:
+        """Return the scores, (..., n).
+
+        Args:
+            view: the cluster.
+            counted: the resources that count, and their weights.
+            amounts: of each the amount of a pod, or those of several, (n_pods, 1).
+        """
+        total = np.zeros(len(view), np.int64)
+        weights = np.zeros(len(view), np.int64)
+        for (name, weight, _), amount in zip(counted, amounts, strict=True):
+            # A pod that is still to be validated may request less than nothing.
+            requested = np.maximum(view.amount(view.sums[_sums_of(name)], name) + amount, 0)
+            allocatable = view.amount(view.allocatable, name)
+            score = self._score_of(requested, np.maximum(allocatable, 1))
+            share = weight * self._counts(allocatable, score)
+            total = total + share * score
+            weights = weights + share
+        return self._mean(total, np.maximum(weights, 1))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores as they are."""

@@ -17,7 +17,7 @@ from engine.model.pod import Pod
 from engine.model.rule_input import RuleInputs
 from engine.plugins import BoolMatrix, Filter, Plugin, Score, StackingFilter, StackingScore
 from engine.policy.context import RuleContext
-from engine.view import BoolColumn, Domain, IntColumn
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn
 
 _P = TypeVar("_P", bound=Filter | Score)
 
@@ -56,20 +56,33 @@ class PluginFilter(_PluginEvaluator[Filter]):
         """Return the code of each row."""
         return self.plugin.filter(context.request.pod, context.view, context.now)
 
-    def rejects_each(self, contexts: Sequence[RuleContext]) -> BoolMatrix | None:
-        """Return the rejected nodes for each of several pods, (len(contexts), n).
+    def rejects_for(
+        self, contexts: Sequence[RuleContext]
+    ) -> Callable[[ClusterView], BoolMatrix | None] | None:
+        """Prepare the nodes that it rejects for each of several pods, of one view after the other.
 
-        None if that is not possible at once, or some node cannot be judged.
+        None if that is not possible at once.
+
+        Args:
+            contexts: of one moment.
+
+        Returns:
+            Gives them, (len(contexts), n); None if some node cannot be judged.
         """
-        plugin, first = self.plugin, contexts[0]
+        plugin, now = self.plugin, contexts[0].now
         if not isinstance(plugin, StackingFilter):
             return None
-        rejects = np.zeros((len(contexts), len(first.view)), np.bool_)
-        for pods, at in _alike(plugin.alike, contexts):
-            found = plugin.rejects_each(pods, first.view, first.now)
-            if found is None:
-                return None
-            rejects[at] = found
+        alike = [(pods[0], plugin.amounts(pods), at) for pods, at in _alike(plugin.alike, contexts)]
+
+        def rejects(view: ClusterView) -> BoolMatrix | None:
+            found = np.zeros((len(contexts), len(view)), np.bool_)
+            for pod, amounts, at in alike:
+                rejected = plugin.rejects_each(pod, amounts, view, now)
+                if rejected is None:
+                    return None
+                found[at] = rejected
+            return found
+
         return rejects
 
     def may_relent(self, context: RuleContext) -> bool:
@@ -94,25 +107,54 @@ class PluginScore(_PluginEvaluator[Score]):
         faulty = None if scores.faults is None else scores.faults.take(rows)
         return scores.values[rows], None if faulty is None or not faulty.any() else faulty
 
-    def score_each(self, contexts: Sequence[RuleContext]) -> NDArray[Any] | None:
-        """Return the raw scores for each of several pods, (len(contexts), n).
+    def scores_for(
+        self, contexts: Sequence[RuleContext]
+    ) -> Callable[[ClusterView], NDArray[Any] | None] | None:
+        """Prepare the raw scores for each of several pods, of one view after the other.
 
-        None if that is not possible at once, or some node has none.
+        None if that is not possible at once.
+
+        Args:
+            contexts: of one moment.
+
+        Returns:
+            Gives them, (len(contexts), n); None if some node has none.
         """
-        plugin, first = self.plugin, contexts[0]
+        plugin, now = self.plugin, contexts[0].now
         if not isinstance(plugin, StackingScore):
             return None
-        scores = np.zeros((len(contexts), len(first.view)), np.int64)
-        for pods, at in _alike(plugin.alike, contexts):
-            found = plugin.score_each(pods, first.view, first.now)
-            if found.faults is not None:
-                return None
-            scores[at] = found.values
+        alike = [(pods[0], plugin.amounts(pods), at) for pods, at in _alike(plugin.alike, contexts)]
+
+        def scores(view: ClusterView) -> NDArray[Any] | None:
+            found = np.zeros((len(contexts), len(view)), np.int64)
+            for pod, amounts, at in alike:
+                scored = plugin.score_each(pod, amounts, view, now)
+                if scored.faults is not None:
+                    return None
+                found[at] = scored.values
+            return found
+
         return scores
 
     def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn:
         """Return the scores on 0..MAX_SCORE by the plugin's own rule."""
         return self.plugin.normalize(raw.astype(np.int64, copy=False))
+
+    def normalize_each(
+        self, raw: NDArray[np.int64], least: IntColumn, greatest: IntColumn
+    ) -> IntColumn:
+        """Return what `normalize` gives for each row of a matrix of scores between two ends.
+
+        Args:
+            raw: the scores.
+            least: the lower end of each row, (n_rows, 1).
+            greatest: the upper end.
+        """
+        plugin = self.plugin
+        if isinstance(plugin, StackingScore):
+            return plugin.normalize_each(raw, least, greatest)
+        rows = np.concatenate([raw, least, greatest], axis=1)
+        return np.stack([plugin.normalize(row) for row in rows])[:, :-2]
 
 
 def _alike(

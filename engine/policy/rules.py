@@ -5,7 +5,7 @@ A rule abstains while the part of the cluster that it reads is too old to judge 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -24,7 +24,7 @@ from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.rule_schema import OnFilterError, OnScoreError
-from engine.view import BoolColumn, IntColumn, extremes
+from engine.view import BoolColumn, ClusterView, IntColumn, extremes
 
 FilterEvaluator: TypeAlias = PluginFilter | FilterExpression
 """Gives each row a code: PASS, FAULT, or a reason > 0."""
@@ -46,6 +46,34 @@ _SCHEDULER_PLUGINS = (
 )
 _FRESH: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_POINTS = "it gives no candidate any points"
+
+
+class OnView:
+    """A view on which rules are evaluated for several requests, each with contexts of its own.
+
+    Args:
+        view: the cluster.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        self.view = view
+        self._contexts: dict[int, RuleContext] = {}
+
+    @property
+    def has_contexts(self) -> bool:
+        """Whether something was evaluated for one request alone."""
+        return bool(self._contexts)
+
+    def contexts(self, originals: Sequence[RuleContext]) -> list[RuleContext]:
+        """Return contexts on the view, the same for the same originals."""
+        for original in originals:
+            if id(original) not in self._contexts:
+                self._contexts[id(original)] = original.on(self.view)
+        return [self._contexts[id(original)] for original in originals]
+
+    def known(self, originals: Sequence[RuleContext]) -> list[RuleContext]:
+        """Return those contexts on the view that something was evaluated in."""
+        return [self._contexts[key] for key in map(id, originals) if key in self._contexts]
 
 
 class _RuleExplainer(msgspec.Struct, eq=False):
@@ -122,21 +150,27 @@ class FilterRule:
             abstained=stale,
         )
 
-    def rejects_each(self, contexts: Sequence[RuleContext]) -> BoolMatrix:
-        """Return the rejected nodes for each of some requests, without reasons.
+    def rejects_for(self, contexts: Sequence[RuleContext]) -> Callable[[OnView], BoolMatrix]:
+        """Prepare it for several requests, to be judged together on one view after the other.
 
         Of a rule that does not abstain.
 
         Args:
-            contexts: at least one; of one view and moment.
+            contexts: at least one; of one moment.
 
         Returns:
-            Of shape (len(contexts), n).
+            Gives the rejected nodes of a view for each, without reasons, (len(contexts), n).
         """
-        together = self.evaluator.rejects_each(contexts) if len(contexts) > 1 else None
-        return np.stack([*map(self._rejects, contexts)]) if together is None else together
+        together = self.evaluator.rejects_for(contexts) if len(contexts) > 1 else None
 
-    def _rejects(self, context: RuleContext) -> BoolColumn:
+        def rejects_each(on: OnView) -> BoolMatrix:
+            found = None if together is None else together(on.view)
+            return np.stack([*map(self.rejects, on.contexts(contexts))]) if found is None else found
+
+        return rejects_each
+
+    def rejects(self, context: RuleContext) -> BoolColumn:
+        """Return the rejected nodes for a request, without reasons; it must not abstain."""
         result = self.evaluator.filter(context)
         return self.outcome(context).rejects if result.has_faults else result.rejects
 
@@ -159,28 +193,51 @@ class ScoreRule:
     on_error: OnScoreError = OnScoreError.ZERO_SCORE
     evaluator: ScoreEvaluator
 
-    def raw_each(
-        self, contexts: Sequence[RuleContext], candidates: BoolMatrix
-    ) -> Sequence[NDArray[Any] | None]:
-        """Return for each of some requests the scores before `normalize`.
+    def raw_for(
+        self, contexts: Sequence[RuleContext]
+    ) -> Callable[[OnView, BoolMatrix], Sequence[NDArray[Any] | None] | NDArray[Any]]:
+        """Prepare it for several requests, to be scored together on one view after the other.
 
         Of a rule that does not abstain.
 
         Args:
-            contexts: at least one; of one view and moment.
-            candidates: that matter, (len(contexts), n).
+            contexts: at least one; of one moment.
 
         Returns:
-            Of shape (n,) each; anything for other nodes. None where some could not be evaluated.
+            Gives for each the scores of the nodes of a view before `normalize`, (n,), given those
+            that matter, (len(contexts), n); anything for others. None where some could not be
+            evaluated.
         """
-        together = self.evaluator.score_each(contexts) if len(contexts) > 1 else None
-        if together is not None and (
-            together.dtype.kind != "f" or np.isfinite(together).all(where=candidates)
-        ):
-            return [*together]
-        return [*map(self._raw, contexts, candidates)]
+        together = self.evaluator.scores_for(contexts) if len(contexts) > 1 else None
 
-    def _raw(self, context: RuleContext, candidates: BoolColumn) -> NDArray[Any] | None:
+        def raw_each(
+            on: OnView, candidates: BoolMatrix
+        ) -> Sequence[NDArray[Any] | None] | NDArray[Any]:
+            found = None if together is None else together(on.view)
+            if found is not None and (
+                found.dtype.kind != "f" or np.isfinite(found).all(where=candidates)
+            ):
+                return found
+            return [*map(self.raw, on.contexts(contexts), candidates)]
+
+        return raw_each
+
+    def points_between(self, raw: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> IntColumn:
+        """Return the points, times the weight, of scores of several requests.
+
+        Args:
+            raw: for each request a row of scores before `normalize`, all between its ends.
+            low: the least score of each, (n_requests, 1).
+            high: the greatest.
+        """
+        points = self.evaluator.normalize_each(raw, low, high)
+        return points if self.weight == 1 else points * self.weight
+
+    def raw(self, context: RuleContext, candidates: BoolColumn) -> NDArray[Any] | None:
+        """Return the scores before `normalize` of candidates, (n,), anything for other nodes.
+
+        None if some could not be evaluated. It must not abstain.
+        """
         raw, faulty = self.evaluator.score(context, candidates.nonzero()[0])
         if faulty is not None or (raw.dtype.kind == "f" and not np.isfinite(raw).all()):
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -51,11 +51,13 @@ class EvalContext(NamedTuple):
         table: the rows.
         frame: the variables that all rows share, and the budget.
         frames: those of several requests, evaluated together; empty for one.
+        known: of several requests, the columns of parts whose value all rows share, once known.
     """
 
     table: Table
     frame: Frame
     frames: Sequence[Frame] = ()
+    known: MutableMapping[Step, Column] = {}  # noqa: RUF012 - INVARIANT: filled only with `frames`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,7 +136,10 @@ class Constant(Step):
         """Evaluate the constant, for each request if there are several."""
         (closure,) = self.constants
         if context.frames:
-            return constants([outcome(closure, frame) for frame in context.frames])
+            if self not in context.known:
+                values = [outcome(closure, frame) for frame in context.frames]
+                context.known[self] = constants(values)
+            return context.known[self]
         value = outcome(closure, context.frame)
         return FAILED if isinstance(value, CelError) else constant(value)
 

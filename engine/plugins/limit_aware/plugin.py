@@ -51,7 +51,6 @@ from engine.view import (
 )
 
 _NODES = (Domain.NODES,)
-_NOTHING = np.zeros((0, 1), np.int64)
 _UNCHECKED = 2**62
 """The capacity where a resource has no ratio: nothing exceeds it."""
 
@@ -133,19 +132,23 @@ class LimitAwareFilter(_LimitAware, StackingFilter):
         """Return which resources a pod is checked for."""
         return () if pod.is_daemon_set else tuple([name for name, _ in _checked(pod.shape)])
 
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return the amounts of pods that are checked, (len(pods), n_checked, 1)."""
+        return np.array([_checked_amounts(pod.shape) for pod in pods])
+
     def rejects_each(
         self,
-        pods: Sequence[Pod],
+        pod: Pod,
+        amounts: IntColumn,
         view: ClusterView,
         now: Micros,  # noqa: ARG002 (protocol)
     ) -> BoolMatrix | None:
-        """Return the nodes that `filter` rejects for each pod, all of one key."""
+        """Return the nodes that `filter` rejects for each of some pods."""
         side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
         if side.faulty is not None:
             return None
-        names = [] if pods[0].is_daemon_set else [name for name, _ in _checked(pods[0].shape)]
-        own = np.array([_checked_amounts(pod.shape) for pod in pods]) if names else _NOTHING
-        complaints = self._complaints(view, own, names, side)
+        names = [] if pod.is_daemon_set else [name for name, _ in _checked(pod.shape)]
+        complaints = self._complaints(view, amounts, names, side)
         return reduce(np.logical_or, complaints, np.zeros(len(view), np.bool_))
 
     def rejects_every_pod(self, view: ClusterView, now: Micros) -> BoolColumn:  # noqa: ARG002 (protocol)
@@ -260,9 +263,19 @@ class LimitAwareScore(_LimitAware, StackingScore):
         """Return the same for all pods."""
         return None
 
-    def score_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
-        """Return raw scores as `score` gives them for each pod."""
-        return self._score(np.array([_own(pod.shape, self._names) for pod in pods]), view)
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return the amounts of pods that are scored, (len(pods), n_scored, 1)."""
+        return np.array([_own(pod.shape, self._names) for pod in pods])
+
+    def score_each(
+        self,
+        pod: Pod,  # noqa: ARG002 (protocol)
+        amounts: IntColumn,
+        view: ClusterView,
+        now: Micros,  # noqa: ARG002 (protocol)
+    ) -> Scores:
+        """Return raw scores as `score` gives them for each of some pods."""
+        return self._score(amounts, view)
 
     def _score(self, own: IntColumn, view: ClusterView) -> Scores:
         """Return the scores, (..., n).
@@ -290,6 +303,13 @@ class LimitAwareScore(_LimitAware, StackingScore):
             return np.zeros_like(scores)
         share: FloatColumn = (scores - least).astype(np.float64)
         share /= greatest - least
+        share *= MAX_SCORE
+        return share.astype(np.int64)
+
+    def normalize_each(self, scores: IntColumn, least: IntColumn, greatest: IntColumn) -> IntColumn:
+        """Return what `normalize` gives for each row of a matrix of scores between two ends."""
+        share: FloatColumn = (scores - least).astype(np.float64)
+        share /= np.where(least == greatest, 1, greatest - least)
         share *= MAX_SCORE
         return share.astype(np.int64)
 

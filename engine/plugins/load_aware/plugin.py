@@ -117,13 +117,18 @@ class LoadAwareFilter(NeverFaults, StackingFilter):
         """Return whether a pod is checked, and by which thresholds."""
         return pod.is_daemon_set, pod.shape.is_prod
 
-    def rejects_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> BoolMatrix:
-        """Return the nodes that `filter` rejects for each pod, all of one key."""
-        if pods[0].is_daemon_set:
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return the expected usage of pods, (len(pods), n_known, 1)."""
+        return np.array([expected_usage(pod.shape, self._profile) for pod in pods])
+
+    def rejects_each(
+        self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros
+    ) -> BoolMatrix:
+        """Return the nodes that `filter` rejects for each of some pods."""
+        if pod.is_daemon_set:
             return np.zeros(len(view), np.bool_)
-        side = self._side(view, is_prod=pods[0].shape.is_prod)
-        expected = np.array([expected_usage(pod.shape, self._profile) for pod in pods])
-        return self._rejects(self._exceeds(expected, side, view), side, view, now)[0]
+        side = self._side(view, is_prod=pod.shape.is_prod)
+        return self._rejects(self._exceeds(amounts, side, view), side, view, now)[0]
 
     def _exceeds(self, expected: IntColumn, side: _FilterSide, view: ClusterView) -> BoolMatrix:
         """Return where the usage with a pod is too much, by known resource, (..., n_known, n).

@@ -69,10 +69,22 @@ class LoadAwareScore(NeverFaults, StackingScore):
         """Return by which usage a pod is scored."""
         return self._by_production(pod)
 
-    def score_each(self, pods: Sequence[Pod], view: ClusterView, now: Micros) -> Scores:
-        """Return raw scores as `score` gives them for each pod, all of one key."""
-        expected = np.array([expected_usage(pod.shape, self._profile) for pod in pods])
-        return self._score(expected, self._by_production(pods[0]), view, now)
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return the expected usage of pods, (len(pods), n_known, 1)."""
+        return np.array([expected_usage(pod.shape, self._profile) for pod in pods])
+
+    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
+        """Return raw scores as `score` gives them for each of some pods."""
+        return self._score(amounts, self._by_production(pod), view, now)
+
+    def normalize_each(
+        self,
+        scores: IntColumn,
+        least: IntColumn,  # noqa: ARG002 (protocol)
+        greatest: IntColumn,  # noqa: ARG002 (protocol)
+    ) -> IntColumn:
+        """Return what `normalize` gives for each row of a matrix."""
+        return self.normalize(scores)
 
     def _by_production(self, pod: Pod) -> bool:
         return self._args.score_according_prod_usage and pod.shape.is_prod

@@ -1,13 +1,12 @@
-"""Turns that are judged together, and which of them are right in the end."""
+"""Turns that are foretold together, and which of them come true."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import msgspec
 
 from engine.batch.judge import Judge
 from engine.batch.placements import Placements
+from engine.batch.stack import Stack
 from engine.batch.template import Template
 from engine.batch.template_rules import TemplateRules
 from engine.batch.turns import Turns
@@ -20,70 +19,111 @@ _NODES = 6
 _FIRST = 7
 """The position in the batch of the first of the pods."""
 
+_FEW = "-double(node.podCount)"
+_FULL = "node.podCount == 1 ? 1 : 0"
 
-def _coming(templates: int) -> tuple[list[tuple[Template, Pod]], Placements]:
-    """Return templates with their next pods: all nodes but n5, which has a pod, are the best."""
-    wire = {
-        "metadata": {"namespace": "default"},
-        "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
-    }
+
+def _coming(expressions: list[str]) -> tuple[list[tuple[Template, Pod]], Placements]:
+    """Return templates with their next pods; of all nodes, n5 has a pod.
+
+    Args:
+        expressions: the score of each template.
+    """
     world = BatchWorld(
-        policies(few="scores: [{name: few, expression: -node.podCount}]"),
+        policies(
+            **{
+                f"score{i}": f"match: {{objectSelector: {{matchLabels: {{score: s{i}}}}}}}\n"
+                f"scores: [{{name: score, expression: '{expression}'}}]"
+                for i, expression in enumerate(expressions)
+            }
+        ),
         [node(f"n{i}", cpu="4", memory="8Gi", pods="3") for i in range(_NODES)],
-        [msgspec.structs.replace(request(wire, "r0").pod, node_name="n5", scheduling_gates=())],
-        [request(wire, f"p{i}") for i in range(templates)],
+        [
+            msgspec.structs.replace(
+                request(_wire(""), "r0").pod, node_name="n5", scheduling_gates=()
+            )
+        ],
+        [request(_wire(f"s{i}"), f"p{i}") for i in range(len(expressions))],
     )
     view = world.state().view()
     judge, placements = Judge(policies=world.policies, now=NOW), Placements(view)
     return [
         (
-            Template(
-                TemplateRules(judge.policies_for(each), each, view, judge), placements, templates
-            ),
+            Template(TemplateRules(judge.policies_for(each), each, view, judge), placements, 1),
             each.pod,
         )
         for each in world.requests
     ], placements
 
 
-def test_turns_are_known_as_long_as_pods_go_where_foretold() -> None:
-    coming, placements = _coming(4)
-    turns = Turns(coming, placements, _FIRST)
+def _wire(score: str) -> dict[str, object]:
+    return {
+        "metadata": {"namespace": "default", "labels": {"score": score}},
+        "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
+    }
+
+
+def _turns(coming: list[tuple[Template, Pod]], placements: Placements) -> Turns:
+    stack = Stack([template for template, _ in coming], placements)
+    return Turns(coming, stack, placements, _FIRST)
+
+
+def test_pods_go_where_foretold_while_nodes_that_take_some_get_worse() -> None:
+    coming, placements = _coming([_FEW] * 4)
+    turns = _turns(coming, placements)
     taken = []
     for position, (template, pod) in enumerate(coming, _FIRST):
         assert turns.reach(position)
         assert not turns.reach(position + 1)
-        template.refresh(pod, partial(turns.judged, position))
-        row, _ = template.ranking.best([pod], 0)
-        taken.append(row)
-        template.place(pod, row)
+        best = turns.take()
+        assert best is not None
+        taken.append(best[0])
+        template.place(pod, best[0])
     assert len(set(taken)) == 4  # each of them takes a node without a pod
-    assert turns.used == 3  # before the first turn no node has changed
+    assert turns.taken == 4
     assert not turns.reach(_FIRST + 4)
 
 
-def test_a_pod_that_goes_elsewhere_ends_what_is_known() -> None:
-    coming, placements = _coming(3)
-    turns = Turns(coming, placements, _FIRST)
-    (first, pod), _, _ = coming
-    best, _ = first.ranking.best([pod], 0)
-    first.place(pod, (best + 1) % (_NODES - 1))
+def test_a_node_that_gets_better_by_a_pod_ends_what_is_foretold() -> None:
+    # The first pod takes an empty node; for the second one it is as good as n5 from then on, the
+    # only one with a pod before. Either may be its choice, and it is looked at exactly.
+    coming, placements = _coming([_FEW, _FULL, _FULL])
+    turns = _turns(coming, placements)
+    (first, pod), (second, next_pod), _ = coming
+    assert turns.reach(_FIRST)
+    best = turns.take()
+    assert best is not None
+    first.place(pod, best[0])
+    is_right = turns.reach(_FIRST + 1)
+    turns.end()
+    second.refresh(next_pod)
+    found = second.best([next_pod], 0)
+    assert found is not None
+    assert found[0] in {5, best[0]}
+    assert is_right == (found[0] == 5)
+
+
+def test_a_pod_that_is_not_placed_ends_what_is_foretold() -> None:
+    coming, placements = _coming([_FEW] * 3)
+    turns = _turns(coming, placements)
+    assert turns.reach(_FIRST)
+    turns.take()
     assert not turns.reach(_FIRST + 1)
 
 
-def test_a_pod_that_is_not_placed_ends_what_is_known() -> None:
-    coming, placements = _coming(3)
-    turns = Turns(coming, placements, _FIRST)
-    assert not turns.reach(_FIRST + 1)
-
-
-def test_a_node_with_the_pod_foretold_is_judged_as_one_that_has_it() -> None:
-    coming, placements = _coming(2)
-    turns = Turns(coming, placements, _FIRST)
-    (first, pod), second = coming
-    row, _ = first.ranking.best([pod], 0)
-    first.place(pod, row)
-    foretold = turns.judged(_FIRST + 1, [row])
-    known = Turns([second], placements, _FIRST + 1).judged(_FIRST + 1, [row])
-    assert foretold[0].tolist() == known[0].tolist() == [True]
-    assert [each.tolist() for each in foretold[1]] == [each.tolist() for each in known[1]] == [[-1]]
+def test_templates_know_in_the_end_which_pods_came() -> None:
+    coming, placements = _coming([_FEW] * 4)
+    turns = _turns(coming, placements)
+    for position, (template, pod) in enumerate(coming[:2], _FIRST):
+        assert turns.reach(position)
+        best = turns.take()
+        assert best is not None
+        template.place(pod, best[0])
+    turns.end()
+    # Three nodes are left without a pod, and those that took one have one as n5 has.
+    for template, pod in coming:
+        assert template.seen == 2
+        empty: set[int] = set()
+        while (best := template.ranking.best_but(empty, pod)) and best[1] == 100:
+            empty.add(best[0])
+        assert empty == {0, 1, 2, 3, 4} - set(placements.rows)

@@ -107,10 +107,12 @@ def test_requests_evaluated_together_get_the_values_that_each_gets_alone(
     table = RowsTable(rows)
     activations = [{"pod": pod} for pod in pods]
     for plan in _plans(expression, RowsLayout(rows)):
-        together = plan.evaluate_each(table, activations, [Budget(10_000) for _ in pods])
-        if together is not None:
-            found = [listed(Column(values)) for values in together.values]
-            assert found == [listed(plan.evaluate(table, each)) for each in activations]
+        evaluate = plan.for_each(activations, [Budget(10_000) for _ in pods])
+        for part in (table, RowsTable(rows[:1])):
+            together = None if evaluate is None else evaluate(part)
+            if together is not None:
+                found = [listed(Column(values)) for values in together.values]
+                assert found == [listed(plan.evaluate(part, each)) for each in activations]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_only_alike_requests_without_a_fault_are_evaluated_together(
 ) -> None:
     rows: list[Row] = [{"cores": 4.0}, {"cores": 8.0}]
     plan = number(expression, RowsLayout(rows))
-    together = plan.evaluate_each(
-        RowsTable(rows), [{"pod": pod} for pod in pods], [Budget(100) for _ in pods]
-    )
+    evaluate = plan.for_each([{"pod": pod} for pod in pods], [Budget(100) for _ in pods])
+    assert evaluate is not None
+    together = evaluate(RowsTable(rows))
     assert (None if together is None else together.values.tolist()) == expected
