@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -45,9 +46,9 @@ class DomainRoom:
         self._label = key.rsplit("/", 1)[-1]
         self._domains = label_column(view, key)
         self._needed: dict[str, int] = {}
-        for request in requests:
-            for name, amount in counted_requests(request.pod.shape).items():
-                self._needed[name] = self._needed.get(name, 0) + amount
+        for shape, count in Counter([request.pod.shape for request in requests]).items():
+            for name, amount in counted_requests(shape).items():
+                self._needed[name] = self._needed.get(name, 0) + count * amount
         self._usable = np.zeros(len(view), np.bool_)  # by some pod at least
         self._gangs = np.full(len(self._domains.book), np.inf)  # that each domain can hold
         for first, count in _templates(requests, keys):
