@@ -25,6 +25,8 @@ from engine.view import ClusterState
 
 _ANY_MOMENT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment of cases that no age matters to."""
+_NO_LIST: Final = "expected one list of cases"
+_A_LIST: Final = "the file is a list; a case begins with `- name: ..`"
 
 
 def _one_or_more(value: object) -> object:
@@ -127,9 +129,11 @@ def read_cases(
         InvalidFileError: it cannot be read at all.
     """
     documents = read_documents(content_of(file), str(file))
-    document = documents[0] if len(documents) == 1 else None
-    if document is None or not isinstance(document.value, list) or not document.value:
-        raise InvalidFileError([Diagnostic(file=str(file), message="expected one list of cases")])
+    if not documents:
+        raise InvalidFileError([Diagnostic(file=str(file), message=_NO_LIST, hint=_A_LIST)])
+    document = documents[-1]
+    if len(documents) > 1 or not isinstance(document.value, list) or not document.value:
+        raise InvalidFileError([document.problem((), _NO_LIST, hint=_A_LIST)])
     cases: list[Case] = []
     problems: list[Diagnostic] = []
     for index, item in enumerate(document.value):

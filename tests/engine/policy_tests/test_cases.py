@@ -107,8 +107,10 @@ def test_the_pod_may_be_one_of_a_workload(tmp_path: Path) -> None:
     ("text", "report"),
     [
         ("", "cases.yaml: expected one list of cases"),
-        ("[]", "cases.yaml: expected one list of cases"),
-        ("a: 1", "cases.yaml: expected one list of cases"),
+        ("[]", "cases.yaml:1:1: expected one list of cases"),
+        ("cases: [{name: a}]", "cases.yaml:1:1: expected one list of cases"),
+        ("cases: [{name: a}]", "hint: the file is a list; a case begins with `- name: ..`"),
+        ("- name: a\n---\n- name: b", "cases.yaml:3:1: expected one list of cases"),
         ("- [", "cases.yaml:1:3: not YAML"),
         (_one(expect="{bests: a}"), "cases.yaml:5:12: unknown key `bests`"),
         (_one(expect="{verdict: place}"), "hint: did you mean `Place`?"),
