@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -314,6 +314,51 @@ def test_templates_that_take_turns_are_decided_as_one_by_one(rules: str, others:
     batch = decide_batch(requests, policy_set, world.state().view(), NOW)
     assert plain(batch) == plain(one_by_one(world))
     assert batch[0].node
+
+
+_ORDERS = {
+    "by turns": lambda i: i % 7,
+    "in runs": lambda i: i // 4 % 7,
+    "without order": lambda i: i * i * 31 // 7 % 7,
+    "two of them most of the time": lambda i: i % 2 if i % 23 else i // 23 % 7,
+}
+
+
+@pytest.mark.parametrize("order", _ORDERS.values(), ids=_ORDERS)
+@pytest.mark.parametrize("rules", _TAKING_TURNS.values(), ids=_TAKING_TURNS)
+def test_templates_in_any_order_are_decided_as_one_by_one(
+    rules: str, order: Callable[[int], int]
+) -> None:
+    # The fifth fits nowhere, pods of the sixth keep their own away, those of the last are even.
+    far_apart = _apart("app", "app5")
+    even = {**_ZONES_EVENLY["topologySpreadConstraints"][0]}
+    even["labelSelector"] = {"matchLabels": {"app": "app6"}}
+    specs: list[Json] = [{}, {}, {}, {}, {}, far_apart, {"topologySpreadConstraints": [even]}]
+    templates: list[Json] = [
+        {
+            "metadata": {"namespace": "default", "labels": {"app": f"app{i}"}},
+            "spec": spec
+            | {
+                "containers": [
+                    {"resources": {"requests": {"cpu": "99" if i == 4 else f"{100 + 60 * i}m"}}}
+                ]
+            },
+        }
+        for i, spec in enumerate(specs)
+    ]
+    nodes = [
+        replace(
+            node(f"n{i}", cpu=str(2 + i % 5), memory="8Gi", pods="6"),
+            labels={"host": f"n{i}", "zone": "abc"[i % 3]},
+        )
+        for i in range(30)
+    ]
+    reports = [report(f"n{i}", {"cpu": 37 * i % 1900, "memory": GI}) for i in range(0, 30, 3)]
+    requests = [request(templates[order(i)], f"p{i}") for i in range(150)]
+    world = BatchWorld(policies(own=rules), [*nodes, *reports], [], requests)
+    batch = decide_batch(requests, world.policies, world.state().view(), NOW)
+    assert plain(batch) == plain(one_by_one(world))
+    assert any(outcome.node for outcome in batch)
 
 
 def _of_tier(tier: str, expression: str) -> str:
