@@ -32,7 +32,7 @@ from engine.model.well_known import ZONE_LABEL
 from engine.pipeline import Scope
 from engine.placement import encode
 from engine.policy import PolicySet, RuleContext, load_policies
-from engine.report import decision_report
+from engine.report import decision_report, excerpt_of
 from engine.simulation import SchedulerModel
 from engine.view import WhatIf
 from tests.bench import bench_start
@@ -125,10 +125,22 @@ class _World:
         return self._of_decisions(lambda decision, asked: encode(decision, asked, view))
 
     def explanations(self) -> Spent:
-        """Explain decisions as the webhook keeps them."""
+        """Explain decisions as somebody reads of them."""
         return self._of_decisions(
             lambda decision, _: decision_report(decision, most_nodes=_NODES_EXPLAINED)
         )
+
+    def excerpts(self) -> Spent:
+        """Make of decisions what the webhook keeps to explain them, once they have a patch."""
+        view = self.state.view()
+        spent = []
+        for request in islice(self.arriving, _CALLS):
+            decision = self._replica.decide(request, view)
+            encode(decision, request, view)
+            start = clock()
+            msgspec.json.encode(excerpt_of(decision, _NODES_EXPLAINED))
+            spent.append(clock() - start)
+        return spent
 
     def _of_decisions(self, make: Callable[[Decision, PlacementRequest], object]) -> Spent:
         view = self.state.view()
@@ -401,6 +413,7 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "the longest step of that": (plans.longest_steps, world.plain_score),
         "a patch": (world.patches, world.plain_score),
         "an explanation": (world.explanations, world.plain_score),
+        "what is kept to explain one": (world.excerpts, world.plain_score),
         "a whole review": (reviews.answered, world.plain_score),
         "a judgement of a bound pod": (landings.judged, world.plain_score),
         "a report of all nodes": (shown.reported, world.plain_score),
