@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.ranked_totals import RankedTotals
+
 _NO_ROWS: Final = np.zeros(0, np.intp)
 _FIRST: Final = 64
 """Candidates that are put in order at least: as many as are named on a pod."""
-
-_END_OF_NARROW: Final = 1 << 16
 
 
 def no_tie_breakers(rows: NDArray[np.intp]) -> NDArray[np.uint64]:
@@ -23,9 +24,9 @@ def no_tie_breakers(rows: NDArray[np.intp]) -> NDArray[np.uint64]:
 class Ranking:
     """The candidates by falling total, then by rising tie-breaker, then as they were given.
 
-    Sorting all by both takes as long as a score of all nodes, and hardly anything but a full
-    explanation reads beyond the best: by totals alone it takes a quarter, and the ties are broken
-    as far as the order is read.
+    Sorting all takes as long as a score of all nodes, and hardly anything but a full explanation
+    reads beyond the best. So only those are sorted that are at least as good as the last one read,
+    and totals are looked up in `ranked_totals`.
 
     Args:
         rows: of the candidates, ascending, (n,).
@@ -44,23 +45,20 @@ class Ranking:
     ) -> None:
         self.rows, self.given_totals = rows, totals
         self._tie_breakers = tie_breakers
-        self._by_total: NDArray[np.intp] | None = None
-        self._totals: NDArray[np.int64] = totals
         self._first = _NO_ROWS
 
     def __len__(self) -> int:
         return self.rows.size
 
-    @property
+    @cached_property
+    def ranked_totals(self) -> RankedTotals:
+        """The totals by their places."""
+        return RankedTotals(self.given_totals)
+
+    @cached_property
     def totals(self) -> NDArray[np.int64]:
         """All totals, best first."""
-        self._sort_by_total()
-        return self._totals
-
-    @property
-    def rows_by_total(self) -> NDArray[np.intp]:
-        """All rows, best first, but those of equal totals in any order."""
-        return self.rows[self._sort_by_total()]
+        return np.sort(self.given_totals)[::-1]
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -75,32 +73,34 @@ class Ranking:
         """
         end = self.rows.size if most is None else min(most, self.rows.size)
         if self._first.size < end:
-            by_total = self._sort_by_total()
-        if self._first.size < end:
-            last = self._totals[max(end, _FIRST) - 1] if end < self.rows.size else 0
-            reached = self.rows.size - int(self._totals[::-1].searchsorted(last))
-            self._first = self._in_order(by_total[:reached], self._totals[:reached])
+            places = np.arange(self.rows.size)
+            if max(end, _FIRST) < self.rows.size:
+                last = self.ranked_totals.at(max(end, _FIRST) - 1)
+                places = (self.given_totals >= last).nonzero()[0]
+            self._first = self._in_order(places)
         return self._first[:end]
 
-    def _sort_by_total(self) -> NDArray[np.intp]:
-        """Return the positions by falling total; sort them the first time."""
-        if self._by_total is None:
-            if self.rows.size <= _FIRST:
-                order = self._first = self._in_order(np.arange(self.rows.size), self.given_totals)
-            else:
-                order = _by_falling(self.given_totals)
-            self._by_total, self._totals = order, self.given_totals[order]
-        return self._by_total
+    def part(self, start: int, end: int) -> NDArray[np.intp]:
+        """Return the rows at the places from `start` to `end`, in any order.
 
-    def _in_order(self, places: NDArray[np.intp], totals: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Return positions, which have these totals and stand by rising row, best first.
+        Args:
+            start: the first place; that before it has another total.
+            end: the one past the last, greater than `start`; it has another total, too.
+        """
+        totals, ranked = self.given_totals, self.ranked_totals
+        inside = totals >= ranked.at(end - 1)
+        if start:
+            inside &= totals <= ranked.at(start)
+        return self.rows[inside]
+
+    def _in_order(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return ascending positions, the best among them, best first.
 
         Sorting one packed integer per node is ten times as fast as sorting by two keys. From the
         upper bits down it holds the difference to the best total, as many bits of the tie-breaker
         as there is room for, and the place among those given.
         """
-        if not places.size:
-            return places
+        totals = self.given_totals[places]
         best, n = totals.item(totals.argmax()), self.rows.size
         keys = self._tie_breakers(self.rows[places])
         keys &= tie_mask(best, n)
@@ -130,14 +130,3 @@ def tie_mask(best: int, candidates: int) -> int:
 def tie_end(best: int) -> int:
     """Return the number of bits of a key below the total, where this is the best one."""
     return 64 - max(1, best.bit_length())
-
-
-def _by_falling(totals: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the order by falling total, then rising position, given totals of at least 0."""
-    if not totals.size:
-        return _NO_ROWS
-    best = totals.item(totals.argmax())
-    shortfalls = best - totals
-    if best < _END_OF_NARROW:  # numpy sorts these by digits
-        return shortfalls.astype(np.uint16).argsort(kind="stable")
-    return shortfalls.argsort(kind="stable")

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.ranking import Ranking
 from engine.model.selectors import Operator
 from engine.placement.affinity import Requirement, requirement
 from engine.placement.exclusion import Rejections
@@ -28,15 +29,15 @@ class Groups:
     A label may also include nodes that the scheduler itself rejects: one full or cordoned node in a
     zone does not make the zone a worse description.
 
-    Hardly any part of a ranking is such a group, and a few nodes suffice to see it: if the first
-    node of a part shares a value with a node past its end, that label does not describe the part.
+    Hardly any part of a ranking is such a group, and a few nodes suffice to see it: if a node of a
+    part shares a value with a node of another, that label does not describe the part.
     So all labels of a node are one value of one column, and the nodes that have a value are counted
     only for a label that the sample does not rule out.
 
     Args:
         view: all nodes.
         labels: the labels that may be used; of several that fit, the first is.
-        ranking: rows of nodes that are not rejected, without repeats.
+        ranking: nodes that are not rejected.
         rejections: of the decision that gave the ranking.
     """
 
@@ -44,7 +45,7 @@ class Groups:
         self,
         view: ClusterView,
         labels: Sequence[str],
-        ranking: NDArray[np.intp],
+        ranking: Ranking,
         rejections: Rejections,
     ) -> None:
         self._view, self._ranking, self._rejections = view, ranking, rejections
@@ -56,33 +57,42 @@ class Groups:
                 None if node is None else tuple(map(node.labels.get, keys)) for node in rows.nodes
             ),
         )
-        self._stride = ranking.size // _SAMPLE_OF_ALL + 1
+        stride = len(ranking) // _SAMPLE_OF_ALL + 1
         self._codes = column.codes
         # The only None among them is the value of MISSING, and whatever is ranked is a node.
         self._values = cast("Sequence[tuple[str | None, ...]]", column.values)
-        self._sample = column.codes.take(ranking[:: self._stride]).tolist()
+        sampled = column.codes.take(ranking.rows[::stride]).tolist()
+        self._sample = set(zip(ranking.given_totals[::stride].tolist(), sampled, strict=True))
         self._labels: dict[str, _Label] = {}
 
     def describe(self, start: int, end: int) -> Requirement | None:
         """Return the requirement that exactly the nodes at positions `start` to `end` meet, if any.
 
         Args:
-            start: the first position in the ranking.
-            end: the one past the last; greater than `start`.
+            start: the first place in the ranking, as in `Ranking.part`.
+            end: the one past the last.
         """
-        first = int(self._codes[self._ranking[start]])
-        sample = self._sample[-(-end // self._stride) :]  # the part past the end
-        if first in sample:
-            return None  # a node like it in every label
-        of_first, of_sample = self._values[first], [self._values[code] for code in sample]
+        totals = self._ranking.ranked_totals
+        best, worst = totals.at(start), totals.at(end - 1)
+        inside = {code for total, code in self._sample if worst <= total <= best}
+        others = {code for total, code in self._sample if not worst <= total <= best}
+        if not inside.isdisjoint(others):
+            return None  # nodes that are alike in every label
+        of_inside = [self._values[code] for code in inside or {self._code_of_one(worst)}]
+        of_others = [self._values[code] for code in others]
         for i, key in enumerate(self._keys):
-            value = of_first[i]
-            if value is None or any(values[i] == value for values in of_sample):
+            found = {values[i] for values in of_inside}
+            if None in found or not found.isdisjoint({values[i] for values in of_others}):
                 continue
-            values = self._label(key).exactly(self._ranking[start:end])
+            values = self._label(key).exactly(self._ranking.part(start, end))
             if values:
                 return requirement(key, Operator.IN, values)
         return None
+
+    def _code_of_one(self, total: int) -> int:
+        """Return the labels of a node that has a total."""
+        place = (self._ranking.given_totals == total).argmax()
+        return int(self._codes[self._ranking.rows[place]])
 
     def _label(self, key: str) -> _Label:
         label = self._labels.get(key)

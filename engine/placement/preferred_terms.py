@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.advice import MOST_NODES
 from engine.model.decision import Decision
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.model.well_known import HOSTNAME_LABEL
@@ -34,6 +36,7 @@ _Described: TypeAlias = tuple[WeightTier, Requirement | None]
 class _Chosen(NamedTuple):
     """Rows of what is preferred, best first, and tiers over them, each with its label if any.
 
+    Where a label describes a tier, its rows may be missing but for those that are advised.
     Where pods that share the decision take turns, rows that only they name are at the end.
     """
 
@@ -48,7 +51,7 @@ class PreferredTerms:
 
     Attributes:
         terms: preferred terms as they stand in JSON, best nodes first; three at most.
-        best_tier: rows of the most preferred nodes, best first.
+        best_tier: rows of the most preferred nodes, best first; at least as many as are advised.
         left_out: how many nodes belong into a term but cannot be listed.
         turns: of pods that share the decision; None where their terms are the same.
     """
@@ -103,9 +106,10 @@ def preferred_terms(
         else:
             rows, term = _name_list(rows, texts[tier.start - first : tier.end - first], view)
             left_out += tier.end - tier.start - rows.size
-        if rows.size:
-            written.append(rows)
-            terms.append({"weight": tier.weight, "preference": term})
+            if not rows.size:
+                continue
+        written.append(rows)
+        terms.append({"weight": tier.weight, "preference": term})
     best_tier = written[0] if written else decision.best(0)
     turns = None
     if chosen.takes_turns and takes_turns(terms):
@@ -126,29 +130,30 @@ def _chosen(
     INVARIANT: nested tiers are chosen only if every node can be listed. A node left out of a wide
     tier but not of a narrow one, where a label describes it, would end up below worse nodes.
     """
-    totals, placement = decision.totals, decision.placement
+    ranking, placement = decision.ranking, decision.placement
+    totals = ranking.ranked_totals
     most, cut = min(names, placement.max_nodes), 0
 
-    def weight_of(rows: _Rows) -> int:
-        if total_weight <= GREATEST_WEIGHT or hostnames.listable(rows).all():
+    def weight_of(rows: Callable[[], _Rows]) -> int:
+        if total_weight <= GREATEST_WEIGHT or hostnames.listable(rows()).all():
             return total_weight
         return GREATEST_WEIGHT
 
     # INVARIANT: a cut and a tier end where a total does, so ties need no order to describe them.
-    by_total = decision.ranking.rows_by_total
-    groups = Groups(view, placement.group_labels, by_total, rejections)
+    groups = Groups(view, placement.group_labels, ranking, rejections)
     for cut in candidate_cuts(totals, placement.max_nodes, lambda: bool(rejections.rejected.any())):
-        tiers = score_tiers(totals, cut, weight_of(by_total[:cut]))
-        described = _described(tiers, groups, most)
+        weight = weight_of(partial(ranking.part, 0, cut))
+        described = _described(score_tiers(totals, cut, weight), groups, most)
         if described is not None:
-            return _Chosen(decision.candidates, described)
+            return _Chosen(decision.best(_last_read(described)), described)
     if not cut:
-        return _Chosen(by_total, [])
+        return _Chosen(decision.best(0), [])
     cut = min(cut, placement.max_nodes)
     positions, named = named_positions(cut, most)
-    rows = decision.best(cut).take(positions)
-    weight = weight_of(rows[:named])
-    tiers = named_tiers(totals.take(positions[:named]), most, weight)
+    places = ranking.best(cut).take(positions)
+    rows = ranking.rows.take(places)
+    weight = weight_of(lambda: rows[:named])
+    tiers = named_tiers(ranking.given_totals.take(places[:named]), most, weight)
     # Nested tiers have names in common, which cannot be dealt out.
     return _Chosen(rows, [(tier, None) for tier in tiers], weight <= GREATEST_WEIGHT)
 
@@ -169,6 +174,14 @@ def _described(tiers: Iterable[WeightTier], groups: Groups, most: int) -> list[_
             if names > most:
                 return None
     return described
+
+
+def _last_read(described: Sequence[_Described]) -> int:
+    """Return how many of the best nodes are read: those named, and of each label the advised."""
+    return max(
+        tier.end if label is None else min(tier.start + MOST_NODES, tier.end)
+        for tier, label in described
+    )
 
 
 def _name_list(

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.model.ranked_totals import RankedTotals
 from engine.model.selectors import GREATEST_WEIGHT
 from engine.view import IntColumn
 
@@ -47,7 +48,7 @@ def weight_budget(user_weights: int) -> int:
 
 
 def candidate_cuts(
-    totals: IntColumn, max_nodes: int, some_rejected: Callable[[], bool]
+    totals: RankedTotals, max_nodes: int, some_rejected: Callable[[], bool]
 ) -> Iterator[int]:
     """Yield how many of the best candidates could be preferred, the widest cut first.
 
@@ -56,16 +57,15 @@ def candidate_cuts(
     preferred, unless all are equal and there are rejected nodes to prefer them to.
 
     Args:
-        totals: scores, best first.
+        totals: scores.
         max_nodes: at least 1.
         some_rejected: whether a policy rejects nodes that the scheduler would accept; called only
             if all are equal.
     """
     if not totals.size:
         return
-    worst = int(totals[-1])
-    last_named = int(totals[min(max_nodes, totals.size) - 1])
-    above_worst, whole_groups = _counts_from(totals, worst + 1, last_named)
+    above_worst = totals.count_from(totals.at(totals.size - 1) + 1)
+    whole_groups = totals.count_from(totals.at(min(max_nodes, totals.size) - 1))
     if not above_worst and some_rejected():
         above_worst = totals.size  # all are equal
     if not above_worst:
@@ -75,11 +75,11 @@ def candidate_cuts(
         yield whole_groups
 
 
-def score_tiers(totals: IntColumn, cut: int, total_weight: int) -> list[WeightTier]:
+def score_tiers(totals: RankedTotals, cut: int, total_weight: int) -> list[WeightTier]:
     """Return at most three tiers over the first `cut` positions, best first: thirds of the scores.
 
     Args:
-        totals: scores, best first.
+        totals: scores.
         cut: one of `candidate_cuts`, at least 1.
         total_weight: the sum of the weights at the best position, 100 to 300.
     """
@@ -132,7 +132,8 @@ def named_tiers(totals: IntColumn, names: int, total_weight: int) -> list[Weight
     """
     first = min(names, totals.size)
     lasts = (-(-first // _FIRST_TIER) - 1, first - 1)
-    best, good = _counts_from(totals, *(int(totals[last]) for last in lasts))
+    lowers = totals[::-1].searchsorted(totals.take(lasts)).tolist()
+    best, good = [totals.size - lower for lower in lowers]
     return _tiers((best, good, totals.size), total_weight)
 
 
@@ -166,17 +167,10 @@ def _nested(ends: Sequence[int], levels: Sequence[int]) -> list[WeightTier]:
     return nested
 
 
-def _thirds(totals: IntColumn, cut: int) -> tuple[int, int, int]:
+def _thirds(totals: RankedTotals, cut: int) -> tuple[int, int, int]:
     """Return the end of each third of the scores, between the best and the best after `cut`."""
-    best = int(totals[0])
-    floor = int(totals[min(cut, totals.size - 1)])
+    best, floor = totals.at(0), totals.at(min(cut, totals.size - 1))
     # Rounded up: the first is two thirds above the floor, the second is one third.
-    upper, middle = _counts_from(
-        totals, floor - 2 * (floor - best) // MAX_TERMS, floor - (floor - best) // MAX_TERMS
-    )
+    upper = totals.count_from(floor - 2 * (floor - best) // MAX_TERMS)
+    middle = totals.count_from(floor - (floor - best) // MAX_TERMS)
     return min(upper, cut), min(middle, cut), cut
-
-
-def _counts_from(totals: IntColumn, *scores: int) -> list[int]:
-    """Return how many totals are at least each of `scores`, all looked up at once."""
-    return [totals.size - lower for lower in totals[::-1].searchsorted(scores).tolist()]

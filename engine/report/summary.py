@@ -58,7 +58,8 @@ def _abstentions(decision: Decision) -> Iterator[str]:
 
 def _best_names(decision: Decision) -> list[str]:
     """Return the first few nodes that share the best score."""
-    best = decision.totals[: _MOST_NODES + 1].tolist()
+    ranking = decision.ranking
+    best = ranking.given_totals.take(ranking.best(_MOST_NODES + 1)).tolist()
     shared = best.count(best[0])
     names = [decision.names[row] for row in decision.best(min(shared, _MOST_NODES)).tolist()]
     return [*names, "..."] if shared > _MOST_NODES else names

@@ -27,7 +27,7 @@ def described(
     """Return what is said of some nodes that are ranked before all others."""
     scores = {name: int(name in names) for name in view.names if name}
     decision = decided(view, scores, unfit=unreachable)
-    groups = Groups(view, labels, decision.candidates, Rejections(decision))
+    groups = Groups(view, labels, decision.ranking, Rejections(decision))
     requirement = groups.describe(0, len(names))
     return None if requirement is None else dict(requirement)
 
@@ -134,7 +134,7 @@ def test_every_part_of_a_ranking_is_described_just_as_by_a_look_at_each_node(
         {name for name, one in fates.items() if one == fate} for fate in ("rejected", "unfit")
     )
     decision = decided(view, scores, rejected=rejected, unfit=unfit)
-    groups = Groups(view, keys, decision.candidates, Rejections(decision))
+    groups = Groups(view, keys, decision.ranking, Rejections(decision))
     ranked = [view.names[row] for row in decision.candidates]
     ends = [i for i, pair in enumerate(pairwise(decision.totals.tolist()), 1) if pair[0] != pair[1]]
     for start in (0, *ends):

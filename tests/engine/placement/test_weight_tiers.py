@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model.ranked_totals import RankedTotals
 from engine.placement.weight_tiers import (
     WeightTier,
     candidate_cuts,
@@ -15,11 +16,15 @@ from engine.placement.weight_tiers import (
 )
 from engine.view import IntColumn
 
-TOTALS = st.lists(st.integers(-1000, 1000), min_size=1, max_size=40)
+TOTALS = st.lists(st.integers(0, 50) | st.integers(0, 2000), min_size=1, max_size=40)
 
 
-def ranking(*totals: int) -> IntColumn:
+def in_order(*totals: int) -> IntColumn:
     return np.array(sorted(totals, reverse=True), np.int64)
+
+
+def ranking(*totals: int) -> RankedTotals:
+    return RankedTotals(np.array(totals, np.int64))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,7 @@ def test_each_cut_is_narrower_and_between_two_scores(
     widths = list(candidate_cuts(totals, max_nodes, lambda: some_rejected))
     assert widths == sorted(set(widths), reverse=True)
     assert all(1 <= width <= len(scores) for width in widths)
-    assert all(totals[width - 1] > totals[width] for width in widths if width < totals.size)
+    assert all(totals.at(width - 1) > totals.at(width) for width in widths if width < totals.size)
 
 
 def named(cut: int, names: int) -> list[int]:
@@ -138,7 +143,7 @@ def test_the_best_node_is_named_and_none_twice_or_beyond_the_cut(*, cut: int, na
 
 
 def test_a_quarter_of_the_names_is_the_first_tier_and_those_below_are_the_last() -> None:
-    totals = ranking(*range(90, 100), 50, 40)
+    totals = in_order(*range(90, 100), 50, 40)
     assert named_tiers(totals, 10, 100) == [
         WeightTier(0, 3, 100),
         WeightTier(3, 10, 66),
@@ -148,7 +153,7 @@ def test_a_quarter_of_the_names_is_the_first_tier_and_those_below_are_the_last()
 
 def test_names_with_equal_scores_are_in_one_tier() -> None:
     # 9 is the score of the second, and so of the first tier; 5 that of the fifth, and so of all.
-    assert named_tiers(ranking(9, 9, 9, 5, 5, 5, 5), 5, 100) == [
+    assert named_tiers(in_order(9, 9, 9, 5, 5, 5, 5), 5, 100) == [
         WeightTier(0, 3, 100),
         WeightTier(3, 7, 66),
     ]
@@ -159,7 +164,7 @@ def test_a_better_named_node_never_gets_less(
     scores: list[int], data: st.DataObject, total_weight: int
 ) -> None:
     names = data.draw(st.integers(1, 64))
-    totals = ranking(*scores)[named(len(scores), names)]
+    totals = in_order(*scores)[named(len(scores), names)]
     gained = _gained(named_tiers(totals, names, total_weight), totals.size)
     assert gained[0] == total_weight
     assert gained == sorted(gained, reverse=True)
@@ -177,9 +182,8 @@ def test_a_better_score_never_gets_less_and_equal_scores_get_the_same(
     assert len(chosen) <= 3
     assert gained[0] == total_weight
     assert gained == sorted(gained, reverse=True)
-    assert len(set(zip(totals[:listed].tolist(), gained, strict=True))) == len(
-        set(totals[:listed].tolist())
-    )
+    best = in_order(*scores)[:listed].tolist()
+    assert len(set(zip(best, gained, strict=True))) == len(set(best))
 
 
 def _gained(tiers: list[WeightTier], positions: int) -> list[int]:
