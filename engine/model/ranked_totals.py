@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 import numpy as np
@@ -28,24 +29,24 @@ class RankedTotals:
 
     def __init__(self, totals: NDArray[np.int64]) -> None:
         self.size = totals.size
-        self._rising = totals
+        self._rising: list[int] = []
         self._by_total: NDArray[np.intp] | None = None
         if self.size and totals.item(totals.argmax()) < _MOST_PER_TOTAL * self.size:
             self._by_total = np.bincount(totals).cumsum()  # how many are at most each total
         else:
-            self._rising = np.sort(totals)
+            self._rising = np.sort(totals).tolist()
 
     def at(self, place: int) -> int:
         """Return the total at a place, from 0, the best, to `size` - 1."""
         from_worst = self.size - 1 - place
         if self._by_total is None:
-            return int(self._rising.item(from_worst))
+            return self._rising[from_worst]
         return int(self._by_total.searchsorted(from_worst, "right"))
 
     def count_from(self, score: int) -> int:
         """Return how many totals are at least a score."""
         if self._by_total is None:
-            return self.size - int(self._rising.searchsorted(score))
+            return self.size - bisect_left(self._rising, score)
         if score <= 0:
             return self.size
         return self.size - int(self._by_total.item(min(score, self._by_total.size) - 1))

@@ -20,7 +20,7 @@ MAX_VALUES = 8
 """The most values of a label in one requirement."""
 
 _SAMPLE = 32
-_SAMPLE_OF_ALL = 64
+_SAMPLE_OF_ALL = 32
 
 
 class Groups:
@@ -61,8 +61,8 @@ class Groups:
         self._codes = column.codes
         # The only None among them is the value of MISSING, and whatever is ranked is a node.
         self._values = cast("Sequence[tuple[str | None, ...]]", column.values)
-        sampled = column.codes.take(ranking.rows[::stride]).tolist()
-        self._sample = set(zip(ranking.given_totals[::stride].tolist(), sampled, strict=True))
+        self._sampled_codes = column.codes.take(ranking.rows[::stride]).tolist()
+        self._sampled_totals = ranking.given_totals[::stride].tolist()
         self._labels: dict[str, _Label] = {}
 
     def describe(self, start: int, end: int) -> Requirement | None:
@@ -74,8 +74,9 @@ class Groups:
         """
         totals = self._ranking.ranked_totals
         best, worst = totals.at(start), totals.at(end - 1)
-        inside = {code for total, code in self._sample if worst <= total <= best}
-        others = {code for total, code in self._sample if not worst <= total <= best}
+        inside, others = set[int](), set[int]()
+        for total, code in zip(self._sampled_totals, self._sampled_codes, strict=True):
+            (inside if worst <= total <= best else others).add(code)
         if not inside.isdisjoint(others):
             return None  # nodes that are alike in every label
         of_inside = [self._values[code] for code in inside or {self._code_of_one(worst)}]

@@ -30,9 +30,9 @@ class Hostnames:
     def of(self, rows: NDArray[np.intp]) -> list[str | None]:
         """Return the hostname of each of `rows`, None where it is not listable."""
         codes = self._column.codes.take(rows)
+        uses = self._column.counts.take(codes)
         values = self._column.values
-        names = [values[code] for code in codes.tolist()]
-        unique = self._column.counts.take(codes) == 1
-        if unique.all():
-            return names
-        return [name if listed else None for name, listed in zip(names, unique.tolist(), strict=True)]
+        return [
+            values[code] if used == 1 else None
+            for code, used in zip(codes.tolist(), uses.tolist(), strict=True)
+        ]
