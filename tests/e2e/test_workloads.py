@@ -46,12 +46,13 @@ IN_ZONE_B: Json = {
 
 
 @pytest.fixture
-async def five_nodes(nodes: Nodes, metrics_api: MetricsServer) -> None:
-    """Two zones, and one node that the policy rejects."""
+async def five_nodes(nodes: Nodes, metrics_api: MetricsServer, namespace: str) -> None:
+    """Two zones, and one node that the policy rejects; the scheduler knows them all."""
     for name, cores in LOADS.items():
         generation = "2" if name == "node-old" else "5"
         await nodes.add(name, labels={ZONE: name[5], "generation": generation})
         metrics_api.nodes[name] = {"cpu": cores, "memory": "1Gi"}
+    await nodes.known(namespace)
 
 
 @pytest.fixture
