@@ -134,7 +134,7 @@ async def _a_bare_pod(cluster: Cluster, namespace: str) -> None:
     await cluster.create(pod(namespace, "bare"))
     made = await _running(cluster, namespace, "bare")
     assert first_choice(made) == "node-a1"
-    assert made["spec"]["nodeName"] == "node-a1"
+    assert made["spec"]["nodeName"] in _advised(made)
 
 
 async def _a_pod_with_affinity(cluster: Cluster, namespace: str) -> None:
@@ -142,7 +142,8 @@ async def _a_pod_with_affinity(cluster: Cluster, namespace: str) -> None:
     made["spec"]["affinity"] = {"nodeAffinity": IN_ZONE_B}
     await cluster.create(made)
     made = await _running(cluster, namespace, "picky")
-    assert made["spec"]["nodeName"] == "node-b1"
+    assert first_choice(made) == "node-b1"
+    assert made["spec"]["nodeName"] in _advised(made)
     affinity = made["spec"]["affinity"]["nodeAffinity"]
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     keys = [requirement["key"] for requirement in term["matchExpressions"]]
@@ -198,6 +199,12 @@ async def _a_pod_of_the_system(cluster: Cluster) -> None:
 
 async def _a_dry_run(cluster: Cluster, namespace: str) -> None:
     assert advice_of(await cluster.create(pod(namespace, "tried"), dry_run=True))
+
+
+def _advised(made: Json) -> tuple[str, ...]:
+    """Return the nodes of the first tier: they weigh the same, so the scheduler takes any."""
+    advice = advice_of(made)
+    return advice.nodes if advice else ()
 
 
 async def _running(cluster: Cluster, namespace: str, name: str) -> Json:
