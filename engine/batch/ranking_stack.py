@@ -104,7 +104,6 @@ class RatedScores:
         raw: before they are normalized.
         points: times the weight.
         moves: whether the ends may be others once a state and those before it are there.
-        moves: whether the ends may be others once a state and those before it are there.
         crossings: how many more candidates are at the lower and the upper end by then,
             (2, n_templates, n_states).
     """
