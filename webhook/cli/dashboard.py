@@ -7,6 +7,7 @@ import time
 import webbrowser
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,10 +21,11 @@ from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
 from webhook.background import in_background, on_change
 from webhook.cli import console
+from webhook.cli.api_errors import reason
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.exit_codes import Exit
 from webhook.cluster import Cluster, RecordedPods, recorded_cluster
-from webhook.cluster.client.connection import connected
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.dashboard import (
     PREFIX,
@@ -48,6 +50,8 @@ _HOST: Final = "127.0.0.1"
 _RELOAD_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 10.0
 """The longest wait for a cluster before its pages are shown: what may not be listed never comes."""
+
+_REFUSING_ALL: Final = (NO_CONTACT, HTTPStatus.UNAUTHORIZED)
 
 _RULES: Final = QueueRules(mode="Enforce")  # what the installation says is not known here
 
@@ -144,14 +148,14 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
     # Pods that wait for quota use none, as where they are held.
     settings = Settings(hold=True)
     policies = PolicyResources()
-    cluster = await watched_cluster(stack, settings, connection, [held], policies, now=wall_clock)
-    notes = console.errors()
-    with notes.status("reading the cluster"), suppress(TimeoutError):
-        async with asyncio.timeout(_SYNC_SECONDS):
-            await cluster.synced()
-    for source in cluster.sources.values():
-        if source.last_error:
-            notes.print(f"{source.name}: {source.last_error}", markup=False, soft_wrap=True)
+    with console.errors().status("reading the cluster"):
+        await _require_contact(connection)
+        cluster = await watched_cluster(
+            stack, settings, connection, [held], policies, now=wall_clock
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SYNC_SECONDS):
+                await cluster.synced()
     name = context or connection.host
     return _Shown(
         name=name,
@@ -160,6 +164,19 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
         read_pod=stored_pods(connection),
         policy_resources=policies,
     )
+
+
+async def _require_contact(connection: Connection) -> None:
+    """Read the version, which everybody may: the watches of all kinds would fail alike.
+
+    Raises:
+        StowplanError: there is no contact, or the credentials are not accepted.
+    """
+    try:
+        await connection.get("/version")
+    except ApiError as error:
+        if error.status in _REFUSING_ALL:
+            raise StowplanError(reason(error, "the version cannot be read")) from error
 
 
 def _source(stack: AsyncExitStack, shown: _Shown, paths: list[Path]) -> ClusterSource:

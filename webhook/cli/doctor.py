@@ -15,9 +15,10 @@ from rich.markup import escape
 
 from engine.errors import StowplanError
 from webhook.cli import console
+from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
 from webhook.cli.tables import plain_table
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
+from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import Finding, Installation, Level, run_checks
 
 _STYLES = {
@@ -52,9 +53,7 @@ def doctor(
     try:
         findings = asyncio.run(_run_checks(kubeconfig, context, namespace, release, pod_namespace))
     except ApiError as error:
-        if error.status == NO_CONTACT:
-            raise StowplanError(f"no contact with the API server: {error.message}") from error
-        raise StowplanError(f"the API server does not answer: {error.message}") from error
+        raise StowplanError(reason(error, "the API server does not answer")) from error
     output = console.output()
     if as_json:
         output.print(json.dumps(_rows(findings), indent=2), markup=False, soft_wrap=True)

@@ -17,11 +17,12 @@ from rich.table import Table
 from engine.errors import StowplanError
 from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
 from webhook.cli import console
+from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
 from webhook.cli.names import namespace_and_name
 from webhook.cli.tables import plain_table
 from webhook.cluster.client.config_map import ConfigMapStore
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
+from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.controllers.outcome import AUDITED_KEY, OutcomeRecord
 
 _ENFORCE: Final = "Enforce"
@@ -224,12 +225,7 @@ def _signed(value: float | None) -> str:
 
 
 def _reason(error: ApiError, name: str) -> str:
-    if error.status == NO_CONTACT:
-        return f"no contact with the API server: {error.message}"
-    if error.status == HTTPStatus.UNAUTHORIZED:
-        return f"the API server does not accept our credentials: {error.message}"
-    if error.status == HTTPStatus.FORBIDDEN:
-        return f"we lack the permission to read or change ConfigMap `{name}`: {error.message}"
     if error.status == HTTPStatus.CONFLICT:
         return f"ConfigMap `{name}` was changed meanwhile\nhint: try again"
-    return f"ConfigMap `{name}` cannot be read or changed: {error.message}"
+    forbidden = f"we lack the permission to read or change ConfigMap `{name}`"
+    return reason(error, f"ConfigMap `{name}` cannot be read or changed", forbidden=forbidden)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -30,10 +29,11 @@ from engine.report import (
     queue_report,
 )
 from webhook.cli import console
+from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
 from webhook.cli.names import namespace_and_name
 from webhook.cli.tables import plain_table
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
+from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import HeldQueue, read_held_queue
 
 _STALE_SECONDS: Final = 15.0  # then another replica takes the Lease over
@@ -81,7 +81,13 @@ def queue(
     try:
         found = asyncio.run(_read(kubeconfig, context, lease, selection))
     except ApiError as error:
-        raise StowplanError(_reason(error)) from error
+        why = reason(
+            error,
+            "pods cannot be read",
+            forbidden="we lack the permission to list pods",
+            hint="with `--namespace` those of one namespace are enough",
+        )
+        raise StowplanError(why) from error
     now = micros(datetime.now(UTC))
     report = _report(found, selection, most, now)
     if selection.name and not report.pods:
@@ -259,16 +265,3 @@ def _duration(seconds: int) -> str:
     if seconds < _HOUR:
         return f"{seconds // _MINUTE} min {seconds % _MINUTE} s"
     return f"{seconds // _HOUR} h {seconds % _HOUR // _MINUTE} min"
-
-
-def _reason(error: ApiError) -> str:
-    if error.status == NO_CONTACT:
-        return f"no contact with the API server: {error.message}"
-    if error.status == HTTPStatus.UNAUTHORIZED:
-        return f"the API server does not accept our credentials: {error.message}"
-    if error.status == HTTPStatus.FORBIDDEN:
-        return (
-            f"we lack the permission to list pods: {error.message}\n"
-            "hint: with `--namespace` those of one namespace are enough"
-        )
-    return f"pods cannot be read: {error.message}"

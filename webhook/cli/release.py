@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -23,10 +22,11 @@ from engine.errors import StowplanError
 from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
 from webhook.cli import console
+from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
 from webhook.cli.names import namespace_and_name
 from webhook.cli.tables import plain_table
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
+from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.controllers.release.listed_holds import list_holds
 from webhook.controllers.release.mass_release import release_holds
 from webhook.controllers.release.pod_writer import PodWriter
@@ -68,7 +68,7 @@ class _Selection:
                 connection, namespace=self.namespace, hold_seconds=self.hold_seconds, now=now
             )
         except ApiError as error:
-            raise StowplanError(_reason("pods cannot be listed", error)) from error
+            raise StowplanError(reason(error, "pods cannot be listed")) from error
         return {
             uid: hold for uid, hold in holds.items() if not self.overdue or self._is_due(hold, now)
         }
@@ -147,9 +147,9 @@ async def _releasing_holder(connection: Connection, namespace: str, name: str) -
     try:
         return await releasing_holder(connection, namespace, name)
     except ApiError as error:
-        reason = _reason(f"the Lease {namespace}/{name} cannot be read", error)
+        why = reason(error, f"the Lease {namespace}/{name} cannot be read")
         hint = "hint: `--lease` names another one, `--force` releases without looking at it"
-        raise StowplanError(f"{reason}\n{hint}") from error
+        raise StowplanError(f"{why}\n{hint}") from error
 
 
 async def _release(connection: Connection, selection: _Selection, holds: _Holds) -> int:
@@ -239,12 +239,3 @@ def _show_left(left: _Holds, failures: Mapping[str, str]) -> None:
 
 def _pods(count: int) -> str:
     return f"{count:,} pod{'' if count == 1 else 's'}"
-
-
-def _reason(what: str, error: ApiError) -> str:
-    if error.status == NO_CONTACT:
-        return f"no contact with the API server: {error.message}"
-    hint = ""
-    if error.status == HTTPStatus.FORBIDDEN:
-        hint = "\nhint: `kubectl auth can-i --list` shows what is permitted"
-    return f"{what}: {error.message}{hint}"

@@ -19,10 +19,11 @@ from rich.table import Table
 
 from engine.errors import StowplanError
 from webhook.cli import console
+from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
 from webhook.cli.output_files import CannotWriteError, require_place_for
 from webhook.cli.tables import plain_table
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
+from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.files.object_file import object_file
 from webhook.cluster.snapshot.anonymous import Anonymizer
 from webhook.cluster.snapshot.record import KindResult, SnapshotError, take_snapshot
@@ -83,11 +84,15 @@ def read_errors(kubeconfig: Path | None, context: str | None) -> Iterator[None]:
     try:
         yield
     except SnapshotError as error:
-        raise StowplanError(_reason(error, kubeconfig, context)) from error
+        why = reason(
+            error.error,
+            f"{error.kind} cannot be read",
+            forbidden=f"we lack the permission to list {error.kind}",
+            hint=_hint(error.kind, kubeconfig, context),
+        )
+        raise StowplanError(why) from error
     except ApiError as error:
-        if error.status == NO_CONTACT:
-            raise StowplanError(f"no contact with the API server: {error.message}") from error
-        raise StowplanError(f"the API server refuses it: {error.message}") from error
+        raise StowplanError(reason(error, "the API server refuses it")) from error
 
 
 async def record(
@@ -124,19 +129,6 @@ def _check(output: Path, *, force: bool) -> None:
         raise CannotWriteError(f"`{output}` exists\nhint: `--force` replaces it")
 
 
-def _reason(error: SnapshotError, kubeconfig: Path | None, context: str | None) -> str:
-    """Return why there is no snapshot, with a hint."""
-    cause = error.error
-    if cause.status == HTTPStatus.UNAUTHORIZED:
-        return f"the API server does not accept our credentials: {cause.message}"
-    if cause.status == HTTPStatus.FORBIDDEN:
-        hint = _hint(error.kind, kubeconfig, context)
-        return f"we lack the permission to list {error.kind}: {cause.message}\n{hint}"
-    if cause.status == NO_CONTACT:
-        return f"no contact with the API server: {cause.message}"
-    return f"{error.kind} cannot be read: {cause.message}"
-
-
 def _show(
     output: Path, results: Sequence[KindResult], kubeconfig: Path | None, context: str | None
 ) -> None:
@@ -151,7 +143,7 @@ def _show(
     out.print(_kinds(results))
     for kind in results:
         if kind.error is not None and kind.error.status == HTTPStatus.FORBIDDEN:
-            hint = f"\n{_hint(kind.name, kubeconfig, context)}"
+            hint = f"\nhint: {_hint(kind.name, kubeconfig, context)}"
             out.print(hint, markup=False, soft_wrap=True)
     if not any(kind.objects for kind in results if kind.name in _OF_NODES):
         out.print(
@@ -192,7 +184,7 @@ def _missing(error: ApiError) -> str:
 
 def _hint(kind: str, kubeconfig: Path | None, context: str | None) -> str:
     """Return the hint for a kind that we may not list."""
-    return f"hint: `{_can_i(kind, kubeconfig, context)}` tells when it is permitted"
+    return f"`{_can_i(kind, kubeconfig, context)}` tells when it is permitted"
 
 
 def _can_i(kind: str, kubeconfig: Path | None, context: str | None) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from engine.errors import StowplanError
 from webhook.cli import console
+from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, connected
+from webhook.cluster.client.connection import ApiError, connected
 from webhook.controllers.node_marks.removal import Removal, remove_marks
 from webhook.controllers.node_marks.writer import NodeWriter
 
@@ -24,11 +25,9 @@ def unmark(*, kubeconfig: Path | None = None, context: str | None = None) -> int
     try:
         removal = asyncio.run(_remove(kubeconfig, context))
     except ApiError as error:
-        if error.status == NO_CONTACT:
-            raise StowplanError(f"no contact with the API server: {error.message}") from error
-        raise StowplanError(f"the nodes cannot be listed: {error.message}") from error
-    for name, reason in removal.left.items():
-        console.errors().print(f"node `{name}` is still marked: {reason}", markup=False)
+        raise StowplanError(reason(error, "the nodes cannot be listed")) from error
+    for name, why in removal.left.items():
+        console.errors().print(f"node `{name}` is still marked: {why}", markup=False)
     count = len(removal.unmarked)
     console.output().print(f"{count} {'node' if count == 1 else 'nodes'} unmarked")
     return Exit.DENIED if removal.left else Exit.OK

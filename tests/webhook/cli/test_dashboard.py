@@ -87,3 +87,36 @@ def test_what_cannot_be_shown_is_said_at_once(
 ) -> None:
     ran = stowplan("dashboard", "--no-browser", *flags)
     assert (ran.status, problem in ran.err) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        (0, "no contact with the API server: "),
+        (401, "the API server does not accept our credentials: "),
+    ],
+)
+async def test_a_cluster_that_does_not_answer_is_said_once(
+    stowplan: Stowplan, tmp_path: Path, status: int, problem: str
+) -> None:
+    async with fake_api_server(tls=True) as server:
+        server.fail_next(100, status)
+        flags = ("--no-browser", "--kubeconfig", server.kubeconfig(tmp_path))
+        ran = await asyncio.to_thread(stowplan, "dashboard", *flags)
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith(problem)
+    assert ran.err.count(problem) == 1
+
+
+async def test_what_may_not_be_listed_is_said_once(tmp_path: Path) -> None:
+    async with fake_api_server(tls=True) as server:
+        server.fail_next(100, 403, path_prefix="/api/v1/namespaces")
+
+        def notes() -> str:
+            with dashboard("--kubeconfig", server.kubeconfig(tmp_path)) as (running, _):
+                running.send_signal(signal.SIGINT)
+                return running.communicate(timeout=PATIENCE_SECONDS)[1]
+
+        assert (await asyncio.to_thread(notes)).splitlines() == [
+            "namespaces: we lack the permission to list and watch them: failed by the test"
+        ]

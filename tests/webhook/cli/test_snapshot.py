@@ -176,7 +176,7 @@ def test_anonymous_snapshots_name_nobody(
     assert "zone-1" in text
 
 
-def test_a_cluster_that_does_not_answer_is_said_in_one_line(
+def test_a_cluster_that_does_not_answer_is_said_with_a_hint(
     stowplan: Stowplan, tmp_path: Path
 ) -> None:
     with serving() as server:
@@ -184,7 +184,7 @@ def test_a_cluster_that_does_not_answer_is_said_in_one_line(
     ran = stowplan("snapshot", "-o", tmp_path / "c.json", "--kubeconfig", kubeconfig)
     assert ran.status == 1
     assert ran.err.startswith("no contact with the API server: ")
-    assert len(ran.err.splitlines()) == 1
+    assert ran.err.splitlines()[1].startswith("hint: is it the right cluster, and in reach? ")
 
 
 def test_other_commands_do_not_wait_for_the_client_of_the_api_server() -> None:
