@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -126,19 +126,21 @@ class Ranking:
             tied = self._tied = tied_places(self.totals, self._hashes, self.count)
         return self._rows.item(tied.first(pods, at)), tied.total
 
-    def best_but(self, rows: Collection[int], pod: Pod) -> tuple[int, int] | None:
+    def best_but(self, rows: Sequence[int], pod: Pod) -> tuple[int, int] | None:
         """Return the best candidate for a pod that is none of `rows`, None if there is none."""
         if not self.count:
             return None
-        best = self.best([pod], 0)
-        if best[0] not in rows:
-            return best
-        totals, places = self.totals.copy(), self.place_of.take([*rows])
-        totals[places[places != _NEVER]] = _NEVER
-        if totals.item(totals.argmax()) == _NEVER:
+        if not rows:
+            return self.best([pod], 0)
+        places = self.place_of.take(rows)
+        places = places[places != _NEVER]
+        totals = self.totals.take(places)
+        self.totals[places] = _NEVER
+        tied = tied_places(self.totals, self._hashes, self.count)
+        self.totals[places] = totals
+        if tied.total == _NEVER:
             return None
-        tied = tied_places(totals, self._hashes, self.count)
-        return int(self._rows[tied.first([pod], 0)]), tied.total
+        return self._rows.item(tied.first([pod], 0)), tied.total
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
         """Return the rows of the best candidates, best first; more for ties, at most twice."""

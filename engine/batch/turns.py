@@ -42,17 +42,19 @@ class Turns:
         self._position = position
         self._best: list[tuple[int, int] | None] = []  # of each turn
         self._before: list[int] = []  # how many pods before each have a node
-        rows: dict[int, Pod] = {}
+        rows: list[int] = []
+        pods: list[Pod] = []
         for template, pod in coming:
             template.ranking.settle()
-            best = template.ranking.best_but(rows.keys(), pod)
+            best = template.ranking.best_but(rows, pod)
             if best is None and template.ranking.count:  # each of its candidates takes a pod
                 break
             self._best.append(best)
             self._before.append(len(rows))
             if best is not None and not pod.pod_anti_affinity:
-                rows[best[0]] = pod
-        self._foretold = stack.foretell([*rows], [*rows.values()]) if rows else None
+                rows.append(best[0])
+                pods.append(pod)
+        self._foretold = stack.foretell(rows, pods) if rows else None
         self._is_disturbed = [False] * len(self._best)
         if self._foretold is not None:
             totals = [-1 if best is None else best[1] for best in self._best]
@@ -62,7 +64,8 @@ class Turns:
     def reach(self, position: int) -> bool:
         """Return whether the pod at a position goes where it is foretold to.
 
-        The ranking of its template is brought up to date where that is not sure otherwise.
+        The ranking of its template is brought up to date where that is not sure otherwise: by then
+        the node may have another total, and be the best all the same.
         """
         turn = self.taken
         if position - self._position != turn or turn >= len(self._best):
@@ -72,8 +75,10 @@ class Turns:
         if self._foretold is None or not self._is_disturbed[turn]:
             return True
         template, pod = self._coming[turn]
-        is_known = self._stack.take_up_alone(template, self._foretold, self._before[turn])
-        return is_known and template.best([pod], 0) == self._best[turn]
+        if not self._stack.take_up_alone(template, self._foretold, self._before[turn]):
+            return False
+        foretold, self._best[turn] = self._best[turn], template.best([pod], 0)
+        return _row_of(self._best[turn]) == _row_of(foretold)
 
     def take(self) -> tuple[int, int] | None:
         """Return row and total for the pod that was reached last, None if no node can take it."""
@@ -88,3 +93,7 @@ class Turns:
             placed = len(self._placed) - self._base
             count = min(placed, len(self._foretold.rows))
             self._stack.come_true(self._foretold, count, self._base + count)
+
+
+def _row_of(best: tuple[int, int] | None) -> int | None:
+    return None if best is None else best[0]
