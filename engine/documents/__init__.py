@@ -16,12 +16,13 @@ from engine.documents.validation import (
 from engine.documents.written import document_of
 from engine.documents.yaml_tree import (
     Composer,
+    LimitExceededError,
     MapNode,
     Node,
     ScalarNode,
     Source,
-    TooDeepError,
     fatal_problem,
+    index_of,
 )
 
 __all__ = [
@@ -29,15 +30,16 @@ __all__ = [
     "MOST_PROBLEMS",
     "Composer",
     "Document",
+    "LimitExceededError",
     "MapNode",
     "Node",
     "Path",
     "ScalarNode",
     "Source",
-    "TooDeepError",
     "document_of",
     "error_text",
     "fatal_problem",
+    "index_of",
     "mistake",
     "read_documents",
     "several_mistakes",

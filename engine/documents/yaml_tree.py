@@ -40,6 +40,8 @@ _HINTS: Final = {
     "did not find expected '-' indicator": "look at the indentation",
     "did not find expected alphabetic or numeric character": f"`*` begins an alias: {_QUOTE}",
 }
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+_TOO_LONG = "too long for one object"
 _TAB_HINT = "YAML takes no tabs for indentation: use spaces"
 
 
@@ -78,7 +80,10 @@ class Source:
         return [0, *(found.end() for found in LINE_BREAK.finditer(self.text))]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Nodes are not frozen, for a recorded cluster has millions: that takes longer than to make them.
+
+
+@dataclass(slots=True, eq=False)
 class ScalarNode:
     """A text, number, bool or null.
 
@@ -95,7 +100,7 @@ class ScalarNode:
     plain: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ListNode:
     """A list."""
 
@@ -103,7 +108,7 @@ class ListNode:
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class MapNode:
     """Keys with values, in their order, without duplicates."""
 
@@ -125,7 +130,7 @@ def read_trees(source: Source) -> list[Node]:
     composer = Composer(source)
     try:
         roots = list(composer.roots())
-    except (yaml.YAMLError, TooDeepError) as error:
+    except (yaml.YAMLError, LimitExceededError) as error:
         composer.problems.append(fatal_problem(source, error))
     if composer.problems:
         raise InvalidFileError(composer.problems)
@@ -136,23 +141,35 @@ def read_trees(source: Source) -> list[Node]:
     ]
 
 
-class TooDeepError(Exception):
-    """Nesting below DEEPEST, at a character."""
+class LimitExceededError(Exception):
+    """A text goes beyond what is read of it.
+
+    Args:
+        index: the character where it does.
+        message: the limit.
+    """
+
+    def __init__(self, index: int, message: str) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class Composer:
     """Composes nodes from the events of a text.
 
-    Reading further raises `yaml.YAMLError` where the text is not YAML, or `TooDeepError`.
+    Reading further raises `yaml.YAMLError` where the text is not YAML, or `LimitExceededError`
+    where it is nested below DEEPEST, or a mapping goes on beyond `limit`.
 
     Attributes:
         events: the rest of the events; after taking the first of a node, call `node`.
         problems: the mistakes so far that did not stop reading.
+        limit: the character that no mapping may reach.
     """
 
     def __init__(self, source: Source) -> None:
         self.problems: list[Diagnostic] = []
-        self.events: Iterator[yaml.Event] = iter(yaml.parse(source.text, yaml.CSafeLoader))
+        self.limit = len(source.text)
+        self.events: Iterator[yaml.Event] = iter(yaml.CSafeLoader(source.text).get_event, None)
         self._source = source
         self._anchors: dict[str, Node] = {}
 
@@ -174,32 +191,32 @@ class Composer:
         if isinstance(event, yaml.AliasEvent):
             return self._anchored(event)
         if depth > DEEPEST:
-            raise TooDeepError(_index(event))
+            raise LimitExceededError(index_of(event), _TOO_DEEP)
         node: Node
-        if isinstance(event, yaml.SequenceStartEvent):
-            node = self._sequence(event, depth)
+        if isinstance(event, yaml.ScalarEvent):
+            node = self._scalar(event)
         elif isinstance(event, yaml.MappingStartEvent):
             node = self._mapping(event, depth)
         else:
-            node = self._scalar(event)
-        anchor = getattr(event, "anchor", None)
-        if anchor is not None:
-            self._anchors[anchor] = node
+            assert isinstance(event, yaml.SequenceStartEvent)  # noqa: S101 - the only kind left
+            node = self._sequence(event, depth)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
         return node
 
     def _anchored(self, event: yaml.AliasEvent) -> Node:
         found = self._anchors.get(event.anchor or "")
         if found is None:
             hint = f"`*` begins an alias: {_QUOTE}"
-            self._report(_index(event), f"there is no anchor `&{event.anchor}` before it", hint)
-            return ScalarNode(_index(event), "", "", plain=True)
+            self._report(index_of(event), f"there is no anchor `&{event.anchor}` before it", hint)
+            return ScalarNode(index_of(event), "", "", plain=True)
         return found
 
-    def _scalar(self, event: yaml.Event) -> ScalarNode:
-        assert isinstance(event, yaml.ScalarEvent)  # noqa: S101 - the only kind of node left
-        self._check_tag(event, event.tag, _TEXT_TAGS)
-        style = event.style or ""
-        return ScalarNode(_index(event), event.value, style, plain=not style and event.tag is None)
+    def _scalar(self, event: yaml.ScalarEvent) -> ScalarNode:
+        tag, style = event.tag, event.style or ""
+        if tag is not None:
+            self._check_tag(event, tag, _TEXT_TAGS)
+        return ScalarNode(index_of(event), event.value, style, plain=not style and tag is None)
 
     def _sequence(self, event: yaml.SequenceStartEvent, depth: int) -> ListNode:
         self._check_tag(event, event.tag, _COLLECTION_TAGS)
@@ -208,12 +225,12 @@ class Composer:
             if isinstance(item, yaml.SequenceEndEvent):
                 break
             items.append(self.node(item, depth + 1))
-        return ListNode(_index(event), tuple(items))
+        return ListNode(index_of(event), tuple(items))
 
     def _mapping(self, event: yaml.MappingStartEvent, depth: int) -> MapNode:
         self._check_tag(event, event.tag, _COLLECTION_TAGS)
         items = [(key, self.node(value, depth + 1)) for key, value in self.entries(depth)]
-        return MapNode(_index(event), tuple(items))
+        return MapNode(index_of(event), tuple(items))
 
     def entries(self, depth: int) -> Iterator[tuple[ScalarNode, yaml.Event]]:
         """Yield each key of a mapping that has begun, with the first event of its value.
@@ -225,6 +242,8 @@ class Composer:
         for start in self.events:
             if isinstance(start, yaml.MappingEndEvent):
                 return
+            if index_of(start) >= self.limit:
+                raise LimitExceededError(index_of(start), _TOO_LONG)
             key = self.node(start, depth + 1)
             value = next(self.events)
             if not isinstance(key, ScalarNode):
@@ -232,7 +251,7 @@ class Composer:
             elif key.text == "<<" and key.plain:
                 self._report(key.index, "merge keys are not supported", "write the keys out")
             elif key.text in seen:
-                self._report(_index(start), f"duplicate key `{key.text}`")
+                self._report(index_of(start), f"duplicate key `{key.text}`")
             else:
                 seen.add(key.text)
                 yield key, value
@@ -241,21 +260,21 @@ class Composer:
 
     def _check_tag(self, event: yaml.Event, tag: str | None, known: frozenset[str | None]) -> None:
         if tag not in known:
-            self._report(_index(event), "YAML tags are not supported", _TAG_HINT)
+            self._report(index_of(event), "YAML tags are not supported", _TAG_HINT)
 
     def _report(self, index: int, message: str, hint: str = "") -> None:
         self.problems.append(self._source.problem_at(index, message, hint))
 
 
-def _index(event: yaml.Event) -> int:
+def index_of(event: yaml.Event) -> int:
     """Return the character at which an event begins."""
     return event.start_mark.index if event.start_mark is not None else 0
 
 
-def fatal_problem(source: Source, error: yaml.YAMLError | TooDeepError) -> Diagnostic:
+def fatal_problem(source: Source, error: yaml.YAMLError | LimitExceededError) -> Diagnostic:
     """Return the diagnostic of the mistake that stopped reading."""
-    if isinstance(error, TooDeepError):
-        return source.problem_at(error.args[0], f"nested deeper than {DEEPEST} levels")
+    if isinstance(error, LimitExceededError):
+        return source.problem_at(error.index, str(error))
     if isinstance(error, ReaderError):
         return source.problem_at(error.position, f"not a text: {error.reason}")
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:

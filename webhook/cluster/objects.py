@@ -13,6 +13,7 @@ Path: TypeAlias = Sequence[str | int]
 
 NO_OBJECT = "expected an object of Kubernetes"
 NO_KIND = "not an object of Kubernetes: it has no `kind`"
+FORM_HINT = "`kubectl get -o yaml` writes objects, each with `apiVersion` and `kind`"
 
 _T = TypeVar("_T")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

@@ -11,7 +11,15 @@ import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
 from webhook.cluster.decode_errors import UNREADABLE, describe, parse
-from webhook.cluster.objects import NO_KIND, NO_OBJECT, Path, group_of, item_kind, path_text
+from webhook.cluster.objects import (
+    FORM_HINT,
+    NO_KIND,
+    NO_OBJECT,
+    Path,
+    group_of,
+    item_kind,
+    path_text,
+)
 
 _T = TypeVar("_T")
 
@@ -71,7 +79,7 @@ def read_json(data: bytes, file: str) -> Iterator[JsonObject]:
     except UNREADABLE as error:
         raise InvalidFileError([_unreadable(data, file, error)]) from error
     if not head.kind:
-        raise InvalidFileError([Diagnostic(file=file, message=NO_KIND)])
+        raise InvalidFileError([Diagnostic(file=file, message=NO_KIND, hint=FORM_HINT)])
     group = group_of(head.api_version)
     if head.items is None:
         yield JsonObject(file, (), group, head.kind, len(data), data)

@@ -260,6 +260,34 @@ def test_only_the_first_hundred_mistakes_are_listed(tmp_path: Path) -> None:
     assert recording.loaded == {"Node": 1}
 
 
+def test_a_file_in_which_nothing_is_of_a_cluster_is_refused(tmp_path: Path) -> None:
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    (problem,) = problems(tmp_path, as_yaml(deployment, deployment))
+    assert problem == (
+        f"{tmp_path}: no node, pod or other object that a decision reads: it has Deployment.apps\n"
+        "hint: `stowplan snapshot` records a cluster"
+    )
+
+
+def test_a_file_with_mistakes_and_nothing_else_is_refused(tmp_path: Path) -> None:
+    nameless = {"apiVersion": "v1", "kind": "Node", "metadata": {}}
+    mistake, summary = problems(tmp_path, json.dumps(a_list([nameless])))
+    assert mistake.startswith("0.yaml: items[0]")
+    assert summary.startswith(f"{tmp_path}: no node, pod or other object that a decision reads\n")
+
+
+def test_a_file_of_something_else_is_not_read_to_its_end(tmp_path: Path) -> None:
+    # It ends in what is not YAML.
+    mistake, summary = problems(tmp_path, "kind: List\nitems:\n" + "- a\n" * 1_200 + "}")
+    assert mistake.startswith("0.yaml:3:3: items[0]: not an object of Kubernetes")
+    assert summary.startswith("0.yaml: no node, pod or other object")
+
+
+def test_an_empty_cluster_is_one(tmp_path: Path) -> None:
+    recording = loaded(tmp_path, json.dumps(a_list([])))
+    assert (recording.loaded, recording.problems) == ({}, ())
+
+
 NUMBERS = st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
 LEAVES = st.none() | st.booleans() | NUMBERS | st.text(max_size=8)
 KINDS = st.sampled_from([(one["apiVersion"], one["kind"]) for one in OBJECTS])

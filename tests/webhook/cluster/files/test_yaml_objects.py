@@ -97,3 +97,51 @@ def test_a_document_that_is_no_object_is_refused(text: str) -> None:
 def test_an_object_without_a_kind_is_refused() -> None:
     assert refusal("metadata: {}") == "not an object of Kubernetes: it has no `kind`"
     assert refusal("{}") == "not an object of Kubernetes: it has no `kind`"
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2\n", "a: !x 1\n", "a:\n  <<: {}\n"])
+def test_without_a_kind_other_mistakes_do_not_matter(text: str) -> None:
+    assert refusal(text) == "not an object of Kubernetes: it has no `kind`"
+
+
+def test_a_list_is_refused_where_it_begins() -> None:
+    assert refusal("# no cluster\n- a: !x {b: }}\n") == "expected an object of Kubernetes"
+
+
+def test_items_that_are_no_objects_do_not_wait_for_the_kind_of_their_list() -> None:
+    found = read_yaml("items:\n- 5\n- {metadata: {}}\nkind: NodeList\n", "f.yaml")
+    kinds = [one.kind for one in found if isinstance(one, YamlObject)]
+    assert kinds == ["", "Node"]
+
+
+def test_a_large_text_without_a_kind_is_not_read() -> None:
+    # It is not even YAML, which only reading it would tell.
+    text = "\n# values of a chart\n" + "key: [1, 2]\n" * 40_000 + "}"
+    with pytest.raises(InvalidFileError) as caught:
+        list(read_yaml(text, "f.yaml"))
+    (problem,) = caught.value.problems
+    assert str(problem) == (
+        "f.yaml:2:1: not an object of Kubernetes: it has no `kind`\n"
+        " | # values of a chart\n"
+        " | ^\n"
+        "hint: `kubectl get -o yaml` writes objects, each with `apiVersion` and `kind`"
+    )
+
+
+def test_an_object_that_is_longer_than_any_of_the_api_is_refused_where_it_is_too_long() -> None:
+    entry = f"  key: {'x' * 1_000}\n"
+    text = f"{NODE}---\nkind: Values\n" + "".join(
+        f"entry{number}:\n{entry}" for number in range(5_000)
+    )
+    found = read_yaml(text + "}", "f.yaml")
+    assert isinstance(next(found), YamlObject)
+    with pytest.raises(InvalidFileError) as caught:
+        next(found)
+    (problem,) = caught.value.problems
+    assert problem.message == "too long for one object"
+    assert 8_000 < problem.line < 9_000
+
+
+def test_a_list_may_be_longer_than_an_object() -> None:
+    item = f"- kind: Node\n  metadata: {{name: {'x' * 1_000}}}\n"
+    assert len(found_in("items:\n" + item * 5_000 + "kind: List\n")) == 5_000
