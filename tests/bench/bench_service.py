@@ -44,7 +44,7 @@ from tests.bench.load.reviews import Reviews
 from tests.bench.measuring import loaded
 from tests.bench.texts import NOW
 from webhook.admission.concurrency_limiter import ConcurrencyLimiter
-from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits
+from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, Shortcut
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.review_result import ignored
 from webhook.admission.wire import allowed, encode
@@ -207,12 +207,11 @@ class Service:
             lambda: policies,
             self._clock,
             PolicyCounts(),
-            is_crowded=lambda: limiter.is_crowded,
-            is_overloaded=lambda: limiter.is_overloaded,
+            queue=limiter,
         )
         self._metrics = Metrics()
         self._handlers = [
-            self._handler("mutate", placement.review, limiter),
+            self._handler("mutate", placement.review, limiter, placement.without_waiting),
             self._handler("ignored", ignored, ConcurrencyLimiter(_MOST_IN_FLIGHT, self._clock)),
         ]
         self._bodies = iter(Reviews(cluster.workloads, _DIFFERENT))
@@ -223,7 +222,13 @@ class Service:
     def _now(self) -> Micros:
         return Micros(self._start + int(self._clock() * 1e6))
 
-    def _handler(self, path: str, decide: Decide, limiter: ConcurrencyLimiter) -> ReviewHandler:
+    def _handler(
+        self,
+        path: str,
+        decide: Decide,
+        limiter: ConcurrencyLimiter,
+        shortcut: Shortcut = lambda _: None,
+    ) -> ReviewHandler:
         return ReviewHandler(
             path,
             decide,
@@ -232,6 +237,7 @@ class Service:
             limiter=limiter,
             metrics=self._metrics,
             clock=self._clock,
+            shortcut=shortcut,
         )
 
     async def start(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
+from math import inf
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
@@ -14,6 +15,9 @@ _CROWD: Final = 16
 
 _LATE_SECONDS: Final = 0.02
 """Wait of a review in a standing queue after which it gets no more than takes no time."""
+
+_OVERLOAD_SECONDS: Final = 1.0
+_SHORTER: Final = 16  # the queue in an overload than it may be otherwise
 
 
 class Admission(Enum):
@@ -38,6 +42,9 @@ class ConcurrencyLimiter:
     as may be in flight: so a burst of `limit` reviews waits as a whole, whatever the speed of the
     machine. Half of them are no overload: so many clients may each wait for the answer to one.
 
+    An overload lasts until the queue is empty, and for a second at most after it was seen last: the
+    clients may be as few by then as would have been none.
+
     Args:
         limit: reviews that may be in flight.
         clock: monotonic seconds.
@@ -51,8 +58,9 @@ class ConcurrencyLimiter:
         self._limit = limit
         self._clock = clock
         self._in_flight = 0
-        self._left = 0  # since none was in flight
+        self._decided = 0  # since none was in flight
         self._is_late = False
+        self._overloaded_until = -inf
         self.waiting = 0
         self.taken = 0
         self._turns = asyncio.Lock()  # first come, first served
@@ -70,8 +78,15 @@ class ConcurrencyLimiter:
     @property
     def is_overloaded(self) -> bool:
         """Whether the review whose turn it is has waited for long in a standing queue."""
-        is_standing = self._left >= self._limit and self._in_flight > self._limit // 2
+        is_standing = self._decided >= self._limit and self._in_flight > self._limit // 2
         return is_standing and self._is_late
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a review that has just entered may wait: in an overload only few may."""
+        if self._in_flight <= max(1, self._limit // _SHORTER):
+            return True
+        return self._clock() >= self._overloaded_until
 
     def enter(self) -> Admission:
         """Count a review until `leave`, in each of the states."""
@@ -83,7 +98,8 @@ class ConcurrencyLimiter:
     def leave(self) -> None:
         """Count a review no longer: it has a response."""
         self._in_flight -= 1
-        self._left = self._left + 1 if self._in_flight else 0
+        if not self._in_flight:
+            self._decided, self._overloaded_until = 0, -inf
 
     async def run_serialized(self, decide: Callable[[], _T]) -> _T:
         """Result of `decide`, called when all earlier reviews have been decided."""
@@ -92,8 +108,12 @@ class ConcurrencyLimiter:
         try:
             async with self._turns:
                 await asyncio.sleep(0)  # reviews of the same burst are counted before the decision
-                self._is_late = self._clock() > late_at
+                now = self._clock()
+                self._is_late = now > late_at
+                if self.is_overloaded:
+                    self._overloaded_until = now + _OVERLOAD_SECONDS
                 return decide()
         finally:
+            self._decided += 1
             self.waiting -= 1
             self.taken += 1

@@ -88,6 +88,10 @@ class DecisionCache:
             self._spent_in_window -= self._spent.popleft()[1]
         return self._spent_in_window / (_BUSY_SHARE * _WINDOW_SECONDS * _MICROS)
 
+    def may_have(self, request: AdmissionRequest) -> bool:
+        """Whether there may be a placement for a pod; takes a microsecond or two."""
+        return bool(self._entries) and self._may_share(request)
+
     def get(
         self, request: AdmissionRequest, policies: PolicySet
     ) -> tuple[Placement, SharedPatch] | None:
@@ -97,7 +101,7 @@ class DecisionCache:
             request: to create a pod.
             policies: those in force.
         """
-        if not self._may_share(request):
+        if not self.may_have(request):
             return None
         entry = self._entries.get(_template(request))
         if entry is None or entry.policies is not policies or entry.shares >= _MAX_SHARES:

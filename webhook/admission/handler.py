@@ -28,6 +28,9 @@ from webhook.metrics import NOTHING, Metrics
 Decide: TypeAlias = Callable[[AdmissionRequest], ReviewResult | Awaitable[ReviewResult]]
 """Decides a review, at once or after waiting for others."""
 
+Shortcut: TypeAlias = Callable[[AdmissionRequest], ReviewResult | None]
+"""Result of a review that need not wait for others; None where it is to be decided."""
+
 _NANOS = 1e9
 _BODY_SECONDS = 1.0  # an API server sends a body at once
 _MAX_TIMEOUT_SECONDS = 30.0  # the longest that a webhook configuration may set
@@ -91,13 +94,14 @@ class ReviewHandler:
         limiter: of the reviews of this path.
         metrics: where reviews are counted.
         clock: monotonic seconds.
+        shortcut: asked before a review waits for its turn, or is beyond the limit.
 
     Attributes:
         path: in the URL and in the metrics.
         limiter: of the reviews of this path.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         path: str,
         decide: Decide,
@@ -107,9 +111,11 @@ class ReviewHandler:
         limiter: ConcurrencyLimiter,
         metrics: Metrics,
         clock: Callable[[], float],
+        shortcut: Shortcut = lambda _: None,
     ) -> None:
         self.path = path
         self._decide = decide
+        self._shortcut = shortcut
         self._fails_open = fails_open
         self._limits = limits
         self._metrics = metrics
@@ -151,14 +157,17 @@ class ReviewHandler:
         if admission is Admission.CROWDED or (is_full and not self._fails_open):
             raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
         review = self._decoded(body)
+        result = self._shortcut(review)
+        if result is not None:
+            return result
         if is_full:
             return admit_unmodified(review, Outcome.SHED, "too many pods at a time")
-        result = await self.limiter.run_serialized(partial(self._started, review, deadline))
-        if isinstance(result, ReviewResult):
-            return result
+        decided = await self.limiter.run_serialized(partial(self._started, review, deadline))
+        if isinstance(decided, ReviewResult):
+            return decided
         try:
             async with asyncio.timeout(deadline - self._clock()):
-                return await self._finished(review, result)
+                return await self._finished(review, decided)
         except TimeoutError:
             return self._late(review)
 

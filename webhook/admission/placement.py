@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from engine.model import api
 from engine.model.decision import Verdict
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from webhook.admission import wire
+from webhook.admission.concurrency_limiter import ConcurrencyLimiter
 from webhook.admission.decision_cache import DecisionCache
 from webhook.admission.hold import PodHolder
 from webhook.admission.review_result import (
@@ -24,7 +26,25 @@ from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
 from webhook.placement.placer import Placement, Placer
 from webhook.placement.policy_counts import PolicyCounts
 
+_R = TypeVar("_R")
+
 _log = logging.getLogger(__name__)
+
+
+class ReviewQueue(Protocol):
+    """Reviews that wait for each other."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether some do."""
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether there is no time for a decision: a pod that shares none passes unmodified."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a pod may wait for its decision."""
 
 
 class PlacementReviews:
@@ -36,9 +56,7 @@ class PlacementReviews:
         clock: monotonic seconds.
         counts: where placements are counted, except those of dry runs.
         holder: holds the pods that are decided at their release; None where none is held.
-        is_crowded: whether reviews wait for each other.
-        is_overloaded: whether there is no time for a decision: a pod that can share none passes
-            unmodified.
+        queue: of the reviews; None where they do not wait for each other.
     """
 
     def __init__(
@@ -48,16 +66,15 @@ class PlacementReviews:
         clock: Callable[[], float],
         counts: PolicyCounts,
         holder: PodHolder | None = None,
-        is_crowded: Callable[[], bool] = lambda: False,
-        is_overloaded: Callable[[], bool] = lambda: False,
+        queue: ReviewQueue | None = None,
     ) -> None:
         self._placer = placer
         self._policies = policies
         self._clock = clock
         self._counts = counts
         self._holder = holder
-        self._is_overloaded = is_overloaded
-        self._cache = DecisionCache(clock, is_crowded)
+        self._queue = ConcurrencyLimiter(1, clock) if queue is None else queue
+        self._cache = DecisionCache(clock, lambda: self._queue.is_crowded)
 
     def review(self, request: AdmissionRequest) -> ReviewResult:
         """Advise a pod, or hold it; where there can be no advice, the pod passes unmodified."""
@@ -65,18 +82,34 @@ class PlacementReviews:
             return ignored(request)
         if request.is_too_large or len(request.object) > MOST_BYTES:
             return _not_advised(request, f"more than {MOST_BYTES} bytes")
-        try:
-            policies, holder = self._policies(), self._holder
-            if holder is not None and holder.may_hold(request, policies):
-                return self._held_or_advised(request, policies, holder)
-            result = self._without_decision(request, policies)
-            return result or self._held_or_advised(request, policies, None)
-        except AdmissionError as error:
-            _log.warning("no advice for a pod: %s", error, extra={"uid": request.uid})
-            return admit_unmodified(request, Outcome.UNREADABLE, str(error))
-        except Exception:  # noqa: BLE001 - advice is never worth a pod
-            _log.exception("no advice for a pod", extra={"uid": request.uid})
-            return admit_unmodified(request, Outcome.ERROR, "an internal error, see its log")
+        return _failing_open(request, self._reviewed)
+
+    def without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
+        """Advise a pod by the decision for another of its template; None for a review.
+
+        That takes less than to read the review. Where there is no room for pods that wait, one that
+        can share no decision passes unmodified, unless it may be held.
+        """
+        if not request.creates_pod:
+            return None
+        return _failing_open(request, self._without_waiting)
+
+    def _reviewed(self, request: AdmissionRequest) -> ReviewResult:
+        policies, holder = self._policies(), self._holder
+        if holder is not None and holder.may_hold(request, policies):
+            return self._held_or_advised(request, policies, holder)
+        result = self._without_decision(request, policies)
+        return result or self._held_or_advised(request, policies, None)
+
+    def _without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
+        may_share, has_room = self._cache.may_have(request), self._queue.has_room
+        if has_room and not may_share:
+            return None
+        policies, holder = self._policies(), self._holder
+        if holder is not None and holder.may_hold(request, policies):
+            return None
+        result = self._shared(request, policies) if may_share else None
+        return result if result is not None or has_room else _shed(request)
 
     def _held_or_advised(
         self, request: AdmissionRequest, policies: PolicySet, holder: PodHolder | None
@@ -116,12 +149,18 @@ class PlacementReviews:
 
         If there is none, the pod is to be decided, but when there is no time for it.
         """
-        shared = self._cache.get(request, policies)
-        if shared is None and self._is_overloaded():
-            return admit_unmodified(request, Outcome.SHED, "too many pods at a time")
-        if shared is None:
+        result = self._shared(request, policies, warning)
+        if result is None and self._queue.is_overloaded:
+            return _shed(request)
+        return result
+
+    def _shared(
+        self, request: AdmissionRequest, policies: PolicySet, warning: str = ""
+    ) -> ReviewResult | None:
+        found = self._cache.get(request, policies)
+        if found is None:
             return None
-        placement, patch = shared
+        placement, patch = found
         self._placer.assume(placement.pod, patch.advice)
         self._count(placement, policies)
         return _result(request, placement, patch.document, Outcome.SHARED, warning)
@@ -137,6 +176,24 @@ _OUTCOMES = {
     Verdict.ABSTAIN: Outcome.ABSTAINED,
     Verdict.DENY: Outcome.DENIED,
 }
+
+
+def _failing_open(
+    request: AdmissionRequest, advise: Callable[[AdmissionRequest], _R]
+) -> _R | ReviewResult:
+    """Return what became of a pod, which passes unmodified where it cannot be advised."""
+    try:
+        return advise(request)
+    except AdmissionError as error:
+        _log.warning("no advice for a pod: %s", error, extra={"uid": request.uid})
+        return admit_unmodified(request, Outcome.UNREADABLE, str(error))
+    except Exception:  # noqa: BLE001 - advice is never worth a pod
+        _log.exception("no advice for a pod", extra={"uid": request.uid})
+        return admit_unmodified(request, Outcome.ERROR, "an internal error, see its log")
+
+
+def _shed(request: AdmissionRequest) -> ReviewResult:
+    return admit_unmodified(request, Outcome.SHED, "too many pods at a time")
 
 
 def _not_advised(request: AdmissionRequest, excess: str) -> ReviewResult:

@@ -14,7 +14,7 @@ from engine.quota.tree import QuotaPaths
 from engine.view import ClusterView
 from webhook.admission.concurrency_limiter import ConcurrencyLimiter
 from webhook.admission.gang_hold import GangHolds
-from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits
+from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, Shortcut
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.policies import PolicyReviews
@@ -53,9 +53,9 @@ def review_paths(
     )
     # 1. Placement: no advice is better than late advice.
     limiter = ConcurrencyLimiter(most, time.monotonic)
-    advise = _advise(settings, services, placer, policies, counts, metrics, limiter)
+    advise, shortcut = _advise(settings, services, placer, policies, counts, metrics, limiter)
     mutate = by_resource(pods=advise, quotas=quota_objects.fill)
-    handlers = [handler("mutate", mutate, fails_open=True, limiter=limiter)]
+    handlers = [handler("mutate", mutate, fails_open=True, limiter=limiter, shortcut=shortcut)]
     # 2. Quota.
     validate = by_resource(pods=_judge_quota(settings, services), quotas=quota_objects.review)
     limiter = ConcurrencyLimiter(most, time.monotonic)
@@ -85,7 +85,7 @@ def _advise(
     counts: PolicyCounts,
     metrics: Metrics,
     limiter: ConcurrencyLimiter,
-) -> Decide:
+) -> tuple[Decide, Shortcut]:
     """Return what is done with a new pod: it is held, advised, or left alone."""
     holder = None
     if services.hold_guard is not None:
@@ -100,16 +100,16 @@ def _advise(
             count_refusal=metrics.hold_refused,
         )
     if settings.placement_mode == "Off" and holder is None:  # pods may be held for quota as well
-        return ignored
-    return PlacementReviews(
+        return ignored, lambda _: None
+    reviews = PlacementReviews(
         placer,
         lambda: policies.current,
         time.monotonic,
         counts,
         holder,
-        is_crowded=lambda: limiter.is_crowded,
-        is_overloaded=lambda: limiter.is_overloaded,
-    ).review
+        queue=limiter,
+    )
+    return reviews.review, reviews.without_waiting
 
 
 def _judge_quota(settings: Settings, services: Services) -> Decide:

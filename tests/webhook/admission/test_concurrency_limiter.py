@@ -110,11 +110,13 @@ class Overload:
     def __init__(self, limit: int, milliseconds: float = 1.0) -> None:
         self.now = 0.0
         self.limiter = ConcurrencyLimiter(limit, lambda: self.now)
+        self.had_room: list[bool] = []
         self._seconds = milliseconds / 1e3
 
     async def review(self) -> bool:
         """Return whether there was no time for the review, which takes some if there was."""
         self.limiter.enter()
+        self.had_room.append(self.limiter.has_room)
         try:
             return await self.limiter.run_serialized(self._decide)
         finally:
@@ -156,6 +158,30 @@ async def test_a_review_that_waited_long_in_a_standing_queue_finds_no_time() -> 
     assert sum(found[100:160]) == 44  # 16 of 60 in flight waited for less than 20 ms
     assert not any(found[-50:])  # the last of the queue
     assert not any(await overload.burst(100))  # it was empty in between
+
+
+async def test_in_an_overload_few_may_wait_until_the_queue_is_empty() -> None:
+    overload = Overload(100)
+    found = await overload.stream(60, 1_000)
+    came_before = found.index(True) + 60
+    assert all(overload.had_room[:came_before])
+    assert not any(overload.had_room[came_before + 60 :])
+    overload.had_room.clear()
+    await overload.burst(100)
+    assert all(overload.had_room)
+
+
+async def test_an_overload_that_is_not_seen_for_a_second_is_over() -> None:
+    overload = Overload(100)
+    limiter = overload.limiter
+    for _ in range(6):
+        limiter.enter()  # the queue is never empty
+    await overload.stream(50, 300)
+    assert limiter.has_room
+    limiter.enter()
+    assert not limiter.has_room
+    overload.now += 1.1
+    assert limiter.has_room
 
 
 async def test_half_as_many_clients_as_the_limit_are_no_overload_however_slow() -> None:

@@ -16,7 +16,7 @@ from engine.errors import QuotaUndecidedError
 from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
 from webhook.admission.concurrency_limiter import ConcurrencyLimiter
-from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, _timeout_in
+from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, Shortcut, _timeout_in
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.metrics import Metrics
@@ -59,6 +59,7 @@ class Webhook:
         max_in_flight: int = 9,
         clock: Callable[[], float] | None = None,
         body_seconds: float = 60.0,
+        shortcut: Shortcut = lambda _: None,
     ) -> None:
         self.metrics = Metrics()
         limits = ReviewLimits(
@@ -74,6 +75,7 @@ class Webhook:
             limiter=ConcurrencyLimiter(max_in_flight, time.monotonic),
             metrics=self.metrics,
             clock=clock or Clock(),
+            shortcut=shortcut,
         )
         app = web.Application(client_max_size=LARGEST)
         app.router.add_post("/review", handler.handle)
@@ -251,6 +253,20 @@ async def test_beyond_the_limit_a_pod_passes_unmodified_and_beyond_twice_it_is_u
         decide.go.set()
         assert [(await response).status for response in waiting] == [200, 200]
         assert webhook.counted() == {"shed": 1, "admitted": 2}
+
+
+async def test_a_shortcut_is_taken_beyond_the_limit_and_while_others_wait() -> None:
+    decide, quick = Waiting(), BODY.replace(b"u-1", b"quick")
+    async with Webhook(
+        decide, max_in_flight=1, shortcut=lambda each: admit(each) if each.uid == "quick" else None
+    ) as webhook:
+        waiting = asyncio.create_task(webhook.post(SLOW))
+        await webhook.until_in_flight(1)
+        answer = (await (await webhook.post(quick)).json())["response"]
+        assert answer == {"uid": "quick", "allowed": True}
+        decide.go.set()
+        assert (await waiting).status == 200
+        assert webhook.counted() == {"admitted": 2}
 
 
 async def test_beyond_the_limit_quota_is_left_to_the_failure_policy() -> None:

@@ -24,7 +24,7 @@ from engine.placement import ADVICE_ANNOTATION
 from engine.policy import load_policies
 from engine.quota import queues_pods
 from engine.view import ClusterState
-from tests.webhook.admission.test_placement import review_of
+from tests.webhook.admission.test_placement import Queue, review_of
 from webhook.admission.gang_hold import GangHolds
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
@@ -73,6 +73,7 @@ class World:
         self.state = state
         self.lease = Lease()
         self.has_pod_groups = True
+        self.queue = Queue(is_crowded=False)
         self.refused = Counter[str]()
         self.explanations = Explanations(9)
         self.counts = PolicyCounts()
@@ -98,7 +99,12 @@ class World:
             count_refusal=lambda reason: self.refused.update([reason]),
         )
         self._reviews = PlacementReviews(
-            self.placer, lambda: self.policies, self._clock, self.counts, holder
+            self.placer,
+            lambda: self.policies,
+            self._clock,
+            self.counts,
+            holder,
+            queue=self.queue,
         )
 
     def load(self, *policies: str, only_audit: bool = False) -> World:
@@ -109,6 +115,9 @@ class World:
 
     def review(self, pod: dict[str, Any] | None = None, **parts: Any) -> ReviewResult:  # noqa: ANN401 - parts of a request
         return self._reviews.review(review_of(object=pod or manifest(), **parts))
+
+    def need_not_wait(self, **parts: Any) -> bool:  # noqa: ANN401 - parts of a request
+        return self._reviews.without_waiting(review_of(object=manifest(), **parts)) is not None
 
     @property
     def assumed(self) -> int:
@@ -333,6 +342,16 @@ def test_under_load_an_advice_is_not_shared_with_a_pod_that_may_be_held(world: W
     assert world.review(uid="u-3").outcome is Outcome.HELD
     world.lease = Lease(holder="")
     assert world.review(uid="u-4").outcome is Outcome.SHARED  # a hold was not stored either
+
+
+def test_under_load_only_a_pod_that_may_be_held_waits_in_any_case(world: World) -> None:
+    world.tick = 0.011  # a decision takes more than a tenth of the time
+    world.queue.has_room = False
+    world.lease = Lease(holder="")
+    assert world.review(uid="u-1").outcome is Outcome.PLACED
+    assert world.need_not_wait(uid="u-2")
+    world.lease = Lease()
+    assert not world.need_not_wait(uid="u-3")
 
 
 def test_under_load_pods_that_are_not_held_share_decisions_as_before(world: World) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ def review_of(namespace: str = "shop", **more: Any) -> wire.AdmissionRequest:  #
     return wire.decode(json.dumps(body).encode())
 
 
+@dataclass
+class Queue:
+    """Reviews that wait for each other."""
+
+    is_crowded: bool = True
+    is_overloaded: bool = False
+    has_room: bool = True
+
+
 @pytest.fixture
 def explanations() -> Explanations:
     return Explanations(9)
@@ -61,7 +71,7 @@ def placement(
         current: Callable[[], PolicySet] = lambda: loaded,
         clock: Callable[[], float] = lambda: 0.0,
         freshness: Callable[[], Freshness] = Freshness,
-        is_overloaded: Callable[[], bool] = lambda: False,
+        queue: Queue | None = None,
     ) -> PlacementReviews:
         placer = Placer(
             view=state.view,
@@ -76,8 +86,7 @@ def placement(
             current,
             clock,
             counts,
-            is_crowded=lambda: True,
-            is_overloaded=is_overloaded,
+            queue=queue or Queue(),
         )
 
     return make
@@ -265,13 +274,40 @@ def test_a_pod_that_would_delay_others_passes_with_a_warning(
     assert result.response.warnings == (f"stowplan gave no placement advice: the pod has {reason}",)
 
 
+def test_only_a_pod_that_shares_a_decision_need_not_wait(placement: Make) -> None:
+    reviews = placement()
+    assert reviews.without_waiting(review_of()) is None
+    assert reviews.review(review_of()).outcome is Outcome.PLACED
+    assert reviews.without_waiting(review_of("other", uid="u-2")) is None
+    result = reviews.without_waiting(review_of(uid="u-3"))
+    assert result is not None
+    assert result.outcome is Outcome.SHARED
+    assert result.response.patch
+
+
+@pytest.mark.parametrize("more", [{}, {"name": "web-0"}, {"namespace": "other"}])
+def test_where_there_is_no_room_pods_share_decisions_or_pass_unmodified(
+    placement: Make, more: dict[str, Any]
+) -> None:
+    reviews = placement(queue=Queue(has_room=False))
+    result = reviews.without_waiting(review_of(**more))
+    assert result is not None
+    assert result.outcome is Outcome.SHED
+    assert result.response.allowed
+    assert reviews.without_waiting(review_of(operation="UPDATE")) is None
+    reviews.review(review_of())
+    result = reviews.without_waiting(review_of(uid="u-2"))
+    assert result is not None
+    assert result.outcome is Outcome.SHARED
+
+
 def test_where_there_is_no_time_pods_share_decisions_or_pass_unmodified(
     placement: Callable[..., PlacementReviews],
 ) -> None:
-    is_overloaded = False
-    reviews = placement(is_overloaded=lambda: is_overloaded)
+    queue = Queue()
+    reviews = placement(queue=queue)
     assert reviews.review(review_of()).outcome is Outcome.PLACED
-    is_overloaded = True
+    queue.is_overloaded = True
     assert reviews.review(review_of(uid="u-2")).outcome is Outcome.SHARED
     result = reviews.review(review_of("other"))
     assert result.outcome is Outcome.SHED
