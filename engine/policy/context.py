@@ -142,8 +142,13 @@ class PolicyContext:
         paths = _request_references(program.references)
         if not paths:
             return ""
-        activation = self.activation(program)
-        return memory_key([_followed(path, activation) for path in paths])
+        values = self._values(program)
+        if program.source not in values.keys:
+            activation = self.activation(program)
+            values.keys[program.source] = memory_key(
+                [_followed(path, activation) for path in paths]
+            )
+        return values.keys[program.source]
 
     def _compute(self, name: str, values: RequestValues) -> None:
         """Add a variable, unless it fails or does not exist."""

@@ -25,7 +25,8 @@ class RequestValues:
         variables: those of the policy, likewise.
         prepared: sources of the programs whose values are there.
         failed: names of variables that have no value.
-        keys: of columns, by the expression; see `Plan.key`.
+        keys: of columns, by the expression, see `Plan.key`; and of all that a program reads, by
+            its source, see `PolicyContext.key_of`.
         owner: stands for the request whose alone they are by now; None while they are shared.
     """
 

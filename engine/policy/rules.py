@@ -83,18 +83,25 @@ class _RuleExplainer(msgspec.Struct, eq=False):
         rule: the filter.
         context: what it was evaluated in.
         fault: why the first node that could not be evaluated could not.
+        reasons: texts by code, once read.
     """
 
     rule: FilterRule
     context: RuleContext
     fault: str = ""
+    reasons: dict[int, str] = {}
 
     @property
     def labels(self) -> LabelCondition:
         return self.rule.labels.condition(self.context)
 
     def reason(self, code: int) -> str:
-        return self.fault if code == FAULT else self.rule.evaluator.reason(self.context, code)
+        if code == FAULT:
+            return self.fault
+        text = self.reasons.get(code)
+        if text is None:
+            text = self.reasons[code] = self.rule.evaluator.reason(self.context, code)
+        return text
 
     def inputs(self, row: int) -> RuleInputs:
         return self.rule.evaluator.inputs(self.context, row)

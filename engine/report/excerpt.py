@@ -21,6 +21,7 @@ from engine.model.decision import (
     RejectionSummary,
     ScoreOutcome,
     Verdict,
+    and_not,
 )
 from engine.model.never_held import is_never_held
 from engine.model.quantity import amount_text
@@ -230,23 +231,23 @@ def _named(policy: str) -> str:
 
 def _rejected_rows(decision: Decision, most: int | None) -> list[int]:
     """Return the rows of rejected nodes, in order of their names; any of them if cut short."""
-    rejected = np.zeros(decision.valid.size, np.bool_)
-    for outcome in decision.filters:
-        rejected |= outcome.rejects
-    rows = np.flatnonzero(rejected & decision.valid)[:most].tolist()
-    return sorted(rows, key=lambda row: decision.names[row])
+    if not decision.left:
+        return []
+    rows = and_not(decision.valid, decision.left[-1]).nonzero()[0][:most].tolist()
+    return sorted(rows, key=decision.names.__getitem__)
 
 
 def _rejected(decision: Decision, rows: Sequence[int]) -> dict[str, tuple[RuleReason, ...]]:
     """Return every rule that rejects a node, by the names of nodes; rule by rule, then by node."""
     reasons: list[list[RuleReason]] = [[] for _ in rows]
+    picked = np.array(rows, np.intp)
     for outcome in decision.filters if rows else ():
-        rejects = outcome.rejects.take(rows).tolist()
+        rejects = outcome.rejects[picked].tolist()
         if True not in rejects:
             continue
         known: dict[int, RuleReason] = {}
         for of_node, is_rejected, code in zip(
-            reasons, rejects, outcome.codes.take(rows).tolist(), strict=True
+            reasons, rejects, outcome.codes[picked].tolist(), strict=True
         ):
             if not is_rejected:
                 continue

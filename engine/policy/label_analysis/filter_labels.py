@@ -36,16 +36,24 @@ class FilterLabels:
     predicate: LabelPredicate
     goal: Goal = PASSES
     program: Program | None = None
+    _for_all: LabelCondition | None = field(init=False, repr=False, compare=False)
     _remembered: dict[str, LabelCondition] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        is_for_all = self.program is None or isinstance(self.predicate, Precomputed)
+        found = condition_of(self.predicate, self.goal, {}) if is_for_all else None
+        object.__setattr__(self, "_for_all", found)
 
     def condition(self, context: PolicyContext) -> LabelCondition:
         """Return the labels that a node needs to pass, for the pod of a context."""
-        program = None if isinstance(self.predicate, Precomputed) else self.program
-        key = "" if program is None else context.key_of(program)  # "": the same for every pod
+        if self._for_all is not None:
+            return self._for_all
+        program = self.program
+        assert program is not None  # noqa: S101 - INVARIANT: otherwise it is for all pods
+        key = context.key_of(program)
         if key is not None and key in self._remembered:
             return self._remembered[key]
-        activation = {} if program is None else context.activation(program)
-        found = condition_of(self.predicate, self.goal, activation)
+        found = condition_of(self.predicate, self.goal, context.activation(program))
         if key is not None:
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
