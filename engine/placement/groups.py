@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import cast
 
 import numpy as np
@@ -79,16 +80,19 @@ class Groups:
             (inside if worst <= total <= best else others).add(code)
         if not inside.isdisjoint(others):
             return None  # nodes that are alike in every label
-        of_inside = [self._values[code] for code in inside or {self._code_of_one(worst)}]
-        of_others = [self._values[code] for code in others]
-        for i, key in enumerate(self._keys):
-            found = {values[i] for values in of_inside}
-            if None in found or not found.isdisjoint({values[i] for values in of_others}):
+        of_inside = self._by_label(inside or {self._code_of_one(worst)})
+        of_others = self._by_label(others) if others else repeat(())
+        for key, found, known in zip(self._keys, of_inside, of_others, strict=False):
+            if None in found or not set(found).isdisjoint(known):
                 continue
             values = self._label(key).exactly(self._ranking.part(start, end))
             if values:
                 return requirement(key, Operator.IN, values)
         return None
+
+    def _by_label(self, codes: Iterable[int]) -> Iterator[tuple[str | None, ...]]:
+        """Yield for each label the values that belong to codes, of which there is one at least."""
+        return zip(*[self._values[code] for code in codes], strict=True)
 
     def _code_of_one(self, total: int) -> int:
         """Return the labels of a node that has a total."""
