@@ -129,12 +129,17 @@ def _add_null(parts: Sequence[str], document: Mapping[str, Any]) -> None:
     place: Any = document
     *above, last = parts
     for part in above:
-        if not isinstance(place, dict | list):
-            raise LookupError(part)
-        place = place[part] if isinstance(place, dict) else place[int(part)]
-    if isinstance(place, dict):
-        place[last] = None
-    elif isinstance(place, list) and last == "-":
-        place.append(None)
-    else:
-        raise LookupError(last)
+        match place:
+            case dict():
+                place = place[part]
+            case list():
+                place = place[int(part)]
+            case _:
+                raise LookupError(part)
+    match place:
+        case dict():
+            place[last] = None
+        case list() if last == "-":
+            place.append(None)
+        case _:
+            raise LookupError(last)

@@ -28,7 +28,7 @@ def test_operations_that_do_not_apply_are_refused(path: str) -> None:
 
 
 def test_an_operation_that_points_into_the_value_of_another_is_refused() -> None:
-    operations = [
+    operations: list[Json] = [
         {"op": "add", "path": "/spec", "value": {"name": "web"}},
         {"op": "add", "path": "/spec/name", "value": "web"},
     ]
