@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.cel import Timestamp, plain_value
+from engine.model.count_text import counted
 from engine.model.resource_names import CPU
 from engine.model.rule_input import RuleInput, unit_of
 
@@ -39,7 +40,7 @@ def field_input(path: tuple[str, ...], values: Mapping[str, object], source: str
     if isinstance(value, Mapping):
         named = {key: item for key, item in value.items() if key in source}
         if value and not named:
-            return RuleInput(name, text=f"none of its {len(value)} keys is named")
+            return RuleInput(name, text=f"none of its {counted(len(value), 'key')} is named")
         value = named
     if isinstance(value, int) and not isinstance(value, bool):
         return RuleInput(name, value)

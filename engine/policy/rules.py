@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.count_text import counted
 from engine.model.decision import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.model.label_condition import LabelCondition
 from engine.model.measure import NodeThreshold
@@ -311,7 +312,7 @@ class ScoreRule:
 
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:
     where = f"{policy}: " if policy else ""
-    return f"{where}{rule} could not be evaluated for {count} nodes: {reason}"
+    return f"{where}{rule} could not be evaluated for {counted(count, 'node')}: {reason}"
 
 
 def _scheduler_filter(name: str) -> FilterRule:

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from engine.errors import StowplanError, did_you_mean
+from engine.model.count_text import counted
 from engine.model.deployment_pod import deployment_pod_of
 from engine.model.node import Node
 from engine.model.pod import Pod
@@ -69,8 +70,7 @@ class AddNodes:
 
     def describe(self, cluster: RecordedCluster) -> str:
         """Return it in a line."""
-        nodes = f"{self.count} node{'' if self.count == 1 else 's'}"
-        return f"add {nodes} like {self._template(cluster).name}"
+        return f"add {counted(self.count, 'node')} like {self._template(cluster).name}"
 
     def apply(self, changed: Changed) -> Changed:
         """Return the cluster with the nodes."""

@@ -313,7 +313,7 @@ def test_a_node_that_cannot_be_evaluated_is_rejected_or_not_by_on_error() -> Non
     assert set(_totals(lenient)) == {"seen", "unseen"}
     for decision in (strict, lenient):
         (error,) = decision.errors
-        assert error.startswith("p: idle could not be evaluated for 1 nodes: ")
+        assert error.startswith("p: idle could not be evaluated for 1 node: ")
 
 
 def test_errors_come_in_the_order_of_policies_those_of_the_scheduler_first() -> None:

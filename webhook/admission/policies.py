@@ -19,6 +19,7 @@ import msgspec
 
 from engine.errors import Diagnostic
 from engine.model.api import NamespacedPlacementPolicy, PlacementPolicy
+from engine.model.count_text import counted
 from engine.model.policy_resource import (
     POLICY_GROUP,
     PolicyKind,
@@ -150,8 +151,7 @@ def _refused(request: AdmissionRequest, message: str) -> ReviewResult:
 def _mistakes(problems: Sequence[Diagnostic]) -> str:
     """Return the message of a refusal: how many mistakes there are, then each with its place."""
     count = len(problems)
-    head = "1 mistake" if count == 1 else f"{count} mistakes"
-    shown = "\n".join((head, *map(str, islice(problems, _MOST_MISTAKES))))
+    shown = "\n".join((counted(count, "mistake"), *map(str, islice(problems, _MOST_MISTAKES))))
     shown = "".join(char if char.isprintable() or char == "\n" else " " for char in shown)
     if count <= _MOST_MISTAKES and len(shown) <= _MOST_MESSAGE:
         return shown

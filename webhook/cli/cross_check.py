@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
+from engine.model.count_text import counted
 from engine.policy_tests import CrossCheck, Difference
 
 
@@ -15,10 +16,11 @@ def show_cross_check(check: CrossCheck, output: Console) -> None:
     for text in sorted(check.unreadable):
         output.print(f"[yellow]not compared[/], cel-python cannot read it: {escape(text)}")
     for what, count in check.known.items():
-        output.print(f"known difference, {escape(what)}: {count} values")
+        output.print(f"known difference, {escape(what)}: {counted(count, 'value')}")
     differ = f"{len(check.differences)} differ" if check.differences else "no difference"
-    expressions = f"{len(check.expressions)} expressions, {check.compared} values"
-    output.print(f"cross-check with cel-python: {expressions}, {differ}")
+    expressions = counted(len(check.expressions), "expression")
+    values = counted(check.compared, "value")
+    output.print(f"cross-check with cel-python: {expressions}, {values}, {differ}")
 
 
 def _show(found: Difference, output: Console) -> None:

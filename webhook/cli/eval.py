@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from engine.cel import CelError, Program, plain_value
 from engine.errors import StowplanError
+from engine.model.count_text import counted
 from engine.policy import NodeValues, node_values, pod_fields_read, read_expression
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster, moment_of
@@ -211,5 +212,5 @@ def _summary(values: Sequence[object]) -> str:
         parts.append(f"{min(numbers):.6g} to {max(numbers):.6g}, on average {fmean(numbers):.6g}")
     if failed:
         parts.append(f"no value for {failed}")
-    text = f"{len(values)} nodes" + (f": {', '.join(parts)}" if parts else "")
+    text = counted(len(values), "node") + (f": {', '.join(parts)}" if parts else "")
     return f"[bold]{text}[/]"

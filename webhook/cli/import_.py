@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 
 from engine.errors import StowplanError
+from engine.model.count_text import counted
 from engine.policy import PolicySet, content_of, load_policies
 from engine.policy_lint import policy_warnings
 from engine.scheduler_config import imported_policies
@@ -59,6 +60,5 @@ def _show(policies: PolicySet, place: str) -> None:
     for policy in policies:
         for warning in map(str, policy_warnings(policy)):
             notes.print(f"[yellow]warning:[/] {escape(policy.name)}: {escape(warning)}")
-    count = len(policies.policies)
-    what = "policy" if count == 1 else "policies"
-    notes.print(f"{place}: {count} {what}, no mistakes", markup=False, soft_wrap=True)
+    written = counted(len(policies.policies), "policy", "policies")
+    notes.print(f"{place}: {written}, no mistakes", markup=False, soft_wrap=True)

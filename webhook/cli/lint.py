@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 
 from engine.errors import InvalidFileError, StowplanError
+from engine.model.count_text import counted
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.lint_report import LintRun, lint_report
@@ -94,5 +95,4 @@ def _show(run: LintRun, *, verbose: bool) -> None:
         for policy in run.policies:
             for rule in policy.rules:
                 show_plan(policy, rule, output)
-    count = len(run.policies)
-    output.print(f"\n{count} {'policies' if count > 1 else 'policy'}, no mistakes")
+    output.print(f"\n{counted(len(run.policies), 'policy', 'policies')}, no mistakes")

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.errors import StowplanError
+from engine.model.count_text import counted
 from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
 from webhook.cli import console
 from webhook.cli.api_errors import reason
@@ -112,7 +113,8 @@ def _record(connection: Connection, lease: str) -> OutcomeRecord:
 
 def _show(output: Console, report: OutcomeReport, namespace: str, policy: str) -> None:
     since, until = report.since or "-", report.until or "-"
-    unjudged = f"; {report.unjudged} pods came too fast to be judged" if report.unjudged else ""
+    hasty = counted(report.unjudged, "pod")
+    unjudged = f"; {hasty} came too fast to be judged" if report.unjudged else ""
     output.print(f"pods bound from {since} to {until}{unjudged}", markup=False, highlight=False)
     chosen = [each for each in report.policies if policy in {"", each.policy}]
     acting = [each for each in chosen if each.mode == _ENFORCE]

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from engine.errors import Diagnostic, InvalidFileError, StowplanError
+from engine.model.count_text import counted
 from engine.policy import CASES_FILE
 from engine.policy_tests import CaseResult, CaseRun, CrossCheck, can_cross_check, run_cases
 from engine.report import decision_report
@@ -100,8 +101,7 @@ def _show(result: CaseResult, output: Console, *, verbose: bool) -> None:
 def _summary(run: CaseRun, failed: int) -> str:
     parts = [f"{len(run.results) - failed} passed, {failed} failed"]
     if run.untested:
-        count = len(run.untested)
-        parts.append(f"{count} {'policies' if count > 1 else 'policy'} without a case")
+        parts.append(f"{counted(len(run.untested), 'policy', 'policies')} without a case")
     if run.problems:
         parts.append("some could not be run")
     return "; ".join(parts)

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.errors import StowplanError
+from engine.model.count_text import counted
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros, micros
 from engine.report import (
@@ -168,8 +169,7 @@ def _summary(report: QueueReport) -> str:
     """Return how many pods are held, in which order, and who releases them."""
     if not report.held:
         return "no pod is held"
-    held = "1 pod is held" if report.held == 1 else f"{report.held} pods are held"
-    parts = [f"[bold]{held}[/]"]
+    parts = [f"[bold]{counted(report.held, 'pod is', 'pods are')} held[/]"]
     if report.overdue:
         parts.append(f"[bold red]{report.overdue} overdue[/]")
     parts += (f"order: {report.queue_sort}", _releaser_text(report.releaser))

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.prompt import Confirm
 
 from engine.errors import StowplanError
+from engine.model.count_text import counted
 from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
 from webhook.cli import console
@@ -167,7 +168,7 @@ async def _release(connection: Connection, selection: _Selection, holds: _Holds)
         tried |= {hold.pod.uid for hold in waiting}
         left = await selection.read(connection)
     output = console.output()
-    output.print(f"released {_pods(len(tried - left.keys()))}", markup=False)
+    output.print(f"released {counted(len(tried - left.keys()), 'pod')}", markup=False)
     if not left:
         return Exit.OK
     _show_left(left, failures)
@@ -191,12 +192,11 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 def _is_confirmed(holds: _Holds) -> bool:
     if not sys.stdin.isatty():
         raise StowplanError(
-            f"{_pods(len(holds))} would be released, and nobody is there to confirm it"
+            f"{counted(len(holds), 'pod')} would be released, and nobody is there to confirm it"
             "\nhint: `--yes` does not ask, `--dry-run` shows which"
         )
     namespaces = len({hold.pod.namespace for hold in holds.values()})
-    of = f"{namespaces} namespace{'s' if namespaces > 1 else ''}"
-    question = f"release {_pods(len(holds))} of {of}?"
+    question = f"release {counted(len(holds), 'pod')} of {counted(namespaces, 'namespace')}?"
     return Confirm.ask(question, console=console.errors(), default=False)
 
 
@@ -207,11 +207,12 @@ def _show_selected(holds: _Holds) -> None:
     for namespace, count in sorted(counts.items()):
         table.add_row(namespace, f"{count:,}")
     output.print(table)
-    output.print(f"\nwould release {_pods(len(holds))}")
+    output.print(f"\nwould release {counted(len(holds), 'pod')}")
 
 
 def _show_holder(count: int, holder: str) -> None:
-    text = f"{_pods(count)} overdue: left to {holder}, which renews its Lease and releases pods"
+    pods = counted(count, "pod")
+    text = f"{pods} overdue: left to {holder}, which renews its Lease and releases pods"
     console.output().print(f"{text}\nhint: `--force` releases them", markup=False, soft_wrap=True)
 
 
@@ -230,12 +231,8 @@ def _show_left(left: _Holds, failures: Mapping[str, str]) -> None:
         f" --patch '{json.dumps(_WITHOUT_GATE, separators=(',', ':'))}'"
     )
     hint = (
-        f"{_pods(len(left))} still held\n"
+        f"{counted(len(left), 'pod')} still held\n"
         f"hint: whoever refuses must let it pass; one pod is released by\n  {command}\n"
         'all of them by the command in the runbook, "Release every held pod"'
     )
     notes.print(hint, markup=False, soft_wrap=True)
-
-
-def _pods(count: int) -> str:
-    return f"{count:,} pod{'' if count == 1 else 's'}"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from engine.model.count_text import counted
 from engine.report import (
     ArmPlacement,
     ArmReport,
@@ -24,10 +25,10 @@ from webhook.cli.tables import plain_table
 _MOST_PODS = 20
 _MOST_REASONS = 5
 _SOURCES = {
-    ArrivalSource.RECORDING: "recorded pods in order of creation",
-    ArrivalSource.MANIFESTS: "pods of manifests",
-    ArrivalSource.GENERATED: "pods of a generated day",
-    ArrivalSource.CHANGES: "pods that wait, move or are new",
+    ArrivalSource.RECORDING: ("recorded pod", "recorded pods in order of creation"),
+    ArrivalSource.MANIFESTS: ("pod of manifests", "pods of manifests"),
+    ArrivalSource.GENERATED: ("pod of a generated day", "pods of a generated day"),
+    ArrivalSource.CHANGES: ("pod that waits, moves or is new", "pods that wait, move or are new"),
 }
 _FATES = {
     PodFate.NOWHERE: "fits nowhere",
@@ -69,8 +70,8 @@ def _headline(report: SimulationReport) -> str:
     cluster, arrivals = report.cluster, report.arrivals
     changes = "".join(f"{escape(change)}; " for change in report.changes)
     return (
-        f"{changes}[bold]{arrivals.pods:,}[/] {_SOURCES[arrivals.source]} on"
-        f" [bold]{len(cluster.nodes):,}[/] nodes, recorded {cluster.recorded_at}"
+        f"{changes}[bold]{counted(arrivals.pods, *_SOURCES[arrivals.source])}[/] on"
+        f" [bold]{counted(len(cluster.nodes), 'node')}[/], recorded {cluster.recorded_at}"
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from engine.errors import StowplanError
+from engine.model.count_text import counted
 from webhook.cli import console
 from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
@@ -28,8 +29,7 @@ def unmark(*, kubeconfig: Path | None = None, context: str | None = None) -> int
         raise StowplanError(reason(error, "the nodes cannot be listed")) from error
     for name, why in removal.left.items():
         console.errors().print(f"node `{name}` is still marked: {why}", markup=False)
-    count = len(removal.unmarked)
-    console.output().print(f"{count} {'node' if count == 1 else 'nodes'} unmarked")
+    console.output().print(f"{counted(len(removal.unmarked), 'node')} unmarked")
     return Exit.DENIED if removal.left else Exit.OK
 
 

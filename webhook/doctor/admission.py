@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 import msgspec
 
+from engine.model.count_text import counted
 from engine.model.hold import HOLD_REASONS_ANNOTATION
 from engine.placement import ANNOTATIONS, REASON_ANNOTATION
 from webhook.cluster.client.connection import ApiError
@@ -215,9 +216,9 @@ async def webhooks(installation: Installation) -> AsyncIterator[Finding]:
     at_once = max((webhook.timeout_seconds for webhook in called[VALIDATING]), default=0)
     count = len(called[MUTATING]) + len(called[VALIDATING])
     message = (
-        f"{count} webhooks are asked about new pods; with all of them away a pod takes"
-        f" {in_turn + at_once} s: {in_turn} s for {len(called[MUTATING])} mutating ones in turn,"
-        f" {at_once} s for the slowest validating one"
+        f"{counted(count, 'webhook is', 'webhooks are')} asked about new pods; with all of them"
+        f" away a pod takes {in_turn + at_once} s: {in_turn} s for {len(called[MUTATING])} mutating"
+        f" ones in turn, {at_once} s for the slowest validating one"
     )
     if in_turn + at_once > _TOO_LONG_SECONDS:
         worst = sorted(called[MUTATING], key=lambda webhook: -webhook.timeout_seconds)

@@ -8,6 +8,7 @@ from typing import Final
 
 from engine.gang import gang_key_of, gang_of, names_missing_pod_group
 from engine.model import api
+from engine.model.count_text import counted
 from engine.model.gang import POD_GROUP_LABEL
 from engine.model.pod import Pod, pod_of
 from engine.model.pod_group import PodGroup
@@ -40,7 +41,8 @@ async def gangs(installation: Installation) -> AsyncIterator[Finding]:
         yield finding
     if pod_groups is not None and not findings:
         of_gangs = sum(gang_of(pod, view) is not None for pod in held)
-        yield Finding(Level.OK, f"{len(pod_groups)} PodGroups, {of_gangs} held pods of gangs")
+        groups, pods = counted(len(pod_groups), "PodGroup"), counted(of_gangs, "held pod")
+        yield Finding(Level.OK, f"{groups}, {pods} of gangs")
 
 
 def _view_of(pod_groups: Sequence[PodGroup]) -> ClusterView:
@@ -71,10 +73,14 @@ def _missing(held: Sequence[Pod], view: ClusterView) -> Iterator[Finding]:
     named = Counter(str(key) for pod in held if (key := names_missing_pod_group(pod, view)))
     if named:
         some = ", ".join(name for name, _ in named.most_common(_MOST_NAMED))
+        naming = counted(
+            named.total(),
+            "held pod names a PodGroup that does not exist",
+            "held pods name PodGroups that do not exist",
+        )
         yield Finding(
             Level.WARNING,
-            f"{named.total()} held pods name PodGroups that do not exist, and are released one by"
-            f" one: {some}",
+            f"{naming}: released one by one: {some}",
             "create a PodGroup before its pods, in their namespace",
         )
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
+from engine.model.count_text import counted
 from engine.model.time import SECOND, Micros, micros
 from engine.report import HeldStatus, QueueReport, StatusReport, queue_report
 from webhook.doctor.finding import Finding, Level
@@ -118,8 +119,8 @@ def _gates_of_others(queue: HeldQueue, now: Micros) -> Iterator[Finding]:
     if waiting:
         yield Finding(
             Level.NOTE,
-            f"{len(waiting)} held pods have waited for gates of others for more than"
-            f" {_LONG_WAIT_SECONDS // 60} minutes: {_some(waiting)}",
+            f"{counted(len(waiting), 'held pod has', 'held pods have')} waited for gates of others"
+            f" for more than {_LONG_WAIT_SECONDS // 60} minutes: {_some(waiting)}",
             "`stowplan queue` names the gates; we release such a pod when ours is the last",
         )
 
@@ -146,7 +147,7 @@ def _replica(name: str, held: HeldStatus) -> Iterator[Finding]:
 
 
 def _pods(count: int) -> str:
-    return "1 pod is" if count == 1 else f"{count} pods are"
+    return counted(count, "pod is", "pods are")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from engine.errors import QuantityError
+from engine.model.count_text import counted
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
 from engine.model.namespace import QUOTA_MODE_ANNOTATION
 from engine.model.quantity import amount_text, base_units
@@ -72,10 +73,9 @@ async def quota_queues(installation: Installation) -> AsyncIterator[Finding]:
     for finding in findings:
         yield finding
     if all(finding.is_well for finding in findings):
-        names = len({quota.namespace for quota in queues.members})
-        yield Finding(
-            Level.OK, f"pods of {names} namespaces queue for quota, nothing is in the way"
-        )
+        count = len({quota.namespace for quota in queues.members})
+        namespaces = counted(count, "namespace")
+        yield Finding(Level.OK, f"pods of {namespaces} queue for quota, nothing is in the way")
 
 
 async def _queues(installation: Installation, spec: PodSpec) -> _Queues:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
+from engine.model.count_text import counted
 from engine.model.kinds import WATCHED_FOR_RECLAIM
 from engine.report import StatusReport
 from webhook.doctor.finding import Finding, Level
@@ -64,7 +65,9 @@ def _condition(replica: Replica) -> Finding:
             why = ""
         message = f"{replica.name} is not ready{why}"
         return Finding(Level.PROBLEM, message, "see the sources, the certificates, and its log")
-    return Finding(Level.OK, f"{replica.name} is ready and knows {status.view.nodes} nodes")
+    return Finding(
+        Level.OK, f"{replica.name} is ready and knows {counted(status.view.nodes, 'node')}"
+    )
 
 
 def _policies(replicas: Sequence[tuple[str, StatusReport]]) -> Iterator[Finding]:
@@ -107,7 +110,7 @@ async def sources(installation: Installation) -> AsyncIterator[Finding]:
 def _sources(status: StatusReport) -> Iterator[Finding]:
     for source in status.sources:
         if source.present and source.synced:
-            yield Finding(Level.OK, f"{source.name}: {source.objects} objects")
+            yield Finding(Level.OK, f"{source.name}: {counted(source.objects, 'object')}")
         elif source.required:
             message = f"{source.name} cannot be read: {source.last_error or 'not read yet'}"
             yield Finding(Level.PROBLEM, message, "see the rights below, and `rbac.create`")

@@ -32,8 +32,3 @@ def points(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "unknown"
     return f"{value:+.1f}" if signed else f"{value:.1f}"
-
-
-def counted(number: int, name: str) -> str:
-    """Return a number of things: `1 pod`, `1,200 pods`."""
-    return f"{number:,} {name}{'' if number == 1 else 's'}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from engine.model.count_text import counted
 from engine.report import ArmReport, Measure, SimulationReport, Spread
 from webhook.pages.document import self_contained
 from webhook.pages.figures import Bars, bin_labels, grouped_bars, histogram, lines, stacked_rows
@@ -152,7 +153,7 @@ def _rejections(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:
         name = f"rejections-{number}"
         rules = [f"{each.policy}: {each.rule}" for each in found]
         nodes = Bars(
-            "nodes", [each.nodes for each in found], [f"{each.pods} pods" for each in found]
+            "nodes", [each.nodes for each in found], [counted(each.pods, "pod") for each in found]
         )
         figures[name] = stacked_rows(rules, [nodes], x="nodes turned away, added up over pods")
         captions[name] = f"{arm.name}: nodes that each rule was the first to turn away"

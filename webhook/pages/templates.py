@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from engine.model.count_text import counted
 from engine.model.quantity import base_units
 from engine.model.time import SECOND, Micros
 from engine.report import eta_text
-from webhook.pages.amounts import amount, counted, percent, points
+from webhook.pages.amounts import amount, percent, points
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from engine.model.count_text import counted
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.quota import QuotaVerdict
 from engine.view import ClusterView
@@ -91,7 +92,7 @@ class QuotaEventRecorder:
     async def _write(self, quota: ElasticQuota, denials: _Denials) -> None:
         until, count = self._now(), denials.count
         since = denials.since or until
-        requests = f"{count} request{'s' if count > 1 else ''}"
+        requests = counted(count, "request")
         event = ObjectEvent(
             about=quota_reference(quota),
             reason="QuotaExceeded",

@@ -13,6 +13,7 @@ from ssl import SSLContext
 from aiohttp import web
 
 from engine.errors import Diagnostic
+from engine.model.count_text import counted
 from webhook.background import in_background
 from webhook.cluster import Cluster
 from webhook.serving.acceptor import Acceptor, ReviewQueue, listening_sockets
@@ -59,7 +60,7 @@ class RunningServer:
         """Text for the person who started the server."""
         status = self.health.report()
         lines = [
-            f"policies  {status.policies.loaded}, over {status.view.nodes} nodes",
+            f"policies  {status.policies.loaded}, over {counted(status.view.nodes, 'node')}",
             f"reviews   {self.url}/mutate and {self.url}/validate",
             f"probes    {self.probe_url}/livez and {self.probe_url}/readyz",
             f"metrics   {self.metrics_url}/metrics",

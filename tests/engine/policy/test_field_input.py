@@ -28,7 +28,7 @@ NODE = {
         ("node.labels.gone", "absent"),
         ("node.name.deeper", "absent"),
         ("node.labels", '{"zone": "z1"}'),
-        ("node.annotations", "none of its 1 keys is named"),
+        ("node.annotations", "none of its 1 key is named"),
     ],
 )
 def test_a_field_is_told_as_people_write_it(path: str, words: str) -> None:

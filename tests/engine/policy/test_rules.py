@@ -75,7 +75,7 @@ def test_a_node_that_cannot_be_judged_is_turned_away_by_default() -> None:
     reason = outcome.reason(view.rows["b"])
     assert "usage" in reason
     (error,) = context.errors
-    assert error == f"p: rule could not be evaluated for 1 nodes: {reason}"
+    assert error == f"p: rule could not be evaluated for 1 node: {reason}"
 
 
 def test_a_node_that_cannot_be_judged_passes_a_rule_that_is_ignored_on_error() -> None:

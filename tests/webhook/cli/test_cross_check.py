@@ -29,7 +29,7 @@ def test_what_was_compared_is_counted(stowplan: Stowplan, tmp_path: Path) -> Non
     ran = stowplan("test", files(tmp_path, "node.allocatable.cpu"), "--cross-check")
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.endswith(
-        "1 passed, 0 failed\ncross-check with cel-python: 1 expressions, 1 values, no difference\n"
+        "1 passed, 0 failed\ncross-check with cel-python: 1 expression, 1 value, no difference\n"
     )
 
 

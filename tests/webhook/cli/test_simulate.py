@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from engine.report import SimulationReport
-from tests.webhook.cli.running import CLUSTER, DATA, Stowplan
+from tests.webhook.cli.running import CLUSTER, DATA, POD, Stowplan
 
 ARM = ("--arm", f"ours={DATA / 'policies'}")
 
@@ -91,6 +91,11 @@ def test_what_a_drain_would_do(stowplan: Stowplan) -> None:
     ran = stowplan("simulate", *CLUSTER, "--drain", "node1")
     assert ran.out.startswith("drain node1; 2 pods that wait, move or are new on 4 nodes")
     assert "stock: 2 placed" in ran.out
+
+
+def test_one_pod_is_not_several(stowplan: Stowplan) -> None:
+    ran = stowplan("simulate", *CLUSTER, "--arrivals", POD)
+    assert ran.out.startswith("1 pod of manifests on 4 nodes")
 
 
 def test_what_a_larger_deployment_would_meet(stowplan: Stowplan) -> None:

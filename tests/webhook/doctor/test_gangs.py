@@ -70,7 +70,7 @@ async def test_gangs_that_can_start_are_right(
     installation.server.create(pod("a", "train"))
     serve(installation, stateful_set("Parallel", labels={LABEL: "train"}))
     (found,) = await findings(installation, tmp_path)
-    assert (found.level, found.message) == (Level.OK, "1 PodGroups, 1 held pods of gangs")
+    assert (found.level, found.message) == (Level.OK, "1 PodGroup, 1 held pod of gangs")
 
 
 @pytest.mark.parametrize("policy", [None, "OrderedReady"])

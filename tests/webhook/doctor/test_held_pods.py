@@ -144,7 +144,7 @@ async def test_gates_of_others_that_stay_for_long_are_noted(
         ("ok", "2 pods are held, none of them overdue"),
         (
             "note",
-            "1 held pods have waited for gates of others for more than 10 minutes: shop/a",
+            "1 held pod has waited for gates of others for more than 10 minutes: shop/a",
         ),
     ]
 

@@ -16,7 +16,7 @@ from tests.webhook.doctor.fake_installation import (
 
 Json = dict[str, Any]
 GUARD = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/stowplan-hold-gate"
-OK = ("ok", "pods of 1 namespaces queue for quota, nothing is in the way")
+OK = ("ok", "pods of 1 namespace queue for quota, nothing is in the way")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from typing import TypeAlias
 import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
+from engine.model.count_text import counted
 from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
@@ -171,7 +172,8 @@ class _Loader:
             InvalidFileError: they have objects, but none of a cluster.
         """
         if self._unlisted:
-            self._problems.append(Diagnostic(file="...", message=f"{self._unlisted} more mistakes"))
+            message = counted(self._unlisted, "more mistake")
+            self._problems.append(Diagnostic(file="...", message=message))
         if not self._loaded and (self._skipped or self._problems):
             raise InvalidFileError([*self._problems, self._no_cluster(name)])
         return Recording(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from engine.gang import GangKey, GangMember, pod_group_of_gang
+from engine.model.count_text import counted
 from engine.view import ClusterView
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference
@@ -39,7 +40,8 @@ class GangEvents:
 
     async def released(self, key: GangKey, member: GangMember | None, members: int) -> None:
         """Say that all members that must run together are released."""
-        await self._write(key, member, "Normal", "GangReleased", f"{members} members are released")
+        message = f"{counted(members, 'member is', 'members are')} released"
+        await self._write(key, member, "Normal", "GangReleased", message)
 
     async def taken_back(self, key: GangKey, member: GangMember | None, message: str) -> None:
         """Say why nothing of a gang was released, although there was room for it."""

@@ -22,6 +22,7 @@ import jsonpointer
 import msgspec
 
 from engine.errors import StowplanError
+from engine.model.count_text import counted
 from engine.model.quota_rollout import (
     LIST_MARK,
     NAMESPACE_LABEL,
@@ -247,5 +248,5 @@ def _announcement_operations(
 
 def _described(selection: Selection) -> str:
     names = selection.names
-    listed = "all namespaces" if names is None else f"{len(names)} namespaces"
+    listed = "all namespaces" if names is None else counted(len(names), "namespace")
     return f"{listed}, soon in fewer" if selection.narrowing else listed

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from engine.batch import BatchOutcome, StartingGang
 from engine.gang import Gang
+from engine.model.count_text import counted
 from engine.model.decision import SCHEDULER, Decision
 from engine.model.request import PlacementRequest
 from engine.placement import ReleasePatch, encode_release
@@ -216,7 +217,10 @@ def _decision_of(
     of one node block each other.
     """
     reason = outcome.message or _missing_data(outcome.decision)
-    message = outcome.message or f"{outcome.candidates} nodes fit, best {outcome.node}"
+    message = (
+        outcome.message
+        or f"{counted(outcome.candidates, 'node fits', 'nodes fit')}, best {outcome.node}"
+    )
     patch = encode_release(
         outcome.decision, request, view, estimate=outcome.estimate, message=message
     )
