@@ -42,6 +42,7 @@ import webhook.placement.placer
 from engine.model import api
 from engine.model.advice import advice_in
 from engine.model.pod import pod_of
+from engine.model.ranking import Ranking
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
 from engine.pipeline import Scope
@@ -94,7 +95,7 @@ _STAGES: Final[tuple[_Stage, ...]] = (
     ("match", PolicySet, "match"),
     ("filters", FilterRule, "outcome"),
     ("scores", ScoreRule, "outcome"),
-    ("ranking", engine.pipeline, "_best_first"),
+    ("ranking", Ranking, "best"),
     ("the rest of the decision", webhook.placement.placer, "decide"),
     ("summary", engine.pipeline, "summary"),
     ("patch", engine.placement, "encode"),
