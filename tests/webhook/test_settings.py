@@ -133,6 +133,21 @@ def test_a_file_that_is_no_settings_file_says_where_and_why(
     assert said in problem.message
 
 
+def test_a_misspelt_setting_hides_no_other_mistake(tmp_path: Path) -> None:
+    config = written(tmp_path, "port: x\npolices: [a]\nhold: maybe\nhots: y\nlog_level: loud\n")
+    with pytest.raises(SettingsError) as failure:
+        given("--config", config, "--max-in-flight", "0")
+    assert [(problem.line, problem.message) for problem in failure.value.problems] == [
+        (0, "must be greater than 0, not `0`"),
+        (1, "expected a whole number, not `x`"),
+        (2, "unknown setting `polices`"),
+        (3, "expected true or false, not `maybe`"),
+        (4, "unknown setting `hots`"),
+        (5, "input should be 'debug', 'info', 'warning' or 'error', not `loud`"),
+    ]
+    assert failure.value.problems[2].hint == "did you mean `policies`?"
+
+
 def test_a_misspelt_setting_comes_with_the_right_spelling(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="did you mean `policies`"):
         Settings(config=written(tmp_path, "polices: [a]\n"))

@@ -79,7 +79,8 @@ class Settings(
         try:
             super().__init__(**given)
         except ValidationError as invalid:
-            raise SettingsError(list(problems_of(invalid, given))) from invalid
+            problems = problems_of(invalid, given, type(self).model_fields.keys() - {"config"})
+            raise SettingsError(problems) from invalid
 
     @property
     def reclaims(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cyclopts.config import Env
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import PydanticBaseSettingsSource
 
 from engine.documents import Document, error_text, read_documents
@@ -59,23 +60,16 @@ class ConfigurationFile(PydanticBaseSettingsSource):
         """Settings in the file.
 
         Raises:
-            SettingsError: it cannot be read, or has an unknown key.
+            SettingsError: it cannot be read, or names another file. Unknown keys are left to the
+                validation, which finds all mistakes.
         """
         document = _document(self.current_state.get("config"))
         if document is None:
             return {}
         if not isinstance(document.value, dict):
             raise SettingsError([document.problem((), "expected `setting: value` lines")])
-        known = set(self.settings_cls.model_fields) - {"config"}
-        unknown = [
-            document.problem_at_key(
-                (key,), f"unknown setting `{key}`", hint=did_you_mean(key, known)
-            )
-            for key in document.value
-            if key not in known
-        ]
-        if unknown:
-            raise SettingsError(unknown)
+        if "config" in document.value:
+            raise SettingsError([_unknown(document, "config")])
         return document.value
 
 
@@ -97,31 +91,48 @@ def _document(path: object) -> Document | None:
     return documents[0] if documents else None
 
 
-def problems_of(invalid: ValidationError, given: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Yield each mistake with the flag, variable or line of its value."""
-    for error in invalid.errors(include_url=False):
-        message = error_text(error)
-        if not error["loc"]:
-            yield Diagnostic(file="settings", message=message)
-            continue
-        name = str(error["loc"][0])
-        variable = ENVIRONMENT_PREFIX + name.upper()
-        flag = f"--{name.replace('_', '-')}"
-        text = str(error["input"])[:_MAX_ECHO]
-        message = f"{message}, not `{text}`"
-        hint = f"see {flag} in `stowplan serve --help`"
-        if name in given:
-            yield Diagnostic(file=flag, message=message, hint=hint)
-        elif variable in os.environ:
-            yield Diagnostic(file=variable, message=message, hint=hint)
-        else:
-            config = given.get("config") or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
-            document = _document(config)
-            yield (
-                document.problem((name,), message, hint=hint)
-                if document
-                else Diagnostic(file=name, message=message, hint=hint)
-            )
+def _unknown(document: Document, key: str, known: Iterable[str] = ()) -> Diagnostic:
+    hint = did_you_mean(key, known)
+    return document.problem_at_key((key,), f"unknown setting `{key}`", hint=hint)
+
+
+def problems_of(
+    invalid: ValidationError, given: Mapping[str, Any], known: Iterable[str]
+) -> list[Diagnostic]:
+    """Return each mistake with the flag, variable or line of its value, those of a file in order.
+
+    Args:
+        invalid: the mistakes.
+        given: values of flags, by the names of settings.
+        known: the names of the settings that a file may have.
+    """
+    document = _document(given.get("config") or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG"))
+    problems = [
+        _problem(error, given, document, known) for error in invalid.errors(include_url=False)
+    ]
+    return sorted(problems, key=lambda problem: problem.line)
+
+
+def _problem(
+    error: ErrorDetails, given: Mapping[str, Any], document: Document | None, known: Iterable[str]
+) -> Diagnostic:
+    message = error_text(error)
+    if not error["loc"]:
+        return Diagnostic(file="settings", message=message)
+    name = str(error["loc"][0])
+    variable = ENVIRONMENT_PREFIX + name.upper()
+    flag = f"--{name.replace('_', '-')}"
+    message = f"{message}, not `{str(error['input'])[:_MAX_ECHO]}`"
+    hint = f"see {flag} in `stowplan serve --help`"
+    if name in given:
+        return Diagnostic(file=flag, message=message, hint=hint)
+    if document is not None and error["type"] == "extra_forbidden":
+        return _unknown(document, name, known)
+    if variable in os.environ:
+        return Diagnostic(file=variable, message=message, hint=hint)
+    if document is not None:
+        return document.problem((name,), message, hint=hint)
+    return Diagnostic(file=name, message=message, hint=hint)
 
 
 def without_service_links(variables: Mapping[str, str | None]) -> dict[str, str | None]:
