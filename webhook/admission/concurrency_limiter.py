@@ -84,9 +84,9 @@ class ConcurrencyLimiter:
     @property
     def has_room(self) -> bool:
         """Whether a review that has just entered may wait: in an overload only few may."""
-        if self._in_flight <= max(1, self._limit // _SHORTER):
-            return True
-        return self._clock() >= self._overloaded_until
+        is_overload = self._clock() < self._overloaded_until
+        most = max(1, self._limit // _SHORTER) if is_overload else self._limit
+        return self._in_flight <= most
 
     def enter(self) -> Admission:
         """Count a review until `leave`, in each of the states."""

@@ -28,6 +28,7 @@ _BUSY_SHARE = 0.1  # of the window: at four times that, reviews begin to wait fo
 _MAX_AGE_SECONDS = 0.25  # of a decision, when decisions take the busy share
 _OLDEST_SECONDS = 1.0  # when they take four times that, or more
 _MAX_SHARES = 32
+_LAST_RESORT = 2  # times as old, and as many shares, where a pod gets this decision or none
 _MAX_ENTRIES = 64  # of templates that arrive together, each some 10 KB
 _MAX_REQUEST_BYTES = 16 * 1024
 
@@ -93,23 +94,30 @@ class DecisionCache:
         return bool(self._entries) and self._may_share(request)
 
     def get(
-        self, request: AdmissionRequest, policies: PolicySet
+        self, request: AdmissionRequest, policies: PolicySet, *, is_last_resort: bool = False
     ) -> tuple[Placement, SharedPatch] | None:
         """Placement of another pod of a template, and the patch for this one; None for neither.
 
         Args:
             request: to create a pod.
             policies: those in force.
+            is_last_resort: whether the pod gets no decision of its own: an older one is better.
         """
         if not self.may_have(request):
             return None
         entry = self._entries.get(_template(request))
-        if entry is None or entry.policies is not policies or entry.shares >= _MAX_SHARES:
+        if entry is None or entry.policies is not policies:
             return None
-        oldest = min(_MAX_AGE_SECONDS * max(1.0, self._business()), _OLDEST_SECONDS)
-        if self._clock() - entry.at > oldest:
+        most = _MAX_SHARES * _LAST_RESORT if is_last_resort else _MAX_SHARES
+        if entry.shares >= most or self._clock() - entry.at > self._oldest(is_last_resort):
             return None
         return entry.placement, entry.share(request.uid)
+
+    def _oldest(self, is_last_resort: bool) -> float:  # noqa: FBT001 - as in `get`
+        """Return how old a decision may be that is shared, in seconds."""
+        if is_last_resort:
+            return _OLDEST_SECONDS * _LAST_RESORT
+        return min(_MAX_AGE_SECONDS * max(1.0, self._business()), _OLDEST_SECONDS)
 
     def put(
         self, request: AdmissionRequest, policies: PolicySet, placement: Placement, began: float

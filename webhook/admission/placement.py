@@ -102,13 +102,13 @@ class PlacementReviews:
         return result or self._held_or_advised(request, policies, None)
 
     def _without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
-        may_share, has_room = self._cache.may_have(request), self._queue.has_room
-        if has_room and not may_share:
+        has_room = self._queue.has_room
+        if has_room and not self._cache.may_have(request):
             return None
         policies, holder = self._policies(), self._holder
         if holder is not None and holder.may_hold(request, policies):
             return None
-        result = self._shared(request, policies) if may_share else None
+        result = self._shared(request, policies, is_last_resort=not has_room)
         return result if result is not None or has_room else _shed(request)
 
     def _held_or_advised(
@@ -149,15 +149,19 @@ class PlacementReviews:
 
         If there is none, the pod is to be decided, but when there is no time for it.
         """
-        result = self._shared(request, policies, warning)
-        if result is None and self._queue.is_overloaded:
-            return _shed(request)
-        return result
+        is_overloaded = self._queue.is_overloaded
+        result = self._shared(request, policies, warning, is_last_resort=is_overloaded)
+        return result if result is not None or not is_overloaded else _shed(request)
 
     def _shared(
-        self, request: AdmissionRequest, policies: PolicySet, warning: str = ""
+        self,
+        request: AdmissionRequest,
+        policies: PolicySet,
+        warning: str = "",
+        *,
+        is_last_resort: bool,
     ) -> ReviewResult | None:
-        found = self._cache.get(request, policies)
+        found = self._cache.get(request, policies, is_last_resort=is_last_resort)
         if found is None:
             return None
         placement, patch = found

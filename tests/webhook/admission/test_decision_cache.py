@@ -193,6 +193,20 @@ def test_a_decision_is_shared_32_times() -> None:
     assert sum(busy.finds(request_of(f"u-{number + 1}")) for number in range(40)) == 32
 
 
+def test_a_decision_may_be_shared_twice_as_often_and_for_two_seconds_as_the_last_resort() -> None:
+    busy = Busy()
+    busy.is_crowded = True
+    busy.keep(request_of("u-0"))
+    busy.now += 1.9
+    requests = [request_of(f"u-{number + 1}") for number in range(70)]
+    assert not any(map(busy.finds, requests))
+    found = [busy.cache.get(each, POLICIES, is_last_resort=True) for each in requests]
+    assert sum(each is not None for each in found) == 64
+    busy.keep(request_of("u-0"))
+    busy.now += 2.1
+    assert busy.cache.get(requests[0], POLICIES, is_last_resort=True) is None
+
+
 def test_a_very_large_pod_is_not_stored() -> None:
     busy, much = Busy(), {"metadata": {"annotations": {"a": "b" * 20_000}}}
     busy.keep(request_of("u-1", object=much))
