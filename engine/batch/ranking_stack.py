@@ -33,15 +33,22 @@ class RankingStack:
         self._rankings = rankings
         self._place_of = np.stack([ranking.place_of for ranking in rankings])
         self._may_pass = np.stack([ranking.may_pass for ranking in rankings])
-        self._is_in = _stacked([ranking.is_in for ranking in rankings])
-        self._still_points = _stacked([ranking.still_points for ranking in rankings])
-        self._totals = _stacked([ranking.totals for ranking in rankings])
+        # The last cell of each is in none of the rows. INVARIANT: columns of numbers have items of
+        # eight bytes. One piece of memory for all matrices of these is had in a tenth of the time.
+        width = 1 + max(ranking.totals.size for ranking in rankings)
+        shape = len(rankings), width
+        self._still_points, self._totals, *matrices = np.empty(
+            (2 + 2 * len(scores), *shape), np.int64
+        )
+        self._is_in = np.empty(shape, np.bool_)
         for number, ranking in enumerate(rankings):
-            size = ranking.totals.size
-            ranking.is_in = self._is_in[number, :size]
-            ranking.still_points = self._still_points[number, :size]
-            ranking.totals = self._totals[number, :size]
-        self._scores = [_StackedScore(use, rankings) for use in scores]
+            ranking.is_in = _moved(ranking.is_in, self._is_in[number])
+            ranking.still_points = _moved(ranking.still_points, self._still_points[number])
+            ranking.totals = _moved(ranking.totals, self._totals[number])
+        self._scores = [
+            _StackedScore(use, rankings, *matrices[2 * i : 2 * i + 2])
+            for i, use in enumerate(scores)
+        ]
         self._spare = self._totals.size - 1
 
     def rate(self, rows: Sequence[int], states: StackedStates) -> RatedStates:
@@ -145,12 +152,20 @@ class _StackedScore:
     Args:
         use: the score and these.
         rankings: of all templates.
+        raw: for its columns, of any type, in the first rows.
+        points: the same.
 
     Attributes:
         users: the numbers of these.
     """
 
-    def __init__(self, use: Use[ScoreRule], rankings: Sequence[Ranking]) -> None:
+    def __init__(
+        self,
+        use: Use[ScoreRule],
+        rankings: Sequence[Ranking],
+        raw: NDArray[np.int64],
+        points: IntColumn,
+    ) -> None:
         self._rule = use.rule
         is_for_all = len(use.numbers) == len(rankings)
         self.users = slice(None) if is_for_all else np.array(use.numbers)
@@ -159,11 +174,12 @@ class _StackedScore:
             rankings[number].moving[position]
             for number, position in zip(use.numbers, use.positions, strict=True)
         ]
-        self._raw: NDArray[Any] = _stacked([column.raw for column in self._columns])
-        self._points = _stacked([column.points for column in self._columns])
+        rows = len(self._columns)
+        self._raw: NDArray[Any] = raw[:rows].view(self._columns[0].raw.dtype)
+        self._points = points[:rows]
         for number, column in enumerate(self._columns):
-            size = column.raw.size
-            column.raw, column.points = self._raw[number, :size], self._points[number, :size]
+            column.raw = _moved(column.raw, self._raw[number])
+            column.points = _moved(column.points, self._points[number])
 
     def rate(self, places: NDArray[np.intp], stays: BoolMatrix, raw: NDArray[Any]) -> RatedScores:
         """Give states points; see `RatedStates` for the arguments."""
@@ -216,13 +232,11 @@ class _StackedScore:
             self._columns[row].note(crossings[:, row].tolist(), may_move=bool(moves[row]))
 
 
-def _stacked(columns: Sequence[NDArray[_Item]]) -> NDArray[_Item]:
-    """Return a matrix whose rows begin with columns; the last cell is in none of them."""
-    width = 1 + max(column.size for column in columns)
-    matrix = np.empty((len(columns), width), columns[0].dtype)
-    for row, column in zip(matrix, columns, strict=True):
-        row[: column.size] = column
-    return matrix
+def _moved(column: NDArray[_Item], row: NDArray[_Item]) -> NDArray[_Item]:
+    """Return the beginning of a row of a matrix, which is a column from now on."""
+    moved = row[: column.size]
+    moved[:] = column
+    return moved
 
 
 def _starts(matrix: NDArray[Any]) -> NDArray[np.intp]:
