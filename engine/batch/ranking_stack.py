@@ -33,10 +33,9 @@ class RankingStack:
         self._rankings = rankings
         self._place_of = np.stack([ranking.place_of for ranking in rankings])
         self._may_pass = np.stack([ranking.may_pass for ranking in rankings])
-        # The last cell of each is in none of the rows. INVARIANT: columns of numbers have items of
-        # eight bytes. One piece of memory for all matrices of these is had in a tenth of the time.
-        width = 1 + max(ranking.totals.size for ranking in rankings)
-        shape = len(rankings), width
+        # INVARIANT: columns of numbers have items of eight bytes. One piece of memory for all
+        # matrices of these is had in a tenth of the time.
+        shape = len(rankings), max(1, *(ranking.totals.size for ranking in rankings))
         self._still_points, self._totals, *matrices = np.empty(
             (2 + 2 * len(scores), *shape), np.int64
         )
@@ -49,7 +48,7 @@ class RankingStack:
             _StackedScore(use, rankings, *matrices[2 * i : 2 * i + 2])
             for i, use in enumerate(scores)
         ]
-        self._spare = self._totals.size - 1
+        self._starts = np.arange(0, self._totals.size, shape[1])[:, np.newaxis]
 
     def rate(self, rows: Sequence[int], states: StackedStates) -> RatedStates:
         """Give states points and totals by the ends as they are.
@@ -60,7 +59,7 @@ class RankingStack:
         """
         at = np.array(rows, np.intp)
         places = self._place_of.take(at, axis=1)
-        cells = places + _starts(self._totals)
+        cells = places + self._starts
         was_in = self._is_in.reshape(-1).take(cells) & (places >= 0)
         stays = states.passes & self._may_pass.take(at, axis=1)
         changes = stays != was_in
@@ -71,7 +70,7 @@ class RankingStack:
         for ranking in self._rankings:
             ranking.write_followed()
         for score, raw in zip(self._scores, states.raw, strict=True):
-            rated = score.rate(places[score.users], stays[score.users], raw)
+            rated = score.rate(cells[score.users], stays[score.users], raw)
             totals[score.users] += rated.points
             disturbs[score.users] |= rated.moves
             scores.append(rated)
@@ -93,10 +92,11 @@ class RankingStack:
         is_even: BoolColumn = are_known & ~states.changes[:, :count].any(axis=1)
         is_even &= np.array(versions) == states.versions
         is_written = states.stays[:, :count] & is_even[:, np.newaxis]
-        cells = np.where(is_written, states.cells[:, :count], self._spare)
-        self._totals.reshape(-1)[cells] = states.totals[:, :count]
+        cells = states.cells[:, :count]
+        self._totals.reshape(-1)[cells[is_written]] = states.totals[:, :count][is_written]
         for score, rated in zip(self._scores, states.scores, strict=True):
-            score.write(rated, is_written[score.users], is_even[score.users])
+            users = score.users
+            score.write(rated, cells[users], is_written[users], is_even[users])
         for ranking in self._rankings:
             ranking.note()
         return np.flatnonzero(~is_even & are_known).tolist()
@@ -107,7 +107,6 @@ class RatedScores:
     """Scores of states, with points by the ends as they are; see `RatedStates` for the axes.
 
     Attributes:
-        cells: where they are in the matrices of the score.
         raw: before they are normalized.
         points: times the weight.
         moves: whether the ends may be others once a state and those before it are there.
@@ -115,7 +114,6 @@ class RatedScores:
             (2, n_templates, n_states).
     """
 
-    cells: NDArray[np.intp]
     raw: NDArray[Any]
     points: IntColumn
     moves: BoolMatrix
@@ -152,7 +150,7 @@ class _StackedScore:
     Args:
         use: the score and these.
         rankings: of all templates.
-        raw: for its columns, of any type, in the first rows.
+        raw: for its columns, of any type, each in the row of the template.
         points: the same.
 
     Attributes:
@@ -174,16 +172,14 @@ class _StackedScore:
             rankings[number].moving[position]
             for number, position in zip(use.numbers, use.positions, strict=True)
         ]
-        rows = len(self._columns)
-        self._raw: NDArray[Any] = raw[:rows].view(self._columns[0].raw.dtype)
-        self._points = points[:rows]
-        for number, column in enumerate(self._columns):
+        self._raw: NDArray[Any] = raw.view(self._columns[0].raw.dtype)
+        self._points = points
+        for number, column in zip(use.numbers, self._columns, strict=True):
             column.raw = _moved(column.raw, self._raw[number])
             column.points = _moved(column.points, self._points[number])
 
-    def rate(self, places: NDArray[np.intp], stays: BoolMatrix, raw: NDArray[Any]) -> RatedScores:
+    def rate(self, cells: NDArray[np.intp], stays: BoolMatrix, raw: NDArray[Any]) -> RatedScores:
         """Give states points; see `RatedStates` for the arguments."""
-        cells = places + _starts(self._raw)
         ends: NDArray[Any] = np.array([column.ends for column in self._columns], raw.dtype)
         low, high = ends[:, :1], ends[:, 1:]
         old: NDArray[Any] = self._raw.reshape(-1).take(cells)
@@ -197,7 +193,7 @@ class _StackedScore:
             np.clip(new, low, high, out=new)
         self._add_moves(moves, crossings)
         points = self._rule.points_between(new, low, high)
-        return RatedScores(cells, raw, points, moves, crossings)
+        return RatedScores(raw, points, moves, crossings)
 
     def _add_moves(self, moves: BoolMatrix, crossings: NDArray[np.int16]) -> None:
         """Mark where no candidate may be left at an end; see `RatedScores`."""
@@ -215,18 +211,24 @@ class _StackedScore:
             if least[0, row] + count[0] <= 0 or least[1, row] + count[1] <= 0:
                 moves[row] |= (crossings[:, row] <= -np.array(count)[:, np.newaxis]).any(axis=0)
 
-    def write(self, rated: RatedScores, is_written: BoolMatrix, is_even: BoolColumn) -> None:
+    def write(
+        self,
+        rated: RatedScores,
+        cells: NDArray[np.intp],
+        is_written: BoolMatrix,
+        is_even: BoolColumn,
+    ) -> None:
         """Take up the scores and points of the first states.
 
         Args:
             rated: all of them.
+            cells: of the first ones.
             is_written: the states of candidates that are taken up.
             is_even: the templates for which any are.
         """
-        count = is_written.shape[1]
-        cells = np.where(is_written, rated.cells[:, :count], self._raw.size - 1)
-        self._raw.reshape(-1)[cells] = rated.raw[:, :count]
-        self._points.reshape(-1)[cells] = rated.points[:, :count]
+        count, cells = is_written.shape[1], cells[is_written]
+        self._raw.reshape(-1)[cells] = rated.raw[:, :count][is_written]
+        self._points.reshape(-1)[cells] = rated.points[:, :count][is_written]
         moves, crossings = rated.moves[:, count - 1], rated.crossings[..., count - 1]
         for row in ((crossings.any(axis=0) | moves) & is_even).nonzero()[0].tolist():
             self._columns[row].note(crossings[:, row].tolist(), may_move=bool(moves[row]))
@@ -237,8 +239,3 @@ def _moved(column: NDArray[_Item], row: NDArray[_Item]) -> NDArray[_Item]:
     moved = row[: column.size]
     moved[:] = column
     return moved
-
-
-def _starts(matrix: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the cells with which the rows of a matrix begin, (n_rows, 1)."""
-    return np.arange(0, matrix.size, matrix.shape[1])[:, np.newaxis]
