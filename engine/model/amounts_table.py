@@ -56,6 +56,16 @@ class AmountsTable(Mapping[str, Amounts]):
         row = bisect_left(self._keys, key)
         return row if row < len(self._keys) and self._keys[row] == key else None
 
+    def values_at(self, row: int, names: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the amounts of some names for the key at a position, 0 for one that is absent."""
+        if names != self._names:
+            return tuple(map(self.at(row).get, names, (0,) * len(names)))
+        width = len(names)
+        values = tuple(self._values[row * width : (row + 1) * width])
+        if _ABSENT in values:
+            return tuple([0 if value == _ABSENT else value for value in values])
+        return values
+
     def at(self, row: int) -> Amounts:
         """Return the amounts of the key at a position."""
         width = len(self._names)

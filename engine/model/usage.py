@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -57,11 +57,25 @@ class PodUsages(Mapping[str, PodUsage]):
             return default
         return PodUsage(self._amounts.at(row), bool(self._is_prod[row]))
 
+    def find(self, key: str, names: tuple[str, ...]) -> tuple[tuple[int, ...], bool] | None:
+        """Return the usage of a pod by these names, and whether it is production; None for none.
+
+        For those who look up one pod after the other: a `PodUsage` takes four times as long.
+        """
+        row = self._amounts.row(key)
+        return (
+            None if row is None else (self._amounts.values_at(row, names), bool(self._is_prod[row]))
+        )
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._amounts)
 
     def __len__(self) -> int:
         return len(self._amounts)
+
+
+NO_POD_USAGES: Final = PodUsages({})
+"""Of a report without pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +111,7 @@ class NodeUsage:
     aggregated: tuple[AggregatedUsage, ...] = ()
     average: Amounts = field(default_factory=dict)
     deviation: Amounts = field(default_factory=dict)
-    pods: Mapping[str, PodUsage] = field(default_factory=dict)
+    pods: PodUsages = field(default_factory=lambda: NO_POD_USAGES)
     pods_measured: bool = True
 
 

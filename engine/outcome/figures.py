@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
-
-import msgspec
 
 from engine.outcome.landing import PolicyLanding
 from engine.report import RANK_BOUNDS, OutcomeFigures
@@ -15,6 +13,8 @@ MOST_SERIES: Final = 200
 """Policies in a mode times namespaces; tenants may create namespaces. The rest counts for ""."""
 
 _REST: Final = ""
+
+_AMOUNTS: Final = tuple([name for name in OutcomeFigures.__struct_fields__ if name != "ranks"])
 
 
 class Series(NamedTuple):
@@ -112,13 +112,6 @@ def _count(figures: OutcomeFigures, landing: PolicyLanding, *, landed: bool | No
 
 
 def _merge(figures: OutcomeFigures, more: OutcomeFigures) -> None:
-    for name, value in _amounts(more):
-        setattr(figures, name, getattr(figures, name) + value)
+    for name in _AMOUNTS:
+        setattr(figures, name, getattr(figures, name) + getattr(more, name))
     figures.ranks = tuple(a + b for a, b in zip(figures.ranks, more.ranks, strict=True))
-
-
-def _amounts(figures: OutcomeFigures) -> Iterator[tuple[str, int]]:
-    for field in msgspec.structs.fields(figures):
-        value = getattr(figures, field.name)
-        if isinstance(value, int):
-            yield field.name, value

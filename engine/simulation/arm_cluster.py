@@ -12,7 +12,13 @@ from msgspec import structs
 
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.model.usage import AggregatedUsage, NodeUsage, PodUsage
+from engine.model.usage import (
+    NO_POD_USAGES,
+    AggregatedUsage,
+    NodeUsage,
+    PodUsage,
+    PodUsages,
+)
 from engine.simulation.load import RESOURCES, Load, base_load, estimated_load
 from engine.simulation.recorded_cluster import RecordedCluster
 from engine.view import ClusterState, ClusterView, PodSumProfile
@@ -155,7 +161,7 @@ class ArmCluster:
                 for window in recorded.aggregated
             ),
             average={**recorded.average, **used} if recorded.average else {},
-            pods=self._usages[name].copy() if recorded.pods_measured else {},
+            pods=PodUsages(self._usages[name]) if recorded.pods_measured else NO_POD_USAGES,
         )
 
     def _usage(self, pod: Pod) -> PodUsage:

@@ -14,6 +14,7 @@ from engine.model.count_text import counted
 from engine.model.deployment_pod import deployment_pod_of
 from engine.model.node import Node
 from engine.model.pod import Pod
+from engine.model.usage import NO_POD_USAGES
 from engine.simulation.arrivals import Arrival, RecordedPod, copies, is_movable, new_arrival
 from engine.simulation.load import RESOURCES, base_load
 from engine.simulation.recorded_cluster import RecordedCluster
@@ -90,7 +91,7 @@ class AddNodes:
             pods += [_moved(each, name) for each in pinned]
             if report is not None and report.usage is not None:
                 reports[name] = replace(
-                    report, node_name=name, usage={**report.usage, **idle}, pods={}
+                    report, node_name=name, usage={**report.usage, **idle}, pods=NO_POD_USAGES
                 )
         ordered = sorted((*cluster.nodes, *nodes), key=lambda node: node.name)
         grown = replace(cluster, nodes=tuple(ordered), reports=reports, pods=(*cluster.pods, *pods))

@@ -152,8 +152,11 @@ class PodTable:
 
     def on_row(self, row: int) -> Iterator[tuple[str, PodEntry]]:
         """Yield the pods on a row by `namespace/name`; nothing may be stored meanwhile."""
-        for slot in self._on_row[row] if row < len(self._on_row) else ():
-            yield self._keys[slot], self._entry(slot)
+        if row >= len(self._on_row):
+            return
+        keys, entry = self._keys, self._entry
+        for slot in self._on_row[row]:
+            yield keys[slot], entry(slot)
 
     def renew_traits(self) -> NDArray[np.int32] | None:
         """Go on replacing the book of traits.

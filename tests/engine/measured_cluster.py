@@ -10,7 +10,7 @@ from engine.model import api
 from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.time import SECOND, Micros
-from engine.model.usage import NodeUsage, PodUsage
+from engine.model.usage import NodeUsage, PodUsage, PodUsages
 from engine.view import ClusterState
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def report(
         node_name=on,
         update_time=None if age is None else seconds_ago(age),
         usage=usage,
-        pods=by_key,
+        pods=PodUsages(by_key),
         **more,
     )
 

@@ -57,7 +57,7 @@ class PlacementSettings(BaseModel):
     outcome: bool = Field(
         default=True,
         description="Judge each bound pod that a policy applies to: where it landed, against our"
-        " ranking and a model of the stock scheduler. The leader does, in a twentieth of its idle"
+        " ranking and a model of the stock scheduler. The leader does, in a fiftieth of its idle"
         " time.",
     )
     outcome_window_seconds: int = Field(

@@ -12,7 +12,6 @@ import msgspec
 
 from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.pod_shape import PodShape
-from engine.model.resources import Amounts
 from engine.model.time import SECOND
 from engine.model.usage import NodeUsage
 from engine.plugins.load_aware.estimation import Estimation, deadline, estimate_vector, windows
@@ -60,8 +59,10 @@ class LoadProfile(Estimation):
             return nothing * _SUMS
         facts = self._facts_of(pod.shape)
         estimate = facts.estimate
-        own = report.pods.get(key)
-        usage = nothing if own is None else self._projected(own.amounts)
+        own = report.pods.find(key, self.known)
+        usage, own_is_prod = (nothing, False) if own is None else own
+        if min(usage) < -_MOST or max(usage) > _MOST:
+            usage = tuple(map(capped, usage))
 
         # Most pods are measured and not new: those add no part of their estimate.
         is_fresh = pod.assumed or _is_fresh(facts, pod, report)  # no report knows an assumed pod
@@ -76,16 +77,11 @@ class LoadProfile(Estimation):
 
         if not facts.is_prod:
             return excess + estimate + nothing + nothing
-        if own is None or own.is_prod:
+        if own is None or own_is_prod:
             return excess + estimate + usage + (above if own is None else excess)
         # A pod counts as measured production only where it and its report agree that it is; one
         # that is reported as something else keeps its full estimate, however old it is.
         return excess + estimate + nothing + tuple([max(e, 0) for e in estimate])
-
-    def _projected(self, amounts: Amounts) -> _Amounts:
-        """Return amounts by known resource, capped."""
-        known = map(amounts.get, self.known, (0,) * len(self.known))
-        return tuple([amount if -_MOST <= amount <= _MOST else capped(amount) for amount in known])
 
     def _facts_of(self, shape: PodShape) -> _ShapeFacts:
         facts = self._facts.get(shape)

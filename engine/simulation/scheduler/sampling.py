@@ -62,15 +62,12 @@ def search(order: Rows, passes: BoolColumn, start: int, most: int) -> Sample:
 
 
 def _interleaved(view: ClusterView) -> Rows:
-    (rows,) = view.valid.nonzero()
-    rows = rows[np.argsort(np.array(view.names)[rows], kind="stable")]
-    regions, zones = (label_column(view, key).codes[rows] for key in (_REGION, _ZONE))
-    order: list[tuple[int, int, int]] = []
-    numbers: dict[tuple[int, int], int] = {}
-    members: dict[tuple[int, int], int] = {}
-    for row, *zone in zip(rows.tolist(), regions.tolist(), zones.tolist(), strict=True):
-        key = (zone[0], zone[1])
-        turn = members.get(key, 0)
-        members[key] = turn + 1
-        order.append((turn, numbers.setdefault(key, len(numbers)), row))
-    return np.array([row for _, _, row in sorted(order)], np.intp)
+    (known,) = view.valid.nonzero()
+    rows = np.array(sorted(known.tolist(), key=view.names.__getitem__), np.intp)
+    region, zone = (label_column(view, key) for key in (_REGION, _ZONE))
+    pairs = region.codes[rows].astype(np.int64) * len(zone.book) + zone.codes[rows]
+    _, first, of_row = np.unique(pairs, return_index=True, return_inverse=True)
+    by_zone, sizes = np.argsort(of_row, kind="stable"), np.bincount(of_row)
+    turns = np.empty(rows.size, np.intp)
+    turns[by_zone] = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return rows[np.lexsort((first[of_row], turns))]

@@ -24,7 +24,7 @@ from webhook.placement.advice_limits import MOST_BYTES
 from webhook.placement.held_pods import creation_of
 from webhook.placement.placer import Placer
 
-IDLE_SHARE: Final = 0.05
+IDLE_SHARE: Final = 0.02
 """Of the leader's time that it has nothing else to do in, for judgements in the long run."""
 
 BUSY_SHARE: Final = 0.005

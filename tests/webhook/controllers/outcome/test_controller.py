@@ -87,7 +87,7 @@ async def test_what_comes_too_fast_is_counted_as_not_judged(tmp_path: Path) -> N
         assert made.controller.unjudged == 44
 
 
-async def test_a_leader_that_is_busy_with_others_judges_a_tenth_as_much(tmp_path: Path) -> None:
+async def test_a_leader_that_is_busy_with_others_judges_a_quarter_as_much(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         made.judgement_seconds = 0.01
         for number in range(120):
@@ -98,12 +98,12 @@ async def test_a_leader_that_is_busy_with_others_judges_a_tenth_as_much(tmp_path
         made.processor_seconds += 40.0
         for number in range(120, 180):
             made.bind(f"p{number}", "a")
-        # 40 s x 0.005 + 1 s x 0.05 = 0.25 s; all of it idle would be the whole second
+        # 40 s x 0.005 + 1 s x 0.02 = 0.22 s; all of it idle would be 0.82 s
         pods = (await made.report()).policies[0].total.pods - before
-        assert pods in {25, 26}
+        assert pods in {22, 23}
 
 
-async def test_judgements_take_a_twentieth_of_the_time_of_the_leader(tmp_path: Path) -> None:
+async def test_judgements_take_a_fiftieth_of_the_time_of_the_leader(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         made.judgement_seconds = 0.1
         for number in range(20):
@@ -112,7 +112,7 @@ async def test_judgements_take_a_twentieth_of_the_time_of_the_leader(tmp_path: P
         # a second of them at once: the tenth uses up the last of it, but for a rounding error
         assert report.policies[0].total.pods in {10, 11}
         assert report.unjudged == 20 - report.policies[0].total.pods
-        made.seconds = 20.0  # a second more
+        made.seconds = 50.0  # a second more
         for number in range(20, 40):
             made.bind(f"p{number}", "a")
         assert (await made.report()).policies[0].total.pods in {20, 21, 22}
