@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypedDict
 
+import jsonpatch
 import jsonpointer
 import msgspec
 
@@ -96,50 +97,24 @@ def ensure_applies(operations: Sequence[Operation], document: Mapping[str, Any])
     """Apply operations to `document`, in place: a failure here would be one at the API server.
 
     There a patch that does not apply is an internal error, even under failurePolicy Ignore. Nulls
-    are added instead of the values: that finds the same faults, and also an operation that points
-    into the value of another.
+    are added instead of the values, which jsonpatch would copy name by name: that finds the same
+    faults, and also an operation that points into the value of another.
 
     Args:
-        operations: all of them `add`, to objects or to the ends of lists.
+        operations: all of them `add`.
         document: has nulls at their paths afterwards.
 
     Raises:
         PatchError: an operation does not apply.
     """
-    for operation in operations:
-        path = operation["path"]
-        try:
-            _add_null(_parts(path), document)
-        except (jsonpointer.JsonPointerException, LookupError, ValueError) as error:
-            raise PatchError(f"the patch does not apply to the pod: no place {path}") from error
+    try:
+        for operation in operations:
+            _adding_null(operation["path"]).apply(document)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        raise PatchError(f"the patch does not apply to the pod: {error}") from error
 
 
 @lru_cache(maxsize=64)
-def _parts(path: str) -> tuple[str, ...]:
-    """Return the keys and indexes of a path; most pods share the same few."""
-    return tuple(jsonpointer.JsonPointer(path).parts)
-
-
-def _add_null(parts: Sequence[str], document: Mapping[str, Any]) -> None:
-    """Add a null to `document`, a fifth of the time that jsonpatch takes.
-
-    Raises:
-        LookupError, ValueError: there is no such place.
-    """
-    place: Any = document
-    *above, last = parts
-    for part in above:
-        match place:
-            case dict():
-                place = place[part]
-            case list():
-                place = place[int(part)]
-            case _:
-                raise LookupError(part)
-    match place:
-        case dict():
-            place[last] = None
-        case list() if last == "-":
-            place.append(None)
-        case _:
-            raise LookupError(last)
+def _adding_null(path: str) -> jsonpatch.AddOperation:
+    """Return the operation that adds a null; most pods share the same few paths."""
+    return jsonpatch.AddOperation({"op": "add", "path": path, "value": None})
