@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import cast
 
 import numpy as np
 
@@ -99,12 +98,13 @@ def _first_untolerated(pod: Pod, taints: tuple[api.Taint, ...] | None) -> api.Ta
 
 
 def _by_code(view: ClusterView) -> dict[int, api.Taint]:
-    """Return a taint for each code; once for a view, where every node may have one of its own."""
-    key = "taints by code"
-    if key not in view.scratch:
-        taints = {taint for value in taint_column(view).values for taint in value or ()}
-        view.scratch[key] = {_code(taint): taint for taint in taints}
-    return cast("dict[int, api.Taint]", view.scratch[key])
+    """Return a taint for each code, remembered: every node may have one of its own."""
+
+    def make(whole: ClusterView) -> dict[int, api.Taint]:
+        taints = {taint for value in taint_column(whole).values for taint in value or ()}
+        return {_code(taint): taint for taint in taints}
+
+    return view.node_aggregate("taints by code", _NODES, make)
 
 
 def _code(taint: api.Taint | None) -> int:

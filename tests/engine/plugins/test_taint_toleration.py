@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.model import api
 from engine.plugins.base import PASS
-from engine.plugins.taint_toleration import PLUGIN, TaintTolerationArgs
+from engine.plugins.taint_toleration import PLUGIN, TaintTolerationArgs, _code
+from engine.view import ClusterState
 from tests.conformance.cluster import NOW, cluster_of, incoming
+from tests.counted_calls import counted_calls
+from tests.engine.measured_cluster import node, pod
 
 if TYPE_CHECKING:
     from engine.model.pod import Pod
@@ -90,3 +95,20 @@ def test_fewer_taints_score_higher() -> None:
     # 100 - 1 * 100 / 3 = 100 - 33
     assert normalize(np.array([0, 1, 3])).tolist() == [100, 67, 0]
     assert normalize(np.array([0, 0])).tolist() == [100, 100]
+
+
+def test_the_texts_of_taints_are_made_once_while_no_node_changes() -> None:
+    state = ClusterState()
+    for row in range(3):
+        taint = api.Taint(key="own", value=str(row), effect="NoSchedule")
+        state.set_node(replace(node(f"n{row}"), taints=(taint,)))
+    assert PLUGIN.filter
+    rule = PLUGIN.filter(TaintTolerationArgs())
+    view = state.view()
+    code = int(rule.filter(_pod(), view, NOW).codes[1])
+    before = rule.reasons(code, _pod(), view)
+    state.set_pod(pod("p", "n1"), seen_at=NOW)
+    with counted_calls(_code) as calls:
+        assert rule.reasons(code, _pod(), state.view()) == before
+    assert not calls.count
+    assert before == ("node(s) had untolerated taint {own: 1}",)
