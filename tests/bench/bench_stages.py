@@ -4,7 +4,8 @@ Run as `python -m tests.bench.bench_stages [--nodes N --pods P --reviews R --pol
 each time in a process of its own; `--profile` shows functions in place of stages. Every review is
 an AdmissionReview as the API server sends it, answered by the handler of the server: all of it but
 TLS and HTTP. Between two reviews the last pod is seen, bound to the best node it was advised to
-take, another pod ends and nodes report.
+take, another pod ends and nodes report. `--pause` is the time between two reviews: what runs on
+the machine meanwhile displaces their data from the caches of the processor.
 
 Every other review is watched: the functions where stages begin are timed, less what they call of
 other stages. So stages add up to the review, which the others, unwatched, are compared with. Times
@@ -23,7 +24,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import wraps
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -116,6 +117,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--reviews", type=int, default=2_000)
     parser.add_argument("--policies", type=Path, nargs="+", default=[_POLICY])
+    parser.add_argument("--pause", type=float, default=0, help="seconds before each review")
     parser.add_argument("--profile", action="store_true", help="show functions, not stages")
     asked = parser.parse_args()
     print(machine())
@@ -123,7 +125,7 @@ def main() -> None:
     cluster = GeneratedCluster(nodes=asked.nodes, pods=asked.pods)
     state = loaded(cluster.objects(), policies)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        bench = _Bench(cluster, state, policies, () if asked.profile else _STAGES)
+        bench = _Bench(cluster, state, policies, () if asked.profile else _STAGES, asked.pause)
         how = bench.profiled if asked.profile else bench.by_stage
         runner.run(how(asked.reviews))
 
@@ -170,7 +172,9 @@ class _Bench:
         state: ClusterState,
         policies: PolicySet,
         stages: Iterable[_Stage],
+        pause: float,
     ) -> None:
+        self._pause = pause
         self._watch = _Stopwatch()
         for stage in stages:  # before anyone takes hold of its function
             self._watch.watch(*stage)
@@ -184,7 +188,9 @@ class _Bench:
             explanations=Explanations(_EXPLANATIONS),
             assumed=known,
         )
-        placement = PlacementReviews(placer, lambda: policies, time.monotonic, PolicyCounts())
+        # Hours pass between two reviews: no decision is shared.
+        hours = count(step=3_600.0)
+        placement = PlacementReviews(placer, lambda: policies, lambda: next(hours), PolicyCounts())
         self._handler = ReviewHandler(
             "mutate",
             placement.review,
@@ -236,6 +242,7 @@ class _Bench:
         asked = next(self._arrivals)
         pod = _as_sent(asked.object)
         request = _posted(pod, asked.pod.namespace, uid=asked.pod.uid)
+        await asyncio.sleep(self._pause)
         if profile is not None:
             profile.enable()
         start = clock()
