@@ -51,7 +51,7 @@ class ConcurrencyLimiter:
 
     Attributes:
         waiting: reviews that wait for their turn, or have it.
-        taken: turns that have ended.
+        taken: turns that have ended, or were not needed.
     """
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
@@ -100,6 +100,10 @@ class ConcurrencyLimiter:
         self._in_flight -= 1
         if not self._in_flight:
             self._decided, self._overloaded_until = 0, -inf
+
+    def spare_turn(self) -> None:
+        """Count the turn of a review that needs none: others are paced by turns."""
+        self.taken += 1
 
     async def run_serialized(self, decide: Callable[[], _T]) -> _T:
         """Result of `decide`, called when all earlier reviews have been decided."""

@@ -159,6 +159,7 @@ class ReviewHandler:
         review = self._decoded(body)
         result = self._shortcut(review)
         if result is not None:
+            self.limiter.spare_turn()
             return result
         if is_full:
             return admit_unmodified(review, Outcome.SHED, "too many pods at a time")

@@ -23,7 +23,7 @@ class ReviewQueue(Protocol):
 
     Attributes:
         waiting: how many wait for their turn, or have it; none of them for anything else.
-        taken: how many turns have ended.
+        taken: how many turns have ended, or were not needed.
     """
 
     waiting: int

@@ -67,12 +67,13 @@ class Webhook:
             deadline_fraction=0.6,
             body_seconds=body_seconds,
         )
+        self.limiter = ConcurrencyLimiter(max_in_flight, time.monotonic)
         handler = ReviewHandler(
             "review",
             decide,
             fails_open=fails_open,
             limits=limits,
-            limiter=ConcurrencyLimiter(max_in_flight, time.monotonic),
+            limiter=self.limiter,
             metrics=self.metrics,
             clock=clock or Clock(),
             shortcut=shortcut,
@@ -264,6 +265,7 @@ async def test_a_shortcut_is_taken_beyond_the_limit_and_while_others_wait() -> N
         await webhook.until_in_flight(1)
         answer = (await (await webhook.post(quick)).json())["response"]
         assert answer == {"uid": "quick", "allowed": True}
+        assert webhook.limiter.taken == 2  # connections are let in by turns
         decide.go.set()
         assert (await waiting).status == 200
         assert webhook.counted() == {"admitted": 2}
