@@ -19,7 +19,8 @@ from engine.plugins import FAULT, MAX_SCORE, BoolMatrix, result_of
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.field_input import field_input
-from engine.policy.node_table import NodeLayout, NodeTable, domains_of
+from engine.policy.node_layout import NodeLayout, domains_of
+from engine.policy.node_table import NodeTable
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, extremes
 
 FALSE: Final = 1

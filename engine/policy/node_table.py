@@ -6,21 +6,16 @@ INVARIANT: in a valid row a column has the value that `engine.policy.activation`
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel.values import BOOL, DOUBLE, INT, MAP, STRING, TIMESTAMP, CelType
 from engine.cel.vector import (
     MOMENTS,
     Column,
     DictColumn,
     Elements,
-    Layout,
-    Leaf,
     MissingPath,
     Path,
     Table,
@@ -32,18 +27,27 @@ from engine.cel.vector import (
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.model.well_known import HOSTNAME_LABEL
-from engine.policy.activation import NODE_FIELDS, USAGE_LIFETIME, node_value, taints_value
-from engine.policy.condition_table import NO_TIME, ConditionLayout, condition_tables
+from engine.policy.activation import NODE_FIELDS, node_value, taints_value
+from engine.policy.condition_table import NO_TIME, condition_tables
+from engine.policy.node_layout import (
+    AMOUNT_FIELDS,
+    CONDITIONS,
+    CREATED,
+    NAME,
+    SCALAR_FIELDS,
+    SUM_FIELDS,
+    TEXT_FIELDS,
+    domains_of,
+    domains_of_field,
+)
+from engine.policy.usage_span import usage_span
 from engine.view import (
-    LOAD_DOMAINS,
     BoolColumn,
     ClusterView,
     DictionaryColumn,
     Domain,
     Sum,
     label_column,
-    stale_reports,
     taint_column,
 )
 from engine.view.axis import PODS
@@ -53,69 +57,8 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _MILLI = 1000
 _NODES = (Domain.NODES,)
-_PODS = (Domain.PODS,)
 _METRICS = (Domain.METRICS,)
-_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
-
-_SUMS: Final = {"requested": Sum.REQUESTS, "limits": Sum.LIMITS}
-_AMOUNTS: Final = frozenset({"allocatable", "usage", *_SUMS})
-_TEXTS: Final = frozenset({"labels", "annotations"})
-_CONDITIONS: Final = ("node", "conditions")
-_CREATED: Final = "creationTimestamp"
-_NAME: Final = "name"
-_SCALARS: Final[Mapping[str, CelType]] = {
-    "podCount": INT,
-    "ready": BOOL,
-    "unschedulable": BOOL,
-    _CREATED: TIMESTAMP,
-}
-_DOMAINS: Final = {
-    "limits": _NODES_AND_PODS,
-    "podCount": _PODS,
-    "requested": _NODES_AND_PODS,
-    "usage": _METRICS,
-}
-"""The domains of a field of a node, where they are not the node alone."""
-
-_FEW, _MANY = 32, 1 << 20  # different values in a large cluster
 _MOST_CODES = 64  # that are used even for a small cluster
-_UNIQUE: Final = frozenset({HOSTNAME_LABEL})
-"""Labels that differ on every node."""
-
-
-@lru_cache
-def domains_of(paths: tuple[Path, ...]) -> tuple[Domain, ...]:
-    """Return the domains of paths that begin with `node`, in order."""
-    fields = {path[1] if len(path) > 1 else "" for path in paths}
-    return tuple(sorted({domain for field in fields for domain in _domains(field)}))
-
-
-class NodeLayout:
-    """The columns of nodes, known before there are any."""
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """The one variable that differs by row."""
-        return frozenset({"node"})
-
-    def leaf(self, path: Path) -> Leaf:
-        """Return the column of a `NodeTable` for a path that begins with `node`."""
-        _, field, key = (*path, "", "")[:3]
-        if field in _SCALARS:
-            return Leaf(path[:2], _SCALARS[field], _MANY if field == _CREATED else _FEW)
-        if field in _AMOUNTS and key:
-            return Leaf(path[:3], DOUBLE, _FEW if field == "allocatable" else _MANY)
-        if field in _TEXTS and key:
-            return Leaf(path[:3], STRING, _MANY if key in _UNIQUE else _FEW)
-        if field == _NAME:
-            return Leaf(path[:2], STRING, _MANY)
-        if field in _AMOUNTS or field in _TEXTS or not field:
-            return Leaf(path[:2], MAP, _MANY)
-        return Leaf(path[:2], None, _FEW if field == "taints" else _MANY)
-
-    def elements(self, path: Path, variable: str) -> Layout | None:
-        """Return the columns of the tables of conditions; no other list has such."""
-        return ConditionLayout(self, variable) if path == _CONDITIONS else None
 
 
 class NodeTable:
@@ -125,7 +68,7 @@ class NodeTable:
         """Take the view, and the moment to judge the age of reports at."""
         self._view = view
         self._now = now
-        self._span = _span(view, now)
+        self._span = usage_span(view, now)
 
     def __len__(self) -> int:
         return len(self._view)
@@ -164,7 +107,7 @@ class NodeTable:
 
     def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:
         """Return the tables of conditions."""
-        return condition_tables(self, self._view, variable) if path == _CONDITIONS else None
+        return condition_tables(self, self._view, variable) if path == CONDITIONS else None
 
     def remember(
         self,
@@ -225,7 +168,7 @@ class NodeTable:
         _, field, *rest = path
         if field == "podCount":
             return Column(self._view.sums[Sum.REQUESTS, PODS])
-        if field == _CREATED:
+        if field == CREATED:
             times = self._created()
             absent = times == NO_TIME
             return Column(times.view(MOMENTS), absent if absent.any() else None)
@@ -236,12 +179,12 @@ class NodeTable:
 
     def _presence(self, path: Path) -> Column:
         _, field, *rest = path
-        if field == _CREATED:
+        if field == CREATED:
             return Column(self._created() != NO_TIME)
         if not rest:
             absent = self._without_usage(field)
             return Column(np.array(True)) if absent is None else Column(~absent)  # noqa: FBT003
-        if field in _AMOUNTS:
+        if field in AMOUNT_FIELDS:
             _, absent = self._amounts(field, rest[0])
             present = np.array(True) if absent is None else ~absent  # noqa: FBT003 (numpy has it so)
             return Column(present, self._without_usage(field))
@@ -253,12 +196,12 @@ class NodeTable:
             taints = taint_column(self._view)
             return DictColumn(taints.codes, [taints_value(value or ()) for value in taints.values])
         most = max(_MOST_CODES, len(self) // 4)
-        if field in _TEXTS and key:
+        if field in TEXT_FIELDS and key:
             texts = self._texts(field, key)
             return DictColumn(texts.codes, texts.values) if len(texts.values) <= most else None
-        if field == _CREATED:
+        if field == CREATED:
             return None
-        if field in _SCALARS or (field in _AMOUNTS and key):
+        if field in SCALAR_FIELDS or (field in AMOUNT_FIELDS and key):
             values, codes = np.unique(self.numbers(path).values, return_inverse=True)
             if len(values) < most:
                 return self._coded_numbers(path, values.tolist(), codes.astype(np.int32))
@@ -277,8 +220,8 @@ class NodeTable:
 
     def _amounts(self, field: str, name: str) -> tuple[NDArray[np.float64], BoolColumn | None]:
         """Return an amount of each node as expressions see it, and where it is absent, if so."""
-        if field in _SUMS:
-            amounts = self._view.amount(self._view.sums[_SUMS[field]], name)
+        if field in SUM_FIELDS:
+            amounts = self._view.amount(self._view.sums[SUM_FIELDS[field]], name)
             if name in (CPU, MEMORY):
                 return _in_units(amounts, name), None
             return _in_units(amounts, name), (amounts == 0) & ~self._offers(name)
@@ -297,7 +240,7 @@ class NodeTable:
             values, absent = view.node_column(key, domains, compute)
             return values, absent != 0 if absent.any() else None
 
-        key, domains = ("node", field, name), _domains(field)
+        key, domains = ("node", field, name), domains_of_field(field)
         return self._view.node_aggregate(key, domains, make)
 
     def _offers(self, name: str) -> BoolColumn:
@@ -311,7 +254,7 @@ class NodeTable:
     def _created(self) -> NDArray[np.int64]:
         """Return the creation time of each node, microseconds since the epoch."""
         return self._view.node_column(
-            ("node", _CREATED),
+            ("node", CREATED),
             _NODES,
             lambda part: np.array(
                 [
@@ -333,7 +276,7 @@ class NodeTable:
 
     def _text_column(self, path: Path) -> TextColumn | None:
         _, field, key = (*path, "", "")[:3]
-        if field == _NAME:
+        if field == NAME:
             rows = self._view.rows
             codes = np.arange(1, len(self) + 1, dtype=np.int32)
             return TextColumn(
@@ -342,7 +285,7 @@ class NodeTable:
                 lambda name: rows[name] + 1 if name in rows else None,
                 None,
             )
-        if field not in _TEXTS or not key:
+        if field not in TEXT_FIELDS or not key:
             return None
         texts = self._texts(field, key)
         absent = ~texts.present
@@ -375,41 +318,6 @@ class NodeTable:
         unknown = ~measured
         unknown[self._span.silent] = True
         return unknown if unknown.any() else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A span of time in which the same reports of a view are expired.
-
-    Attributes:
-        silent: the rows whose last report, if any, is expired.
-        key: those of the rows that have a report, as a part of cache keys. INVARIANT: between two
-            views, a row that is in neither or in both, and whose report did not change, has the
-            same usage in both.
-        columns: the columns computed for the view in this span.
-    """
-
-    silent: NDArray[np.intp]
-    key: bytes
-    columns: dict[Hashable, Any] = field(default_factory=dict)
-
-
-def _span(view: ClusterView, now: Micros) -> _Span:
-    """Return the span around a moment; a view remembers the latest."""
-    latest: tuple[Micros, _Span] | None = view.scratch.get(_Span)  # type: ignore[assignment]
-    if latest is not None and latest[0] == now:
-        return latest[1]
-    silent = stale_reports(view).overdue(now - USAGE_LIFETIME)
-    if latest is not None and latest[1].key == silent.timed:
-        span = latest[1]
-    else:
-        span = _Span(silent.rows, silent.timed)
-    view.scratch[_Span] = now, span
-    return span
-
-
-def _domains(field: str) -> tuple[Domain, ...]:
-    return _DOMAINS.get(field, _NODES) if field else LOAD_DOMAINS
 
 
 def _allocatables(view: ClusterView) -> Iterator[Amounts]:
