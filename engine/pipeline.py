@@ -9,19 +9,13 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from engine.model.decision import (
-    Decision,
-    FilterOutcome,
-    PlacementOptions,
-    ScoreOutcome,
-    Verdict,
-    WhenNoneFits,
-    and_not,
-)
+from engine.model.decision import Decision, Verdict
+from engine.model.placement_options import PlacementOptions, WhenNoneFits
 from engine.model.pod import Pod
 from engine.model.ranking import Ranking
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
+from engine.model.rule_outcomes import FilterOutcome, ScoreOutcome, and_not
 from engine.model.time import Micros
 from engine.model.well_known import SYSTEM_CLASSES
 from engine.policy import (

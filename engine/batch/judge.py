@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.decision import Decision, and_not
+from engine.model.decision import Decision
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import and_not
 from engine.model.time import Micros
 from engine.pipeline import Scope, audit, decide, decide_in, policies_for
 from engine.policy import SCHEDULER_POLICY, CompiledPolicy, PolicySet, scheduler_filters

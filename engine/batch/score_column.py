@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.template_rules import UnevenError
-from engine.model.decision import ScoreOutcome
+from engine.model.rule_outcomes import ScoreOutcome
 from engine.policy import ScoreRule
 from engine.view import IntColumn, extremes
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.judge import Judge
-from engine.model.decision import Decision, ScoreOutcome, and_not
+from engine.model.decision import Decision
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import ScoreOutcome, and_not
 from engine.pipeline import decide_in
 from engine.policy import (
     MOST_ITERATIONS,

@@ -13,8 +13,9 @@ from engine.batch.batch import Batch
 from engine.batch.judge import DEFAULT_SCOPE, JudgeOfAll
 from engine.batch.outcome import BatchOutcome
 from engine.batch.templates import template_keys
-from engine.model.decision import SCHEDULER, Decision
+from engine.model.decision import Decision
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet

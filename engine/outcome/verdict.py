@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.model.decision import WhenNoneFits
+from engine.model.placement_options import WhenNoneFits
 from engine.policy import CompiledPolicy
 from engine.report import OutcomeFigures
 

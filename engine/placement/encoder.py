@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from engine.errors import PatchError
 from engine.model import api
-from engine.model.decision import Decision, DynamicFilters, Verdict
+from engine.model.decision import Decision, Verdict
+from engine.model.placement_options import DynamicFilters
 from engine.model.request import PlacementRequest
 from engine.placement.affinity import term_count
 from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import SCHEDULER, Decision, FilterOutcome, and_not
+from engine.model.decision import Decision
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, and_not
 from engine.model.selectors import Operator
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import Alternatives, Requirement, requirement

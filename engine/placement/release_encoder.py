@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.model.decision import Decision, DynamicFilters
+from engine.model.decision import Decision
+from engine.model.placement_options import DynamicFilters
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.placement.affinity import Alternatives, Operation, required_terms

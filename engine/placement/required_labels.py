@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from engine.model import api, selectors
-from engine.model.decision import Decision, FilterOutcome
+from engine.model.decision import Decision
 from engine.model.label_condition import ALWAYS, Alternative, Exactness, LabelCondition
 from engine.model.label_states import LabelStates
+from engine.model.rule_outcomes import FilterOutcome
 from engine.model.selectors import Operator
 from engine.placement.affinity import Alternatives, Requirement
 

@@ -21,11 +21,11 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field
 
-from engine.model.decision import FilterResult
 from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import FilterResult
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, result_of

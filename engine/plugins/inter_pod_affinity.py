@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model import api
-from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import FilterResult
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, Args, Plugin, result_of
 from engine.plugins.lib.affinity_queries import parts_of, query_of

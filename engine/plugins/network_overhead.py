@@ -18,7 +18,6 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from pydantic import field_validator
 
-from engine.model.decision import FilterResult
 from engine.model.network import (
     AppGroup,
     Dependency,
@@ -28,6 +27,7 @@ from engine.model.network import (
 )
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import FilterResult
 from engine.model.time import Micros
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, for_every_pod, result_of

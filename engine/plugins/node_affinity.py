@@ -17,9 +17,9 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model import api
-from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs
+from engine.model.rule_outcomes import FilterResult
 from engine.model.selectors import (
     Mistakes,
     Term,

@@ -21,7 +21,6 @@ import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from engine.model import resource_names
-from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.resource_names import (
@@ -32,6 +31,7 @@ from engine.model.resource_names import (
     is_scalar,
 )
 from engine.model.rule_input import RuleInputs
+from engine.model.rule_outcomes import FilterResult
 from engine.model.selectors import is_label_key
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import FilterResult
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, PASS, Args, Plugin, result_of
 from engine.plugins.lib.spread_constraints import (

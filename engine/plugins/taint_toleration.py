@@ -13,9 +13,9 @@ from hashlib import blake2b
 import numpy as np
 
 from engine.model import api
-from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs
+from engine.model.rule_outcomes import FilterResult
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.time import Micros
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores

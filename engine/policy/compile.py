@@ -18,8 +18,8 @@ from engine.cel import DYN, CelProblemsError, CelType, Program
 from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, Place, did_you_mean
-from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions
 from engine.model.measure import NodeThreshold
+from engine.model.placement_options import DynamicFilters, PlacementAt, PlacementOptions
 from engine.model.policy_resource import PolicyKind
 from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, NodeFilter, Plugin
 from engine.policy import rule_schema, schema

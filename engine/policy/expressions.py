@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from engine.cel import BudgetExhaustedError, CelError, Program
 from engine.cel.values import NUMBERS, type_of
 from engine.cel.vector import Column, Plan, plan_condition, plan_number
-from engine.model.decision import FilterResult
 from engine.model.rule_input import RuleInput, RuleInputs
+from engine.model.rule_outcomes import FilterResult
 from engine.plugins import FAULT, MAX_SCORE, BoolMatrix, result_of
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment

@@ -15,8 +15,8 @@ import numpy as np
 
 from engine.cel import Program, compile_program
 from engine.model import api
-from engine.model.decision import DynamicFilters
 from engine.model.node_marks import AVOID_TAINT, mark_label
+from engine.model.placement_options import DynamicFilters
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros

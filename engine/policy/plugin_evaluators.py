@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterResult
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInputs
+from engine.model.rule_outcomes import FilterResult
 from engine.plugins import BoolMatrix, Filter, Plugin, Score, StackingFilter, StackingScore
 from engine.policy.context import RuleContext
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn

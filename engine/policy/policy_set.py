@@ -11,7 +11,7 @@ import msgspec
 
 from engine.cel import CelError, Program
 from engine.errors import Place
-from engine.model.decision import PlacementAt, PlacementOptions
+from engine.model.placement_options import PlacementAt, PlacementOptions
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.count_text import counted
-from engine.model.decision import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.model.label_condition import LabelCondition
 from engine.model.measure import NodeThreshold
 from engine.model.rule_input import RuleInputs
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
 from engine.plugins import FAULT, PLUGINS, BoolMatrix, NodeFilter
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression

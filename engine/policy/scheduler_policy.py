@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.model.decision import SCHEDULER
+from engine.model.rule_outcomes import SCHEDULER
 from engine.plugins import PLUGINS
 from engine.policy.plugin_evaluators import PluginScore
 from engine.policy.policy_set import CompiledPolicy

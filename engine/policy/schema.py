@@ -9,13 +9,13 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from engine.documents import several_mistakes
-from engine.model.decision import (
+from engine.model.elastic_quota import ReclaimMode
+from engine.model.placement_options import (
     DEFAULT_GROUP_LABELS,
     DynamicFilters,
     PlacementAt,
     WhenNoneFits,
 )
-from engine.model.elastic_quota import ReclaimMode
 from engine.model.policy_resource import PolicyKind, policy_name
 from engine.policy.rule_schema import (
     MOST_RULES,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.errors import Diagnostic, Place
-from engine.model.decision import DynamicFilters
+from engine.model.placement_options import DynamicFilters
 from engine.policy import CompiledPolicy
 from engine.policy_lint.lint import lint_policy
 

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import and_not
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import and_not
 from engine.model.time import Micros
 from engine.pipeline import Scope, policies_for
 from engine.policy import SCHEDULER_FILTERS, FilterRule, PolicySet, RuleContext

@@ -13,19 +13,12 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from engine.model.decision import (
-    SCHEDULER,
-    Decision,
-    FilterOutcome,
-    PlacementAt,
-    RejectionSummary,
-    ScoreOutcome,
-    Verdict,
-    and_not,
-)
+from engine.model.decision import Decision, RejectionSummary, Verdict
 from engine.model.never_held import is_never_held
+from engine.model.placement_options import PlacementAt
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, ScoreOutcome, and_not
 from engine.model.time import Micros, date
 from engine.report.decision import (
     DecisionReport,

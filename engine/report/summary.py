@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from engine.model.decision import Decision, FilterOutcome, ScoreOutcome
+from engine.model.decision import Decision
+from engine.model.rule_outcomes import FilterOutcome, ScoreOutcome
 
 _MOST_NODES = 3
 _MOST_RULES = 3

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import structs
 
 from engine.model import api
-from engine.model.decision import SCHEDULER, Decision, Verdict
+from engine.model.decision import Decision, Verdict
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER
 from engine.pipeline import decide
 from engine.placement import encode, encode_release
 from engine.placement.affinity import Operation

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.model.decision import PlacementAt, Verdict
+from engine.model.decision import Verdict
 from engine.model.hold import HOLD_FOR_GANG, HOLD_FOR_PLACEMENT, HOLD_FOR_QUOTA
 from engine.model.never_held import is_never_held
+from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros

@@ -7,8 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.cel.vector import Plan
-from engine.model.decision import DynamicFilters
 from engine.model.label_condition import Exactness
+from engine.model.placement_options import DynamicFilters
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
 from webhook.cli.tables import plain_table
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from engine.errors import StowplanError
-from engine.model.decision import PlacementAt
+from engine.model.placement_options import PlacementAt
 from engine.policy import PolicySet
 from engine.report import ArmPlacement, ArrivalSource
 from engine.simulation import (

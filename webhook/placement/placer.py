@@ -16,9 +16,11 @@ from engine.batch import (
     decide_batch,
     place_gang,
 )
-from engine.model.decision import SCHEDULER, Decision, PlacementAt, Verdict
+from engine.model.decision import Decision, Verdict
+from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide, policies_for, skip_reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.model.decision import PlacementAt
+from engine.model.placement_options import PlacementAt
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
     CertificateStatus,

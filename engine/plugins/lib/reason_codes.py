@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import Codes, FilterResult
+from engine.model.rule_outcomes import Codes, FilterResult
 from engine.view import BoolColumn
 
 _BITS = 63  # of a positive int64

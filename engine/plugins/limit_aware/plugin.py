@@ -14,12 +14,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterResult, and_not
 from engine.model.measure import Measure, NodeThreshold
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.rule_outcomes import FilterResult, and_not
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import (

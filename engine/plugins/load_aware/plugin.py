@@ -15,11 +15,11 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from engine.model.decision import Codes, FilterResult
 from engine.model.measure import Measure, NodeThreshold
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInputs
+from engine.model.rule_outcomes import Codes, FilterResult
 from engine.model.time import Micros
 from engine.plugins.base import (
     PASS,

@@ -16,11 +16,11 @@ from typing import Final, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import FilterResult
 from engine.model.numa import CONTAINER_SCOPE, POD_SCOPE, SINGLE_ZONE, NodeZones
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.rule_outcomes import FilterResult
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, PASS, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import FloatColumn

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.decision import and_not
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import and_not
 from engine.model.selectors import named_nodes
 from engine.model.time import Micros
 from engine.placement import nodes_to_find

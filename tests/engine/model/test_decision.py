@@ -9,16 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.model.api import Pod
-from engine.model.decision import (
-    Decision,
-    FilterOutcome,
-    FilterResult,
-    ScoreOutcome,
-    Verdict,
-    count_codes,
-)
+from engine.model.decision import Decision, Verdict
 from engine.model.pod import pod_of
 from engine.model.ranking import NOTHING_RANKED, Ranking
+from engine.model.rule_outcomes import FilterOutcome, FilterResult, ScoreOutcome, count_codes
 from engine.model.time import Micros
 from tests.engine.explainers import FixedReasons
 

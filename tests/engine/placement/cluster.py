@@ -13,18 +13,13 @@ import msgspec
 import numpy as np
 
 from engine.model import api
-from engine.model.decision import (
-    SCHEDULER,
-    Decision,
-    FilterOutcome,
-    FilterResult,
-    PlacementOptions,
-    Verdict,
-)
+from engine.model.decision import Decision, Verdict
 from engine.model.node import Node
+from engine.model.placement_options import PlacementOptions
 from engine.model.pod import pod_of
 from engine.model.ranking import Ranking
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, FilterResult
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.view import ClusterState, ClusterView

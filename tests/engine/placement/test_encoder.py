@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.errors import PatchError
-from engine.model.decision import DynamicFilters, PlacementOptions, Verdict
+from engine.model.decision import Verdict
+from engine.model.placement_options import DynamicFilters, PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement import (
     ADVICE_ANNOTATION,

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.model.decision import Decision, PlacementOptions
+from engine.model.decision import Decision
+from engine.model.placement_options import PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.exclusion import Rejections
 from engine.placement.hostnames import Hostnames

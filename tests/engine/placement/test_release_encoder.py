@@ -5,7 +5,7 @@ from typing import Any
 import jsonpatch
 from msgspec.structs import replace
 
-from engine.model.decision import DynamicFilters, PlacementOptions
+from engine.model.placement_options import DynamicFilters, PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement import (
     ESTIMATED_USAGE_ANNOTATION,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.model.advice import advice_in
-from engine.model.decision import PlacementOptions
+from engine.model.placement_options import PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement import Patch, PatchTemplate, SharedPatch, encode
 from tests.engine.placement.cluster import (

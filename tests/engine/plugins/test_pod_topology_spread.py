@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.model.decision import FilterResult
+from engine.model.rule_outcomes import FilterResult
 from engine.plugins.base import FAULT, PASS
 from engine.plugins.pod_topology_spread import (
     PLUGIN,

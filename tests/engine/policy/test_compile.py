@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import InvalidFileError
-from engine.model.decision import DynamicFilters, PlacementAt, PlacementOptions, WhenNoneFits
+from engine.model.placement_options import (
+    DynamicFilters,
+    PlacementAt,
+    PlacementOptions,
+    WhenNoneFits,
+)
 from engine.policy import Mode
 from engine.policy.rule_schema import OnFilterError, OnScoreError
 from engine.policy.schema import Placement

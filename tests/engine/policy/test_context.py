@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.model.decision import FilterOutcome
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import FilterOutcome
 from engine.policy import RuleContext
 from engine.view import ClusterView
 from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of

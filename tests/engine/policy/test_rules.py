@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import api
-from engine.model.decision import SCHEDULER, FilterOutcome, ScoreOutcome
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, ScoreOutcome
 from engine.plugins import FAULT
 from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, RuleContext
 from engine.policy.expressions import ScoreExpression

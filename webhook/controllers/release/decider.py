@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from engine.batch import BatchOutcome, StartingGang
 from engine.gang import Gang
 from engine.model.count_text import counted
-from engine.model.decision import SCHEDULER, Decision
+from engine.model.decision import Decision
 from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER
 from engine.placement import ReleasePatch, encode_release
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView

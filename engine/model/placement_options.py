@@ -1,0 +1,61 @@
+"""How policies want their decisions to be written on the pod: `spec.placement`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.model.elastic_quota import ReclaimMode
+
+
+class DynamicFilters(StrEnum):
+    """The way filters over changing state are written on the pod."""
+
+    PREFERRED = "Preferred"  # rejected nodes are left out of the preferred ones
+    REQUIRED = "Required"  # rejected nodes are also excluded with `NotIn`
+    MARKED = "Marked"  # rejected nodes carry a label that the pod refuses
+
+
+class PlacementAt(StrEnum):
+    """The moment of the decision for a pod."""
+
+    ADMISSION = "Admission"  # advice, written when the pod is created
+    RELEASE = "Release"  # the pod is held, and decided when it is released
+
+
+class WhenNoneFits(StrEnum):
+    """The verdict on a pod that the policies' filters leave no node for."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+DEFAULT_GROUP_LABELS = (
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
+    "karpenter.sh/capacity-type",
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementOptions:
+    """The form in which a ranking is written on the pod (`spec.placement` of a policy).
+
+    Attributes:
+        at: when pods are decided.
+        preemption: what is done for a held pod that no node takes: whether pods of lower priority
+            are evicted for it.
+        max_nodes: the most node names written in preferred terms, and in `NotIn`.
+        group_labels: labels that may stand for a set of nodes where they describe it exactly.
+    """
+
+    at: PlacementAt = PlacementAt.ADMISSION
+    dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
+    when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
+    preemption: ReclaimMode = ReclaimMode.OFF
+    max_nodes: int = 64
+    group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
