@@ -8,8 +8,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from engine.plugins.limit_aware.args import LimitAwareArgs
+from engine.plugins.limit_aware.filter import LimitAwareFilter
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
-from engine.plugins.limit_aware.plugin import LimitAwareFilter, LimitAwareScore
+from engine.plugins.limit_aware.score import LimitAwareScore
 from tests.conformance.koordinator import (
     by_node,
     cluster_of,

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from engine.plugins.base import FAULT
 from engine.plugins.limit_aware.args import LimitAwareArgs
+from engine.plugins.limit_aware.filter import LimitAwareFilter
 from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
-from engine.plugins.limit_aware.plugin import LimitAwareFilter, LimitAwareScore
+from engine.plugins.limit_aware.score import LimitAwareScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod
 
 if TYPE_CHECKING:
