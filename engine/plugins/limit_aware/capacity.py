@@ -10,13 +10,7 @@ from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, unit_of
 from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.limit_ratios import NodeRatios
-from engine.view import (
-    BoolColumn,
-    ClusterView,
-    Domain,
-    IntColumn,
-    Sum,
-)
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 
 _NODES = (Domain.NODES,)
 

@@ -19,23 +19,10 @@ from engine.model.rule_input import RuleInputs
 from engine.model.rule_outcomes import FilterResult, and_not
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
-from engine.plugins.base import (
-    FAULT,
-    BoolMatrix,
-    StackingFilter,
-    result_of,
-)
+from engine.plugins.base import FAULT, BoolMatrix, StackingFilter, result_of
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.plugins.limit_aware.capacity import UNCHECKED, LimitCapacity, Limits
-from engine.view import (
-    BoolColumn,
-    ClusterView,
-    Domain,
-    IntColumn,
-    RowWise,
-    Sum,
-    capped,
-)
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, RowWise, Sum, capped
 
 _NODES = (Domain.NODES,)
 

@@ -7,16 +7,12 @@ least_allocated.go). Only resources that a ratio is given for take part, node by
 from __future__ import annotations
 
 from engine.model.measure import Measure, NodeThreshold
-from engine.plugins.base import (
-    Plugin,
-)
+from engine.plugins.base import Plugin
 from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.filter import LimitAwareFilter
 from engine.plugins.limit_aware.limit_ratios import read
 from engine.plugins.limit_aware.score import LimitAwareScore
-from engine.view import (
-    Domain,
-)
+from engine.view import Domain
 
 
 def _thresholds(args: LimitAwareArgs) -> list[NodeThreshold]:

@@ -18,24 +18,11 @@ from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInputs
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
-from engine.plugins.base import (
-    MAX_SCORE,
-    Scores,
-    StackingScore,
-)
+from engine.plugins.base import MAX_SCORE, Scores, StackingScore
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, sum_of_rows
 from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.capacity import UNCHECKED, LimitCapacity
-from engine.view import (
-    BoolColumn,
-    ClusterView,
-    Domain,
-    IntColumn,
-    RowWise,
-    Sum,
-    capped,
-    extremes,
-)
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, RowWise, Sum, capped, extremes
 
 _NODES = (Domain.NODES,)
 

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from engine.plugins.base import PASS
 from engine.plugins.lib.broken_line import broken_line
-from engine.plugins.node_resources_fit import PLUGIN, NodeResourcesFitArgs
+from engine.plugins.node_resources_fit import PLUGIN
+from engine.plugins.node_resources_fit.args import NodeResourcesFitArgs
 from tests.conformance.cluster import NOW, cluster_of, incoming
 
 if TYPE_CHECKING:

@@ -1,0 +1,21 @@
+"""NodeResourcesFit: whether what a pod requests is free, and how full a node would be with it.
+
+Resources that a pod names for all its containers together count in the filter and in the score, as
+they do once the pod runs on a node. Kubernetes 1.36 leaves them out of the score of the incoming
+pod, so that nodes look emptier than they will be.
+"""
+
+from __future__ import annotations
+
+from engine.plugins.base import Plugin
+from engine.plugins.node_resources_fit.args import NodeResourcesFitArgs
+from engine.plugins.node_resources_fit.filter import NodeResourcesFitFilter
+from engine.plugins.node_resources_fit.score import NodeResourcesFitScore
+from engine.view import Domain
+
+PLUGIN = Plugin(
+    args=NodeResourcesFitArgs,
+    filter=NodeResourcesFitFilter,
+    score=NodeResourcesFitScore,
+    reads=(Domain.NODES, Domain.PODS),
+)

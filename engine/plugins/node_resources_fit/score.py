@@ -1,0 +1,173 @@
+"""The score of NodeResourcesFit.
+
+Source: pkg/scheduler/framework/plugins/noderesources/{resource_allocation,least_allocated,
+most_allocated,requested_to_capacity_ratio}.go, .../helper/shape_score.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from engine.model.pod import Pod
+from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
+from engine.model.rule_input import RuleInputs
+from engine.model.time import Micros
+from engine.plugins.base import MAX_SCORE, Scores, StackingScore
+from engine.plugins.lib.arithmetic import trunc_div
+from engine.plugins.lib.broken_line import broken_line
+from engine.plugins.lib.inputs import requests_with_pod
+from engine.plugins.node_resources_fit.args import (
+    GREATEST_SHAPE_SCORE,
+    NodeResourcesFitArgs,
+    ShapePoint,
+)
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
+from engine.view.axis import GREATEST_AMOUNT
+
+_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
+
+_ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]
+"""Gives 0..MAX_SCORE for what would be requested and what is allocatable, which is above 0."""
+
+
+class NodeResourcesFitScore(StackingScore):
+    """Scores nodes by the share of each resource that would be requested with the pod on them."""
+
+    def __init__(self, args: NodeResourcesFitArgs) -> None:
+        strategy = args.scoring_strategy
+        self._resources = strategy.resources
+        self._ratio = strategy.requested_to_capacity_ratio
+        self._score_of: _ScoreOf = (
+            _least_allocated if strategy.type == "LeastAllocated" else _allocated
+        )
+        if self._ratio is not None:
+            self._score_of = _along(self._ratio.shape)
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+        """Return 0..MAX_SCORE per node; a fault everywhere if there is nothing to score by."""
+        if not self._resources:
+            return Scores(np.zeros(len(view), np.int64), np.ones(len(view), np.bool_))
+        counted = self._counted(pod)
+
+        own = [amount for _, _, amount in counted]
+        return Scores(
+            view.pod_column(
+                (self, counted), _NODES_AND_PODS, lambda rows: self._means(rows, counted, own)
+            )
+        )
+
+    def alike(self, pod: Pod) -> Hashable:
+        """Return which resources count for a pod."""
+        return tuple([name for name, _, _ in self._counted(pod)])
+
+    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
+        """Return the amounts of pods of the resources that count, (len(pods), n_counted, 1)."""
+        counted = [[amount for _, _, amount in self._counted(pod)] for pod in pods]
+        return np.array(counted, np.int64)[..., np.newaxis]
+
+    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
+        """Return raw scores as `score` gives them for each of some pods."""
+        if not self._resources:
+            return self.score(pod, view, now)
+        scores = self._means(view, self._counted(pod), [*amounts.swapaxes(0, 1)])
+        return Scores(np.broadcast_to(scores, (len(amounts), len(view))))
+
+    def normalize_each(
+        self,
+        scores: IntColumn,
+        least: IntColumn,  # noqa: ARG002 (protocol)
+        greatest: IntColumn,  # noqa: ARG002 (protocol)
+    ) -> IntColumn:
+        """Return the scores as they are."""
+        return scores
+
+    def _means(
+        self,
+        view: ClusterView,
+        counted: Sequence[tuple[str, int, int]],
+        amounts: Sequence[int | IntColumn],
+    ) -> IntColumn:
+        """Return the scores, (..., n).
+
+        Args:
+            view: the cluster.
+            counted: the resources that count, and their weights.
+            amounts: of each the amount of a pod, or those of several, (n_pods, 1).
+        """
+        total = np.zeros(len(view), np.int64)
+        weights = np.zeros(len(view), np.int64)
+        for (name, weight, _), amount in zip(counted, amounts, strict=True):
+            # A pod that is still to be validated may request less than nothing.
+            requested = np.maximum(view.amount(view.sums[_sums_of(name)], name) + amount, 0)
+            allocatable = view.amount(view.allocatable, name)
+            score = self._score_of(requested, np.maximum(allocatable, 1))
+            share = weight * self._counts(allocatable, score)
+            total = total + share * score
+            weights = weights + share
+        return self._mean(total, np.maximum(weights, 1))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores as they are."""
+        return scores
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return why there is no score."""
+        return "resources not found"
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+        """Return the requests with the pod, of allocatable; a default stands for a missing one."""
+        return tuple(
+            requested
+            for name, _, amount in self._counted(pod)
+            for requested in requests_with_pod(view, _sums_of(name), row, {name: amount})
+        )
+
+    def _counted(self, pod: Pod) -> tuple[tuple[str, int, int], ...]:
+        """Return name, weight and the pod's own amount of the resources that count for a pod.
+
+        Scalar resources that it does not request do not: nodes with idle devices are neither
+        better nor worse for it.
+        """
+        requests = pod.shape.non_zero_requests
+        return tuple(
+            (spec.name, spec.weight, min(requests.get(spec.name, 0), GREATEST_AMOUNT))
+            for spec in self._resources
+            if spec.name in NATIVE or (requests.get(spec.name) and is_scalar(spec.name))
+        )
+
+    def _counts(self, allocatable: IntColumn, score: IntColumn) -> BoolColumn:
+        """Return on which nodes a resource takes part in the mean."""
+        offered = allocatable > 0
+        return offered if self._ratio is None else offered & (score > 0)
+
+    def _mean(self, total: IntColumn, weights: IntColumn) -> IntColumn:
+        """Return the weighted mean, truncated, or rounded half up where it follows a shape."""
+        if self._ratio is None:
+            return trunc_div(total, weights)
+        return trunc_div(2 * total + weights, 2 * weights)
+
+
+def _sums_of(name: str) -> Sum:
+    """Return which sum over pods counts for a resource."""
+    return Sum.NON_ZERO_REQUESTS if name in (CPU, MEMORY) else Sum.REQUESTS
+
+
+def _least_allocated(requested: IntColumn, allocatable: IntColumn) -> IntColumn:
+    """Return how much would be left, in percent; 0 if more is requested than there is."""
+    return trunc_div(np.maximum(allocatable - requested, 0) * MAX_SCORE, allocatable)
+
+
+def _allocated(requested: IntColumn, allocatable: IntColumn) -> IntColumn:
+    """Return how much would be taken, in percent; 100 if more is requested than there is."""
+    return trunc_div(np.minimum(requested, allocatable) * MAX_SCORE, allocatable)
+
+
+def _along(shape: Sequence[ShapePoint]) -> _ScoreOf:
+    """Return the score that a shape gives for the percentage taken."""
+    step = MAX_SCORE // GREATEST_SHAPE_SCORE
+    points = [(point.utilization, point.score * step) for point in shape]
+    table = np.array([broken_line(points, percent) for percent in range(101)], np.int64)
+    return lambda requested, allocatable: table.take(_allocated(requested, allocatable))
