@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.judge import JudgeOfAll
+from engine.model.count_text import counted
 from engine.model.quantity import amount_text
 from engine.model.request import PlacementRequest
 from engine.view import MISSING, ClusterView, IntColumn, Sum, counted_requests, label_column
@@ -79,9 +80,10 @@ class DomainRoom:
         """
         if len(self._domains.book) <= 1:
             return f"no node has a {self._label} by the label that the gang names"
+        fit_in_no = f"{counted(self._count, 'member fits', 'members fit')} in no {self._label}"
         if failed:
             domain, message = next(iter(failed.items()))
-            return f"{self._count} members fit in no {self._label}; {domain}: {message}"
+            return f"{fit_in_no}; {domain}: {message}"
         rows = self._usable.nonzero()[0]
         free = {name: self._by_domain(rows, self._free(name, rows)) for name in self._needed}
         covered = np.array([free[name] / amount for name, amount in self._needed.items() if amount])
@@ -90,12 +92,13 @@ class DomainRoom:
         name = [name for name, amount in self._needed.items() if amount][covered[:, best].argmin()]
         if covered[:, best].min() >= 1:
             return (
-                f"{self._count} members fit in no {self._label}: {self._name(best)} has free what"
-                " they need together, but not on nodes that can take them"
+                f"{fit_in_no}: {self._name(best)} has free what is needed in all,"
+                " but not on nodes that can take it"
             )
         needed, there = self._needed[name], int(free[name][best])
+        need = counted(self._count, "member needs", "members need")
         return (
-            f"{self._count} members need {amount_text(name, needed)} {name} in one {self._label},"
+            f"{need} {amount_text(name, needed)} {name} in one {self._label},"
             f" at most {amount_text(name, there)} free in {self._name(best)}"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.model.count_text import counted
 from engine.model.placement_options import WhenNoneFits
 from engine.policy import CompiledPolicy
 from engine.report import OutcomeFigures
@@ -33,12 +34,12 @@ def why_worse(figures: OutcomeFigures, rules: WorseRules) -> str:
     if figures.compared >= rules.least_pods and gained is not None and gained <= -rules.margin:
         return (
             f"its pods landed on nodes with {-gained:.1f} points less by its own scores than those"
-            f" of the stock scheduler, over {figures.compared} pods"
+            f" of the stock scheduler, over {counted(figures.compared, 'pod')}"
         )
     if figures.measured >= rules.least_pods and more is not None and more >= rules.margin:
         return (
             f"{more:.1f} % more of its pods landed on hot nodes than with the stock scheduler, over"
-            f" {figures.measured} pods"
+            f" {counted(figures.measured, 'pod')}"
         )
     return ""
 

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.count_text import counted
 from engine.model.decision import Decision
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, and_not
 from engine.model.selectors import Operator
@@ -45,7 +46,8 @@ class Exclusion:
         """A line for the nodes left out, below the 120 characters that clients show."""
         if not self.left_out:
             return []
-        return [f"{self.left_out} rejected nodes are not excluded: too many, or {NOT_LISTABLE}"]
+        nodes = counted(self.left_out, "rejected node is", "rejected nodes are")
+        return [f"{nodes} not excluded: too many, or {NOT_LISTABLE}"]
 
 
 class Rejections:

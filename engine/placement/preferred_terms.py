@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.advice import MOST_NODES
+from engine.model.count_text import counted
 from engine.model.decision import Decision
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.model.well_known import HOSTNAME_LABEL
@@ -66,7 +67,9 @@ class PreferredTerms:
         """A line for the nodes left out, below the 120 characters that clients show."""
         if not self.left_out:
             return []
-        return [f"{self.left_out} nodes are not preferred as they should be: {NOT_LISTABLE}"]
+        one = "node is not preferred as it should be"
+        several = "nodes are not preferred as they should be"
+        return [f"{counted(self.left_out, one, several)}: {NOT_LISTABLE}"]
 
 
 def preferred_terms(

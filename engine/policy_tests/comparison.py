@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine.model.count_text import counted
 from engine.model.decision import Decision
 from engine.policy_tests.cases import Expectation
 
@@ -60,7 +61,7 @@ def _ranking(totals: dict[str, int]) -> str:
     best = [name for name, total in totals.items() if total == most]
     others = [f"{name} {total}" for name, total in totals.items() if total != most]
     each = " each" if len(best) > 1 else ""
-    first = f"{' and '.join(_some(best))} with {most} points{each}"
+    first = f"{' and '.join(_some(best))} with {counted(most, 'point')}{each}"
     return ", ".join([first, *_some(others)])
 
 
@@ -109,8 +110,9 @@ def _score_failures(expect: Expectation, decision: Decision) -> Iterator[str]:
         got = dict(zip(names, scores[rule].normalized.tolist(), strict=True))
         for node, points in wanted.items():
             if got.get(node) != points:
-                what = f"{got[node]} points" if node in got else "none: it is not a candidate"
-                yield f"scores: expected {rule} to give {node} {points} points, got {what}"
+                expected = counted(points, "point")
+                what = counted(got[node], "point") if node in got else "none: it is not a candidate"
+                yield f"scores: expected {rule} to give {node} {expected}, got {what}"
 
 
 def _names(decision: Decision) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.batch import StartingGang, Trial, domains_of_gang, place_all, place_gang
 from engine.gang import Gang, min_resources_gap, pod_group_of_gang
+from engine.model.count_text import counted
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
@@ -299,8 +300,9 @@ class GangSearch:
             node_names=tuple(nodes),
             victims=victims_of(taken, self._situation.view),
             message=(
-                f"gang {gangs} needs room for {len(nodes)} pods on {len(set(nodes))} nodes;"
-                f" priority of the victims: {most}" + (" at most" if len(taken) > 1 else "")
+                f"gang {gangs} needs room for {counted(len(nodes), 'pod')} on"
+                f" {counted(len(set(nodes)), 'node')}; priority of the victims: {most}"
+                + (" at most" if len(taken) > 1 else "")
             ),
         )
 

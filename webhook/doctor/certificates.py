@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 from cryptography import x509
 
+from engine.model.count_text import counted
 from webhook.certificates import certificates_of
 from webhook.certificates.authority import is_for, is_signed_by, is_valid
 from webhook.cluster.client.connection import ApiError
@@ -100,8 +101,8 @@ def _trusted(webhook: Webhook, leaf: x509.Certificate, now: datetime) -> Finding
 def _time_left(title: str, until: datetime, now: datetime) -> Finding:
     if until <= now:
         return Finding(Level.PROBLEM, f"{title} expired at {until:%Y-%m-%d %H:%M} UTC", _RENEW)
-    days = (until - now).days
+    days = counted((until - now).days, "day")
     if until - now < _SOON:
-        message = f"{title} expires in {days} days, and was not renewed"
+        message = f"{title} expires in {days}, and was not renewed"
         return Finding(Level.WARNING, message, _RENEW)
-    return Finding(Level.OK, f"{title} is valid for {days} days")
+    return Finding(Level.OK, f"{title} is valid for {days}")

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from engine.model.api import PolicyMeta
+from engine.model.count_text import counted
 from engine.model.kinds import WATCHED_FOR_POLICIES, Kind
 from engine.model.policy_resource import policy_name
 from webhook.cluster.client.connection import ApiError
@@ -94,11 +95,13 @@ def _judged(kind: Kind, found: tuple[_Policy, ...]) -> Iterator[Finding]:
             f"`kubectl describe {kind.plural} {name.rpartition('/')[2]}` tells all of it",
         )
     if len(refused) > _MOST_NAMED:
-        yield Finding(Level.WARNING, f"and {len(refused) - _MOST_NAMED} more {kind.plural}")
+        more = counted(len(refused) - _MOST_NAMED, f"more {kind.kind}", f"more {kind.plural}")
+        yield Finding(Level.WARNING, f"and {more}")
     if unseen:
         yield Finding(
             Level.WARNING,
-            f"{len(unseen)} {kind.plural} have no status, such as {unseen[0]}",
+            f"{counted(len(unseen), f'{kind.kind} has', f'{kind.plural} have')} no status, such as"
+            f" {unseen[0]}",
             "the leader writes it within seconds: see the replicas and the rights",
         )
     doubts = [(each.name, each.condition(_DEGRADED)) for each in found]
@@ -111,4 +114,5 @@ def _judged(kind: Kind, found: tuple[_Policy, ...]) -> Iterator[Finding]:
             Level.WARNING, f"{kind.kind} {name} is degraded ({condition.reason}): {first}"
         )
     if not (refused or unseen or degraded):
-        yield Finding(Level.OK, f"{len(found)} {kind.plural}, all in force")
+        policies = counted(len(found), kind.kind, kind.plural)
+        yield Finding(Level.OK, f"{policies}, all in force")

@@ -15,6 +15,8 @@ from typing import Final
 
 from aiohttp import web
 
+from engine.model.count_text import counted
+
 KEEP_ALIVE_SECONDS: Final = 180.0
 """How long a connection stays after a request: twice as long as an API server keeps it, so that
 none is closed while a review is on its way."""
@@ -113,8 +115,8 @@ class Connections:
         if self._clock() - self._logged_at < _LOG_EVERY_SECONDS:
             return
         _log.warning(
-            "%d connections closed since the last such line, the latest from %s: %s",
-            self._unlogged,
+            "%s closed since the last such line, the latest from %s: %s",
+            counted(self._unlogged, "connection"),
             connection.peer or "an unknown address",
             reason,
         )

@@ -90,8 +90,8 @@ def test_room_that_is_in_pieces_is_no_room() -> None:
     # 3 nodes of 12 cores: 36 for 4 members of 8, but each takes one.
     placement = _placed(_racks(rack1=[12, 12, 12]), _members(4))
     assert placement.message == (
-        "4 members fit in no rack: rack1 has free what they need together, but not on nodes that "
-        "can take them"
+        "4 members fit in no rack: rack1 has free what is needed in all, but not on nodes that "
+        "can take it"
     )
 
 

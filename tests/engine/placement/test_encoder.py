@@ -125,7 +125,10 @@ def test_warnings_fit_the_length_that_a_client_shows() -> None:
     scores = {"good": 9, "bare": 9, "bad": 1}
     decision = decided(view, scores, rejected=["hot-and-bare"], placement=REQUIRED_OPTIONS)
     warnings = encode(decision, request_of(), view).warnings
-    assert [text.split(" are not ")[0] for text in warnings] == ["1 rejected nodes", "1 nodes"]
+    assert [text.split(": ")[0] for text in warnings] == [
+        "1 rejected node is not excluded",
+        "1 node is not preferred as it should be",
+    ]
     assert all(len(text) <= 120 for text in warnings)
 
 

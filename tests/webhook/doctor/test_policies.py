@@ -61,7 +61,7 @@ async def test_policies_that_are_in_force_are_right(
     installation.server.create(policy("a", IN_FORCE))
     found = await findings(installation, tmp_path)
     assert found == [
-        Finding(Level.OK, "1 placementpolicies, all in force"),
+        Finding(Level.OK, "1 PlacementPolicy, all in force"),
         Finding(Level.OK, "0 namespacedplacementpolicies, all in force"),
     ]
 
@@ -80,7 +80,7 @@ async def test_what_is_broken_degraded_or_not_judged_is_found(
     first = "it has mistakes; nothing is in force placementpolicies/b:7:1: unknown key"
     assert [each.message for each in found] == [
         f"PlacementPolicy b is not in force as it was written (Invalid): {first}",
-        "1 namespacedplacementpolicies have no status, such as shop/n",
+        "1 NamespacedPlacementPolicy has no status, such as shop/n",
         "NamespacedPlacementPolicy shop/s is degraded (SlowParts): x: slow",
     ]
 
@@ -92,7 +92,7 @@ async def test_a_status_of_an_earlier_generation_counts_for_nothing(
     written["metadata"]["generation"] = 2
     installation.server.create(written)
     (first, _) = await findings(installation, tmp_path)
-    assert first.message == "1 placementpolicies have no status, such as a"
+    assert first.message == "1 PlacementPolicy has no status, such as a"
 
 
 async def test_definitions_that_are_missing_are_found(

@@ -187,10 +187,10 @@ async def test_of_many_closed_connections_the_log_says_little(
             times.append(moment)
             await at.connect(b"\r\x00\r\n\r\n")
             await until(lambda: len(at.connections) == 0)
-        since = "connections closed since the last such line, the latest from 127.0.0.1"
+        since = "closed since the last such line, the latest from 127.0.0.1"
         assert [record.getMessage() for record in caplog.records] == [
-            f"1 {since}: malformed request",
-            f"3 {since}: malformed request",
+            f"1 connection {since}: malformed request",
+            f"3 connections {since}: malformed request",
         ]
 
 

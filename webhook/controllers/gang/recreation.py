@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from engine.gang import Gang, GangMember
+from engine.model.count_text import counted
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.starts import Start, partial_start
 from webhook.controllers.reclaim import EvictionResult, EvictionWriter
@@ -60,7 +61,7 @@ async def end_failed(  # noqa: PLR0913 - named parts
     await events.failed(gang.key, member, f"{text}; {len(partial)} are evicted")
     left = await recreate(partial, evictions, clock=clock, sleep=sleep)
     if left:
-        _log.warning("gang `%s`: %d members could not be evicted", gang.key, left)
+        _log.warning("gang `%s`: %s could not be evicted", gang.key, counted(left, "member"))
 
 
 async def recreate(
