@@ -8,30 +8,35 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from engine.cel import DYN, CelProblemsError, CelType, Program
+from engine.cel import Program
 from engine.cel.vector import Strategy
-from engine.documents import MOST_PROBLEMS, Document, validate_model
+from engine.documents import Document, validate_model
 from engine.errors import Diagnostic, Place, did_you_mean
 from engine.model.measure import NodeThreshold
 from engine.model.placement_options import DynamicFilters, PlacementAt, PlacementOptions
 from engine.model.policy_resource import PolicyKind
-from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, NodeFilter, Plugin
+from engine.plugins import NodeFilter
 from engine.policy import rule_schema, schema
-from engine.policy.environment import ExpressionScope
+from engine.policy.compiled_parts import (
+    CONDITIONS,
+    FILTERS,
+    SCORES,
+    VARIABLES,
+    CompiledPrograms,
+    ConfiguredPlugins,
+    ItemPath,
+)
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
 from engine.policy.node_marks import NodeFilterExpression, mark_filter, needs_no_pod
-from engine.policy.part_places import part_name, part_places
+from engine.policy.part_places import part_places
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.policy_set import CompiledPolicy
-from engine.policy.programs import ANY, CONDITION, FILTER, SCORE, ResultType, compile_expression
-from engine.policy.resource_names import misspelt_in_args
 from engine.policy.rules import (
     STATIC_PLUGINS,
     FilterEvaluator,
@@ -40,11 +45,6 @@ from engine.policy.rules import (
     ScoreRule,
 )
 
-_Path: TypeAlias = tuple[str | int, ...]
-_CONDITIONS: Final = ("spec", "match", "matchConditions")
-_VARIABLES: Final = ("spec", "variables")
-_FILTERS: Final = ("spec", "filters")
-_SCORES: Final = ("spec", "scores")
 _API_GROUP: Final = "stowplan.dev/"
 _SCHEDULER_CONFIGURATION: Final = "KubeSchedulerConfiguration"
 _IMPORT: Final = "`stowplan import` makes policies of it"
@@ -58,8 +58,8 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     if other is not None:
         return None, [other]
     written, problems = validate_model(_model_of(document), document.value, document)
-    programs = _Programs(document)
-    plugins = _Plugins(document)
+    programs = CompiledPrograms(document)
+    plugins = ConfiguredPlugins(document)
     problems = list(dict.fromkeys(problems + programs.problems + plugins.problems))
     if written is not None and written.spec.placement.at is PlacementAt.RELEASE:
         problems += _unknown_at_release(programs, document)
@@ -80,7 +80,7 @@ def _too_slow(policy: CompiledPolicy, places: Mapping[str, Place]) -> Iterator[D
         yield places[rule].problem(f"{message}: too long for a policy of one namespace", hint)
 
 
-def _unknown_at_release(programs: _Programs, document: Document) -> Iterator[Diagnostic]:
+def _unknown_at_release(programs: CompiledPrograms, document: Document) -> Iterator[Diagnostic]:
     """Yield the problem of each expression that reads what only an admission request says."""
     for path, program in programs.found.items():
         read = {".".join(each[:2]) for each in program.references} & _OF_THE_REQUEST_ALONE
@@ -122,136 +122,10 @@ def _digest(name: str, document: Document) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-class _Programs:
-    """The expressions of a document, compiled.
-
-    Attributes:
-        found: programs by the path of the item that each belongs to.
-        problems: the mistakes in the others.
-        warnings: a line for each part that is accepted and probably not meant.
-    """
-
-    def __init__(self, document: Document) -> None:
-        self.found: dict[_Path, Program] = {}
-        self.problems: list[Diagnostic] = []
-        self.warnings: list[str] = []
-        self._document = document
-        for path, item in _items(document, _CONDITIONS):
-            self._add(path, item, ExpressionScope.MATCH, {}, CONDITION)
-        types: dict[str, CelType] = {}
-        names = {str(item.get("name")) for _, item in _items(document, _VARIABLES)}
-        for path, item in _items(document, _VARIABLES):
-            later = names - types.keys()
-            self._add(path, item, ExpressionScope.VARIABLES, dict(types), ANY, later)
-            program = self.found.get(path)
-            types[str(item.get("name"))] = DYN if program is None else program.result_type
-        for path, item in _items(document, _FILTERS):
-            self._add(path, item, ExpressionScope.RULES, types, FILTER)
-        for path, item in _items(document, _SCORES):
-            self._add(path, item, ExpressionScope.RULES, types, SCORE)
-
-    def _add(
-        self,
-        path: _Path,
-        item: Mapping[str, object],
-        scope: ExpressionScope,
-        variables: Mapping[str, CelType],
-        required: ResultType,
-        later: Collection[str] = (),
-    ) -> None:
-        source = item.get("expression")
-        if not isinstance(source, str) or not source:
-            return  # the schema reports it
-        at = (*path, "expression")
-        try:
-            program = compile_expression(source, scope, variables, required, later)
-        except CelProblemsError as error:
-            self.problems += (
-                self._document.problem(at, found.message, hint=found.hint, offset=found.offset)
-                for found in error.problems
-            )
-            return
-        self.found[path] = program
-        part = part_name(scope, str(item.get("name")))
-        self.warnings += (
-            f"{part}: {found.message}; Kubernetes refuses that where it knows types"
-            for found in program.warnings
-        )
-
-
-class _Plugins:
-    """The plugins that a document names, with their args.
-
-    Attributes:
-        found: plugin and args by the path of the rule.
-        problems: the mistakes in the others.
-        warnings: a line for each arg that is allowed and probably not meant.
-    """
-
-    def __init__(self, document: Document) -> None:
-        self.found: dict[_Path, tuple[Plugin, Args]] = {}
-        self.problems: list[Diagnostic] = []
-        self.warnings: list[str] = []
-        self._document = document
-        for path, item in _items(document, _FILTERS):
-            self._add(path, item, lambda plugin: plugin.filter is not None, "filter")
-        for path, item in _items(document, _SCORES):
-            self._add(path, item, lambda plugin: plugin.score is not None, "score")
-
-    def _add(
-        self,
-        path: _Path,
-        item: Mapping[str, object],
-        can: Callable[[Plugin], bool],
-        verb: str,
-    ) -> None:
-        name = rule_schema.named_plugin(item)
-        if not name:
-            return  # an expression, or the schema reports it
-        key = "plugin" if "plugin" in item else "name"
-        plugin = PLUGINS.get(name)
-        if plugin is None or not can(plugin):
-            able = [other for other, found in PLUGINS.items() if can(found)]
-            message = f"plugin `{name}` does not {verb}" if plugin else f"unknown plugin `{name}`"
-            hint = did_you_mean(name, able) or f"the plugins that {verb} are {', '.join(able)}"
-            self.problems.append(self._document.problem((*path, key), message, hint=hint))
-            return
-        at = (*path, "args")
-        written = item.get("args") or {}
-        self.problems += self._args_of_another(name, written, at)
-        warnings: list[str] = []
-        args, problems = validate_model(plugin.args, written, self._document, at, warnings)
-        self.warnings += (f"{item.get('name') or name}: {warning}" for warning in warnings)
-        self.problems += problems
-        self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
-        if args is not None:
-            self.found[path] = (plugin, args)
-
-    def _args_of_another(self, plugin: str, args: object, at: _Path) -> Iterator[Diagnostic]:
-        """Yield the problem of args whose `kind` is that of another plugin."""
-        kind = args.get("kind") if isinstance(args, dict) else None
-        if not isinstance(kind, str):
-            return
-        owner = kind.removesuffix("Args")
-        owner = UPSTREAM_NAMES.get(owner, owner)
-        if owner in PLUGINS and owner != plugin:
-            yield self._document.problem((*at, "kind"), f"these are args of plugin `{owner}`")
-
-
-def _items(document: Document, path: _Path) -> Iterator[tuple[_Path, dict[str, Any]]]:
-    """Yield the mappings in a list of a document, with their paths; nothing if it is malformed."""
-    found = document.value
-    for step in path:
-        found = found.get(step) if isinstance(found, dict) else None
-    for index, item in enumerate(found if isinstance(found, list) else ()):
-        if isinstance(item, dict):
-            yield (*path, index), item
-
-
 def _assembled(
     written: schema.PlacementPolicy | schema.NamespacedPlacementPolicy,
-    programs: _Programs,
-    plugins: _Plugins,
+    programs: CompiledPrograms,
+    plugins: ConfiguredPlugins,
 ) -> CompiledPolicy:
     """Return the policy made of parts without mistakes."""
     name, spec = written.name, written.spec
@@ -267,17 +141,17 @@ def _assembled(
         plugin.estimator(args) for plugin, args in plugins.found.values() if plugin.estimator
     )
     variable_programs = {
-        item.name: programs.found[*_VARIABLES, i] for i, item in enumerate(variables)
+        item.name: programs.found[*VARIABLES, i] for i, item in enumerate(variables)
     }
     filters = tuple(
-        _filter_rule(name, rule, (*_FILTERS, i), programs, plugins, variable_programs)
+        _filter_rule(name, rule, (*FILTERS, i), programs, plugins, variable_programs)
         for i, rule in enumerate(spec.filters)
     )
     is_marked = spec.placement.dynamic_filters is DynamicFilters.MARKED
     if is_marked and any(rule.node_filter is not None for rule in filters):
         filters = (*filters, mark_filter(name))
     scores = tuple(
-        _score_rule(name, rule, (*_SCORES, i), programs, plugins)
+        _score_rule(name, rule, (*SCORES, i), programs, plugins)
         for i, rule in enumerate(spec.scores)
     )
     return CompiledPolicy(
@@ -287,9 +161,7 @@ def _assembled(
         priority=spec.priority,
         namespace_selector=spec.match.namespace_selector.parsed(),
         object_selector=spec.match.object_selector.parsed(),
-        conditions={
-            item.name: programs.found[*_CONDITIONS, i] for i, item in enumerate(conditions)
-        },
+        conditions={item.name: programs.found[*CONDITIONS, i] for i, item in enumerate(conditions)},
         variables=variable_programs,
         filters=filters,
         scores=scores,
@@ -315,9 +187,9 @@ def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[str]:
 def _filter_rule(
     policy: str,
     rule: rule_schema.Filter,
-    path: _Path,
-    programs: _Programs,
-    plugins: _Plugins,
+    path: ItemPath,
+    programs: CompiledPrograms,
+    plugins: ConfiguredPlugins,
     variables: Mapping[str, Program],
 ) -> FilterRule:
     evaluator: FilterEvaluator
@@ -326,7 +198,7 @@ def _filter_rule(
     thresholds: tuple[NodeThreshold, ...] = ()
     if path in plugins.found:
         plugin, args = plugins.found[path]
-        assert plugin.filter is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
+        assert plugin.filter is not None  # noqa: S101 - INVARIANT: ConfiguredPlugins found that it can
         evaluator = PluginFilter(plugin.filter(args), plugin)
         dynamic = rule.plugin not in STATIC_PLUGINS
         node_filter = plugin.node_filter(args) if plugin.node_filter else None
@@ -351,12 +223,16 @@ def _filter_rule(
 
 
 def _score_rule(
-    policy: str, rule: rule_schema.Score, path: _Path, programs: _Programs, plugins: _Plugins
+    policy: str,
+    rule: rule_schema.Score,
+    path: ItemPath,
+    programs: CompiledPrograms,
+    plugins: ConfiguredPlugins,
 ) -> ScoreRule:
     evaluator: ScoreEvaluator
     if path in plugins.found:
         plugin, args = plugins.found[path]
-        assert plugin.score is not None  # noqa: S101 - INVARIANT: _Plugins found that it can
+        assert plugin.score is not None  # noqa: S101 - INVARIANT: ConfiguredPlugins found that it can
         evaluator = PluginScore(plugin.score(args), plugin)
     else:
         evaluator = ScoreExpression(programs.found[path])
