@@ -30,15 +30,14 @@ from engine.cel.vector.columns import (
     TextColumn,
     constant,
 )
+from engine.cel.vector.combinations import FEW, combinations_of, positions_of, rows_of, sizes_of
 from engine.cel.vector.steps import EvalContext, Step, outcome
 from engine.cel.vector.time_kernels import refuse_nanoseconds
 
 MOST_DISTINCT: Final = 512
 """Evaluations per request that are free; beyond, each costs an iteration of the budget."""
 
-_FEW: Final = 32  # evaluations that take no longer than a lookup in the cache
 _LONGEST_KEY: Final = 4096  # characters
-_DENSE: Final = 65_536  # combinations of codes up to which counting them beats sorting them
 _COUNTABLE: Final = 2**62  # combinations of codes that fit into an int64
 _NOTHING: Final = object()  # in place of a value where an evaluation failed
 
@@ -143,10 +142,10 @@ class ScalarFallback(Step):
         )
 
     def _has_few_values(self, table: Table, mask: Bools | None) -> bool:
-        if mask is not None and np.count_nonzero(mask) <= _FEW:
+        if mask is not None and np.count_nonzero(mask) <= FEW:
             return True
         columns = self._dictionaries(table)
-        return columns is not None and math.prod(_sizes(columns)) <= _FEW
+        return columns is not None and math.prod(sizes_of(columns)) <= FEW
 
     def _dictionaries(self, table: Table) -> list[DictColumn] | None:
         """Dictionary columns of all leaves; None if one has none, or they have too many values."""
@@ -156,7 +155,7 @@ class ScalarFallback(Step):
             if column is None:
                 return None
             columns.append(column)
-        return columns if math.prod(_sizes(columns)) <= _COUNTABLE else None
+        return columns if math.prod(sizes_of(columns)) <= _COUNTABLE else None
 
     def evaluate(
         self, table: Table, constants: Frame, budget: Budget | None, mask: Bools | None
@@ -173,14 +172,14 @@ class ScalarFallback(Step):
         if columns is None:
             numbers = np.arange(len(table)) if mask is None else np.flatnonzero(mask)
             rows = table.rows_at(numbers.tolist(), self.paths)
-            count, index = len(numbers), _positions(numbers, len(table))
+            count, index = len(numbers), positions_of(numbers, len(table))
         else:
-            combinations, index = _combinations(columns, mask)
-            rows = _rows_of(self.paths, columns, combinations)
+            combinations, index = combinations_of(columns, mask)
+            rows = rows_of(self.paths, columns, combinations)
             count = combinations.shape[1]
         if budget is not None and count > MOST_DISTINCT:
             budget.spend(count)
-        if columns is not None and self.in_bulk is not None and count > _FEW:
+        if columns is not None and self.in_bulk is not None and count > FEW:
             found = self._in_bulk(columns, combinations, constants)
             if found is not None:
                 return _taken(found, index)
@@ -268,44 +267,6 @@ def memory_key(values: object) -> str | None:
     return text if len(text) <= _LONGEST_KEY else None
 
 
-def _sizes(columns: Sequence[DictColumn]) -> tuple[int, ...]:
-    return tuple(len(column.values) for column in columns)
-
-
-def _combinations(
-    columns: Sequence[DictColumn], mask: Bools | None
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the combinations of codes that occur within the mask, and the index of each row's.
-
-    The combinations are of shape (columns, m). The index of other rows is arbitrary.
-    """
-    sizes = _sizes(columns)
-    total = math.prod(sizes)
-    if len(sizes) == 1:
-        joint = columns[0].codes.astype(np.intp)
-        if total <= _FEW:
-            return np.arange(total)[np.newaxis], joint
-    else:
-        joint = np.ravel_multi_index([column.codes for column in columns], sizes)
-    masked = joint if mask is None else joint[mask]
-    if total <= _DENSE:
-        present = np.flatnonzero(np.bincount(masked, minlength=total))
-        index = _positions(present, total).take(joint)
-    else:
-        present = np.unique(masked)
-        index = np.searchsorted(present, joint).clip(max=max(len(present) - 1, 0))
-    if len(sizes) == 1:
-        return present[np.newaxis], index
-    return np.array(np.unravel_index(present, sizes)), index
-
-
-def _positions(numbers: NDArray[np.intp], size: int) -> NDArray[np.intp]:
-    """Return the inverse of `numbers`: the position of each number below `size`, 0 for others."""
-    positions = np.zeros(size, np.intp)
-    positions[numbers] = np.arange(len(numbers))
-    return positions
-
-
 def _taken(found: Column, index: NDArray[np.intp]) -> Column:
     """Return the values at `index`, shape (n,); any where there are no values."""
     if not len(found.values):
@@ -324,43 +285,3 @@ def _widened(found: Column, present: Bools) -> Column:
     if found.faults is not None:
         faults[present] = found.faults
     return Column(values, faults)
-
-
-def _rows_of(
-    paths: Sequence[Path], columns: Sequence[DictColumn], combinations: NDArray[np.intp]
-) -> Iterator[Mapping[str, object]]:
-    """Return the variables of a row for each combination of codes; see `_row_of`."""
-    if len(paths) > 1:
-        for codes in combinations.T.tolist():
-            yield _row_of(paths, columns, codes)
-        return
-    outward, values = paths[0][::-1], columns[0].values
-    for code in combinations[0].tolist():
-        value = values[code]
-        if not code or type(value) is MissingPath:
-            yield _row_of(paths, columns, [code])
-        else:
-            for key in outward:
-                value = {key: value}
-            yield value
-
-
-def _row_of(
-    paths: Sequence[Path], columns: Sequence[DictColumn], codes: Sequence[int]
-) -> dict[str, object]:
-    """Return the variables of a row with these codes, restricted to `paths`."""
-    row: dict[str, object] = {}
-    for path, column, code in zip(paths, columns, codes, strict=True):
-        value = column.values[code] if code else MissingPath(len(path) - 2)
-        path_to_value = path
-        if type(value) is MissingPath:
-            path_to_value, value = path[: value.found + 1], value.value
-        *above, last = path_to_value
-        parent: Any = row
-        for key in above:
-            parent = parent.setdefault(key, {})
-        if type(value) is dict and not value:  # other paths may have filled this map
-            parent.setdefault(last, {})
-        else:
-            parent[last] = value
-    return row
