@@ -18,14 +18,8 @@ from engine.policy.loader import CASES_FILE, content_of, load_policies
 from engine.policy.node_marks import NodeMarker, node_markers
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
 from engine.policy.resource import CompiledResource, compile_resource
-from engine.policy.rules import (
-    SCHEDULER_FILTERS,
-    FilterRule,
-    OnView,
-    ScoreRule,
-    scheduler_filters,
-)
-from engine.policy.scheduler_policy import SCHEDULER_POLICY
+from engine.policy.rules import FilterRule, OnView, ScoreRule
+from engine.policy.scheduler_policy import SCHEDULER_FILTERS, SCHEDULER_POLICY, scheduler_filters
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Filters and scores of a policy, and the filters of the scheduler: how each comes to its outcome.
+"""Filters and scores: how each comes to its outcome.
 
 A rule abstains while the part of the cluster that it reads is too old to judge by.
 """
@@ -18,8 +18,8 @@ from engine.model.count_text import counted
 from engine.model.label_condition import LabelCondition
 from engine.model.measure import NodeThreshold
 from engine.model.rule_input import RuleInputs
-from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, FilterResult, ScoreOutcome, and_not
-from engine.plugins import FAULT, PLUGINS, BoolMatrix, NodeFilter
+from engine.model.rule_outcomes import FilterOutcome, FilterResult, ScoreOutcome, and_not
+from engine.plugins import FAULT, BoolMatrix, NodeFilter
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
@@ -36,15 +36,6 @@ ScoreEvaluator: TypeAlias = PluginScore | ScoreExpression
 STATIC_PLUGINS: Final = frozenset({"NodeAffinity", "NodeUnschedulable", "TaintToleration"})
 """Plugins whose filters read labels, taints and cordons of a node, not its changing state."""
 
-_SCHEDULER_PLUGINS = (
-    "NodeUnschedulable",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "PodTopologySpread",
-    "InterPodAffinity",
-)
 _FRESH: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_POINTS = "it gives no candidate any points"
 
@@ -313,33 +304,3 @@ class ScoreRule:
 def _fault_line(policy: str, rule: str, reason: str, count: int) -> str:
     where = f"{policy}: " if policy else ""
     return f"{where}{rule} could not be evaluated for {counted(count, 'node')}: {reason}"
-
-
-def _scheduler_filter(name: str) -> FilterRule:
-    plugin = PLUGINS[name]
-    assert plugin.filter is not None  # noqa: S101 - all of them are filters
-    return FilterRule(
-        policy=SCHEDULER,
-        name=name,
-        dynamic=name not in STATIC_PLUGINS,
-        evaluator=PluginFilter(plugin.filter(plugin.args()), plugin),
-    )
-
-
-SCHEDULER_FILTERS: Final = tuple(map(_scheduler_filter, _SCHEDULER_PLUGINS))
-"""Filters that the scheduler applies by itself, under any policy, with its default args.
-
-A node that fails one of them cannot win; they are in the scheduler's order.
-"""
-
-_CONCERNS: Final = tuple(PLUGINS[rule.name].concerns for rule in SCHEDULER_FILTERS)
-
-
-def scheduler_filters(context: RuleContext) -> list[FilterRule]:
-    """Return those of SCHEDULER_FILTERS that may reject any node."""
-    pod, view = context.request.pod, context.view
-    return [
-        rule
-        for rule, concerns in zip(SCHEDULER_FILTERS, _CONCERNS, strict=True)
-        if concerns(pod, view)
-    ]

@@ -1,4 +1,4 @@
-"""What decides for a pod that no policy places: the scheduler's own filters and scores."""
+"""The scheduler's own filters, and its own scores for a pod that no policy places."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ from typing import Final
 
 from engine.model.rule_outcomes import SCHEDULER
 from engine.plugins import PLUGINS
-from engine.policy.plugin_evaluators import PluginScore
+from engine.policy.context import RuleContext
+from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.policy_set import CompiledPolicy
-from engine.policy.rules import ScoreRule
+from engine.policy.rules import STATIC_PLUGINS, FilterRule, ScoreRule
 
+_FILTERS: Final = (
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
 _WEIGHTS: Final = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
@@ -21,6 +31,36 @@ _WEIGHTS: Final = {
 
 Source: pkg/scheduler/apis/config/v1/default_plugins.go.
 """
+
+
+def _filter(name: str) -> FilterRule:
+    plugin = PLUGINS[name]
+    assert plugin.filter is not None  # noqa: S101 - all of them are filters
+    return FilterRule(
+        policy=SCHEDULER,
+        name=name,
+        dynamic=name not in STATIC_PLUGINS,
+        evaluator=PluginFilter(plugin.filter(plugin.args()), plugin),
+    )
+
+
+SCHEDULER_FILTERS: Final = tuple(map(_filter, _FILTERS))
+"""Filters that the scheduler applies by itself, under any policy, with its default args.
+
+A node that fails one of them cannot win; they are in the scheduler's order.
+"""
+
+_CONCERNS: Final = tuple(PLUGINS[rule.name].concerns for rule in SCHEDULER_FILTERS)
+
+
+def scheduler_filters(context: RuleContext) -> list[FilterRule]:
+    """Return those of SCHEDULER_FILTERS that may reject any node."""
+    pod, view = context.request.pod, context.view
+    return [
+        rule
+        for rule, concerns in zip(SCHEDULER_FILTERS, _CONCERNS, strict=True)
+        if concerns(pod, view)
+    ]
 
 
 def _score(name: str, weight: int) -> ScoreRule:
