@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -98,7 +98,7 @@ def plugin_reference() -> str:
 
 def _section(name: str, plugin: Plugin) -> str:
     sides = [(what, side) for what in ("filter", "score") if (side := getattr(plugin, what))]
-    module = import_module(sides[0][1].__module__)
+    module = _module_of(plugin)
     _, _, body = (inspect.getdoc(module) or "").partition(": ")
     reads = ", ".join(DOMAIN_NAMES[domain] for domain in plugin.reads)
     kinds = " and ".join(what for what, _ in sides)
@@ -111,6 +111,16 @@ def _section(name: str, plugin: Plugin) -> str:
     lines += [f"- `{name}`: {text}" for name, text in _formulas(module)]
     lines += ["", *_args(plugin), "```yaml", _block(EXAMPLES[name]), "```", *_shipped(name), ""]
     return "\n".join(lines)
+
+
+def _module_of(plugin: Plugin) -> ModuleType:
+    """Return the file that joins the parts of a plugin."""
+    loaded = [*sys.modules.values()]
+    return next(
+        module
+        for module in loaded
+        if getattr(module, "PLUGIN", None) is plugin and not hasattr(module, "__path__")
+    )
 
 
 def _formulas(module: ModuleType) -> Iterator[tuple[str, str]]:

@@ -1,9 +1,4 @@
-"""The args of NodeResourcesFit, as `NodeResourcesFitArgs` of kubescheduler.config.k8s.io/v1.
-
-They are validated as they are written: an explicit weight of 0 is refused, and an explicit empty
-list of resources leaves nothing to score by, where the scheduler's own configuration would put its
-defaults.
-"""
+"""The args of NodeResourcesFit, as `NodeResourcesFitArgs` of kubescheduler.config.k8s.io/v1."""
 
 from __future__ import annotations
 

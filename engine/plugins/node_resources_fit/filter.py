@@ -1,7 +1,4 @@
-"""The filter of NodeResourcesFit.
-
-Source: pkg/scheduler/framework/plugins/noderesources/fit.go.
-"""
+"""The filter of NodeResourcesFit."""
 
 from __future__ import annotations
 

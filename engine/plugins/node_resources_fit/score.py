@@ -1,8 +1,4 @@
-"""The score of NodeResourcesFit.
-
-Source: pkg/scheduler/framework/plugins/noderesources/{resource_allocation,least_allocated,
-most_allocated,requested_to_capacity_ratio}.go, .../helper/shape_score.go.
-"""
+"""The score of NodeResourcesFit."""
 
 from __future__ import annotations
 
