@@ -6,8 +6,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from aiohttp import web
 
 from engine.model.time import Micros, date
 from webhook.background import in_background, on_change
@@ -17,6 +20,7 @@ from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.serving.acceptor import ReviewQueue
 from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
@@ -69,11 +73,10 @@ async def run_server(
         stack.push_async_callback(services.ledger.close)
         cluster = services.cluster
 
-        # 2. Placement by the policies in force.
+        # 2. Placement by the policies in force, and what the leader does by them.
         explanations = Explanations(settings.explanations_kept)
         placer = placer_of(settings, cluster, explanations)
         policies, counts = live_policies(settings, services, placer, now), PolicyCounts()
-        outcome = None
         duties = LeaderDuties(
             cluster=cluster,
             settings=settings,
@@ -83,13 +86,7 @@ async def run_server(
             metrics=metrics,
             now=now,
         )
-        if services.leadership is not None:
-            duties.mark_nodes(services.leadership)
-            outcome = duties.judge_outcomes(services.leadership, stack)
-            if services.policy_resources is not None:
-                duties.write_policy_status(services.leadership, outcome)
-        if services.releasing is not None:
-            duties.release(services.releasing)
+        outcome = duties.take_up(services, stack)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
@@ -126,37 +123,31 @@ async def run_server(
             authorize=services.authorize if settings.debug_pages else None,
         )
 
+        def dashboard() -> web.Application:
+            # Its templates take memory and time to import.
+            from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
+
+            return webhook_dashboard(
+                settings, services, policies, counts, explanations, outcome, recorded_pods
+            )
+
         # 5. Background tasks.
         _start_tasks(stack, settings, cluster, policies, certificate, metrics)
 
         # 6. Listeners.
-        tls = certificate.current.context
-        connections = Connections(
-            most_connections(settings.max_connections), count_closed=metrics.connection_closed
-        )
-        metrics.show_connections(lambda: len(connections))
         turns = [handler.limiter for handler in handlers]
-        server, url = await listen(
-            stack, reviews, settings.host, settings.port, tls, connections, turns
+        server, url = await _listen_for_reviews(
+            stack, settings, reviews, certificate, turns, metrics
         )
         _, metrics_url = await listen(
             stack, monitoring, settings.metrics_host, settings.metrics_port
         )
-        probe_url = url
-        if settings.probe_port is not None:
-            tls, probes = certificate.current.probe_context, build_probe_app(health)
-            _, probe_url = await listen(stack, probes, settings.host, settings.probe_port, tls)
+        listen_beside = partial(_listen_beside, stack, settings, certificate)
+        probes = partial(build_probe_app, health)
+        probe_url = await listen_beside(settings.probe_port, probes) or url
         _log.info("listening on %s, probes on %s, metrics on %s", url, probe_url, metrics_url)
-        dashboard_url = ""
-        if settings.dashboard_port is not None:
-            # Its templates take memory and time to import.
-            from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
-
-            app = webhook_dashboard(
-                settings, services, policies, counts, explanations, outcome, recorded_pods
-            )
-            tls, port = certificate.current.probe_context, settings.dashboard_port
-            _, dashboard_url = await listen(stack, app, settings.host, port, tls)
+        dashboard_url = await listen_beside(settings.dashboard_port, dashboard)
+        if dashboard_url:
             _log.info("dashboard on %s", dashboard_url)
         yield RunningServer(
             url=url,
@@ -229,3 +220,35 @@ def _start_tasks(
         in_background(stack, log_changes(cluster.freshness, _LOG_STALENESS_SECONDS))
         in_background(stack, cluster.release_assumed())
         in_background(stack, policies.follow_nodes(cluster))
+
+
+async def _listen_for_reviews(
+    stack: AsyncExitStack,
+    settings: Settings,
+    app: web.Application,
+    certificate: LiveCertificate,
+    turns: Sequence[ReviewQueue],
+    metrics: Metrics,
+) -> tuple[web.Server, str]:
+    """Listen for API servers, within limits of connections; returns the server and its URL."""
+    connections = Connections(
+        most_connections(settings.max_connections), count_closed=metrics.connection_closed
+    )
+    metrics.show_connections(lambda: len(connections))
+    tls = certificate.current.context
+    return await listen(stack, app, settings.host, settings.port, tls, connections, turns)
+
+
+async def _listen_beside(
+    stack: AsyncExitStack,
+    settings: Settings,
+    certificate: LiveCertificate,
+    port: int | None,
+    app: Callable[[], web.Application],
+) -> str:
+    """Listen for callers who show no certificate; returns the URL, "" without a port."""
+    if port is None:
+        return ""
+    tls = certificate.current.probe_context
+    _, url = await listen(stack, app(), settings.host, port, tls)
+    return url

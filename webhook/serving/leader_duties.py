@@ -27,7 +27,7 @@ from webhook.placement.policy_counts import PolicyCounts
 from webhook.serving.judging import outcome_controller
 from webhook.serving.reclaiming import reclaim_controller
 from webhook.serving.releasing import ReleaseServices, release_controller
-from webhook.serving.services import Leadership
+from webhook.serving.services import Leadership, Services
 from webhook.settings import Settings
 
 
@@ -53,7 +53,27 @@ class LeaderDuties:
     metrics: Metrics
     now: Callable[[], Micros]
 
-    def mark_nodes(self, leadership: Leadership) -> None:
+    def take_up(self, services: Services, stack: AsyncExitStack) -> OutcomeController | None:
+        """Give the elector the tasks that the settings ask for; none on a recording.
+
+        Args:
+            services: what the tasks work with.
+            stack: unwinds when this replica stops to follow the leader.
+
+        Returns:
+            The task that judges where pods are bound; None where nobody does.
+        """
+        outcome = None
+        if services.leadership is not None:
+            self._mark_nodes(services.leadership)
+            outcome = self._judge_outcomes(services.leadership, stack)
+            if services.policy_resources is not None:
+                self._write_policy_status(services.leadership, outcome)
+        if services.releasing is not None:
+            self._release(services.releasing)
+        return outcome
+
+    def _mark_nodes(self, leadership: Leadership) -> None:
         """Mark nodes by the policies in force, or take marks back."""
         cluster, elector, collector = self.cluster, leadership.elector, NodeMarkCollector()
         marked = MarkedCluster(
@@ -75,15 +95,10 @@ class LeaderDuties:
             return None
         return self.policies.current if self.settings.node_marks else PolicySet()
 
-    def judge_outcomes(
+    def _judge_outcomes(
         self, leadership: Leadership, stack: AsyncExitStack
     ) -> OutcomeController | None:
-        """Let the leader judge the pods that are bound, and all replicas follow its judgement.
-
-        Args:
-            leadership: of the replicas.
-            stack: unwinds when this replica stops to follow.
-        """
+        """Let the leader judge the pods that are bound, and all replicas follow its judgement."""
         if leadership.bindings is None:
             return None
         controller, audited = outcome_controller(
@@ -99,7 +114,7 @@ class LeaderDuties:
         in_background(stack, audited.follow())
         return controller
 
-    def write_policy_status(
+    def _write_policy_status(
         self, leadership: Leadership, outcome: OutcomeController | None
     ) -> None:
         """Write the status of policies of the API."""
@@ -116,7 +131,7 @@ class LeaderDuties:
         )
         elector.add_duty(controller.run)
 
-    def release(self, services: ReleaseServices) -> None:
+    def _release(self, services: ReleaseServices) -> None:
         """Release held pods, and evict others for them."""
         cluster, settings = self.cluster, self.settings
         quota_queue = QuotaQueue(

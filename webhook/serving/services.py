@@ -147,29 +147,30 @@ class ServiceBuilder:
         connection = await self.stack.enter_async_context(
             connected(settings.kubeconfig, settings.context)
         )
+
+        # 1. The cluster, and all who observe its pods.
         pods, deployments = ObservedPods(), DeploymentPods()
         unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
         excluded = frozenset(settings.excluded_namespaces)
         running = RunningPods(excluded) if settings.evicts else None
+        bindings = Bindings() if settings.outcome else None
         gang_members = GangMembers()
         observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
-        if running is not None:
-            observers.append(running)
-        bindings = Bindings() if settings.outcome else None
-        if bindings is not None:
-            observers.append(bindings)
+        observers += [each for each in (running, bindings) if each is not None]
         policy_resources = PolicyResources() if settings.takes_policy_resources else None
         cluster = await watched_cluster(
             self.stack, settings, connection, observers, policy_resources, now=self.now
         )
 
+        # 2. Reservations of quota, and events of what quotas denied.
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
         ledger = self._ledger(observed, ApiStore(connection))
         in_background(self.stack, ledger.run())
         denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
         in_background(self.stack, denials.run())
 
+        # 3. The election of a leader, and what it does without policies.
         elector = LeaseElector(
             connection, namespace=settings.namespace, name=settings.lease, identity=identity
         )
@@ -204,6 +205,8 @@ class ServiceBuilder:
             self.metrics.registry.register(
                 QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
             )
+
+        # 4. The certificate: once the elector runs, for the leader makes the first one.
         secret = None
         if settings.certificate_secret is not None:
             secret, rotation = stored_certificate(
