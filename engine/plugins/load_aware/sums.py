@@ -19,8 +19,8 @@ from engine.view import GREATEST_AMOUNT as _MOST
 from engine.view import ClusterView, IntColumn, PodEntry, capped
 
 _SUMS = 4  # node delta, node estimate, production usage, production delta
-_CACHE_BYTES = 64 * 2**20  # some 25,000 shapes of everyday pods
-_FACTS_BYTES = 512  # of one shape
+_CACHE_BYTES = 64 * 2**20  # some 23,000 shapes of everyday pods
+_FACTS_BYTES = 768  # of one shape
 
 _Amounts: TypeAlias = tuple[int, ...]
 """By known resource."""
@@ -58,30 +58,28 @@ class LoadProfile(Estimation):
         if report is None:
             return nothing * _SUMS
         facts = self._facts_of(pod.shape)
-        estimate = facts.estimate
         own = report.pods.find(key, self.known)
-        usage, own_is_prod = (nothing, False) if own is None else own
+        # An estimate is added to the measurement while that may not include the pod yet. Where a
+        # report measures the node alone, its usage includes all pods but the new ones, and the
+        # part of production is known only by estimates.
+        if own is None:
+            is_added = pod.assumed or report.pods_measured or _is_fresh(facts, pod, report)
+            return facts.unreported_and_added if is_added else facts.unreported
+        usage, own_is_prod = own
         if min(usage) < -_MOST or max(usage) > _MOST:
             usage = tuple(map(capped, usage))
 
         # Most pods are measured and not new: those add no part of their estimate.
-        is_fresh = pod.assumed or _is_fresh(facts, pod, report)  # no report knows an assumed pod
-        above = nothing
-        if is_fresh or own is None:
-            above = tuple([e - u if e > u else 0 for e, u in zip(estimate, usage, strict=True)])
-
-        # An estimate is added to the measurement while that may not include the pod yet. Where a
-        # report measures the node alone, its usage includes all pods but the new ones, and the
-        # part of production is known only by estimates.
-        excess = above if is_fresh or (own is None and report.pods_measured) else nothing
-
+        estimate, excess = facts.estimate, nothing
+        if pod.assumed or _is_fresh(facts, pod, report):
+            excess = tuple([e - u if e > u else 0 for e, u in zip(estimate, usage, strict=True)])
         if not facts.is_prod:
             return excess + estimate + nothing + nothing
-        if own is None or own_is_prod:
-            return excess + estimate + usage + (above if own is None else excess)
+        if own_is_prod:
+            return excess + estimate + usage + excess
         # A pod counts as measured production only where it and its report agree that it is; one
         # that is reported as something else keeps its full estimate, however old it is.
-        return excess + estimate + nothing + tuple([max(e, 0) for e in estimate])
+        return excess + facts.unreported[len(nothing) :]
 
     def _facts_of(self, shape: PodShape) -> _ShapeFacts:
         facts = self._facts.get(shape)
@@ -138,20 +136,28 @@ class _ShapeFacts(NamedTuple):
         is_prod: False for reserve pods.
         after_scheduled: forced window in microseconds, 0 for none.
         after_initialized: the same.
+        unreported: the summands of a pod that a report does not name and that is not new.
+        unreported_and_added: the same of one whose estimate is added to the usage of its node.
     """
 
     estimate: _Amounts
     is_prod: bool
     after_scheduled: int
     after_initialized: int
+    unreported: _Amounts
+    unreported_and_added: _Amounts
 
     @classmethod
     def of(cls, estimation: Estimation, shape: PodShape) -> _ShapeFacts:
         """Return the facts of a shape."""
-        if shape.reserve_pod:
-            nothing = (0,) * len(estimation.known)
-            return cls(nothing, is_prod=False, after_scheduled=0, after_initialized=0)
-        return cls(estimate_vector(shape, estimation), shape.is_prod, *windows(estimation, shape))
+        nothing = (0,) * len(estimation.known)
+        estimate, is_prod, after = nothing, False, (0, 0)
+        if not shape.reserve_pod:
+            estimate, is_prod = estimate_vector(shape, estimation), shape.is_prod
+            after = windows(estimation, shape)
+        excess = tuple([max(each, 0) for each in estimate])
+        others = estimate + nothing + (excess if is_prod else nothing)
+        return cls(estimate, is_prod, *after, nothing + others, excess + others)
 
 
 def _is_fresh(facts: _ShapeFacts, pod: PodEntry, report: NodeUsage) -> bool:
