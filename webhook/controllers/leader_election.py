@@ -115,6 +115,7 @@ class LeaseElector:
         self._now = now
         self._leader_until = _NEVER
         self._was_leader = False
+        self._failure = ""  # of the latest attempt
         self._last_record: tuple[object, ...] = ()
         self._changed_at = 0.0
         self._renewed_at = _NEVER
@@ -176,14 +177,26 @@ class LeaseElector:
 
     async def attempt(self) -> None:
         """Acquire the Lease if it is free, renew it if it is ours; done within the deadline."""
+        failure = ""
         try:
             async with asyncio.timeout(self._attempt_seconds()):
                 await self._acquire_or_renew()
         except _FAILURES as error:
-            _log.warning("lease not reached: %s", error or "no answer in time")
+            failure = str(error) or "no answer in time"
+        self._log_change(failure)
         if self._was_leader != self.is_leader:
             self._was_leader = self.is_leader
             _log.info("%s %s", self.identity, "leads" if self.is_leader else "no longer leads")
+
+    def _log_change(self, failure: str) -> None:
+        """Log why the Lease is not reached, "" if it is, where that was not so before."""
+        if failure == self._failure:
+            return
+        if failure:
+            _log.warning("lease not reached: %s", failure)
+        else:
+            _log.info("lease reached again")
+        self._failure = failure
 
     async def release(self) -> None:
         """Release the Lease if it is ours, so that another replica need not wait for its end."""

@@ -230,6 +230,22 @@ async def test_a_leader_without_the_api_server_stops_at_its_deadline_and_returns
         assert lease(server)["leaseTransitions"] == 0
 
 
+async def test_an_outage_is_logged_once_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "webhook.controllers.leader_election")
+    async with cluster() as (server, connection):
+        holder = elector(connection, "a", Clock())
+        server.fail_next(3, 503)
+        for _ in range(5):
+            await holder.attempt()
+    assert [record.getMessage() for record in caplog.records] == [
+        "lease not reached: failed by the test",
+        "lease reached again",
+        "a leads",
+    ]
+
+
 @pytest.mark.parametrize("exists", [False, True])
 async def test_of_two_that_find_it_free_at_once_one_leads(*, exists: bool) -> None:
     async with cluster() as (_, connection):
