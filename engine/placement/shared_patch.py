@@ -6,7 +6,7 @@ Only the names of nodes and the advice differ between them, so the rest is encod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -82,8 +82,8 @@ def _with_holes(value: Any, hole_for: Callable[[Any], msgspec.Raw | None]) -> An
     hole = hole_for(value)
     if hole is not None:
         return hole
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _with_holes(each, hole_for) for key, each in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_with_holes(each, hole_for) for each in value]
     return value
