@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -85,6 +85,7 @@ EXAMPLES: Final = {
 }
 """A part of a policy's `spec` for each plugin, in YAML's flow style."""
 
+_DEPTH: Final = 3  # of `engine.plugins` and the name of a plugin
 _DEEPEST: Final = 3  # deeper down it is Kubernetes' own
 
 Schema: TypeAlias = dict[str, Any]
@@ -98,7 +99,7 @@ def plugin_reference() -> str:
 
 def _section(name: str, plugin: Plugin) -> str:
     sides = [(what, side) for what in ("filter", "score") if (side := getattr(plugin, what))]
-    module = _module_of(plugin)
+    module = _module_of(sides[0][1])
     _, _, body = (inspect.getdoc(module) or "").partition(": ")
     reads = ", ".join(DOMAIN_NAMES[domain] for domain in plugin.reads)
     kinds = " and ".join(what for what, _ in sides)
@@ -113,14 +114,10 @@ def _section(name: str, plugin: Plugin) -> str:
     return "\n".join(lines)
 
 
-def _module_of(plugin: Plugin) -> ModuleType:
-    """Return the file that joins the parts of a plugin."""
-    loaded = [*sys.modules.values()]
-    return next(
-        module
-        for module in loaded
-        if getattr(module, "PLUGIN", None) is plugin and not hasattr(module, "__path__")
-    )
+def _module_of(side: type) -> ModuleType:
+    """Return the file of a plugin, the one that joins its parts where it has several."""
+    module = import_module(".".join(side.__module__.split(".")[:_DEPTH]))
+    return import_module(f"{module.__name__}.plugin") if hasattr(module, "__path__") else module
 
 
 def _formulas(module: ModuleType) -> Iterator[tuple[str, str]]:
