@@ -60,7 +60,6 @@ _BARE, _ADVICE, _HELD = "bare", "advice", "held"
 _ARMS = (STOCK, _BARE, _ADVICE, _HELD)
 _LOADS = ("burst", "steady", "idle", "backlog")
 _CLIENTS = 40
-_IDLE_PODS = 40
 _AT: Final = {_ADVICE: "Admission", _HELD: "Release"}
 
 
@@ -94,8 +93,7 @@ class Bench:
         return figures
 
     def _pods(self, seed: int, load: str) -> list[dict[str, object]]:
-        count = min(_IDLE_PODS, self.size.pods) if load == "idle" else self.size.pods
-        return pods_of(_NAMESPACE, load, count, seed, owner=self.owner)
+        return pods_of(_NAMESPACE, load, self.size.pods, seed, owner=self.owner)
 
     def _chosen(self, recording: Path, seed: int, load: str) -> Sequence[str]:
         """Return the node of each pod of a load as the ideal has it, "" for none."""
