@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -48,6 +49,8 @@ def helm(*arguments: str | Path, kubeconfig: Path | None = None) -> str:
     access: list[str | Path] = ["--kubeconfig", kubeconfig] if kubeconfig else []
     done = subprocess.run(  # noqa: S603 - the arguments are those of our tests
         [executables().helm, *arguments, *access],
+        # Without a HOME, Helm keeps what it discovers below the current folder.
+        env={**os.environ, "KUBECACHEDIR": str(executables().helm.parent / "kube-cache")},
         capture_output=True,
         text=True,
         timeout=_PATIENCE_SECONDS,
