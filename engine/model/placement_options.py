@@ -21,6 +21,7 @@ class PlacementAt(StrEnum):
 
     ADMISSION = "Admission"  # advice, written when the pod is created
     RELEASE = "Release"  # the pod is held, and decided when it is released
+    BINDING = "Binding"  # the node that the scheduler takes is kept, or replaced, at its binding
 
 
 class WhenNoneFits(StrEnum):
@@ -28,6 +29,7 @@ class WhenNoneFits(StrEnum):
 
     ALLOW = "Allow"
     DENY = "Deny"
+    WAIT = "Wait"  # its binding is denied: the scheduler tries it again after a back-off
 
 
 DEFAULT_GROUP_LABELS = (
@@ -49,6 +51,8 @@ class PlacementOptions:
         at: when pods are decided.
         preemption: what is done for a held pod that no node takes: whether pods of lower priority
             are evicted for it.
+        min_gain: by how many points of 100 another node must be better than the scheduler's for a
+            pod to be moved at its binding.
         max_nodes: the most node names written in preferred terms, and in `NotIn`.
         group_labels: labels that may stand for a set of nodes where they describe it exactly.
     """
@@ -57,5 +61,6 @@ class PlacementOptions:
     dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
     when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
     preemption: ReclaimMode = ReclaimMode.OFF
+    min_gain: int = 5
     max_nodes: int = 64
     group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS

@@ -7,12 +7,13 @@ is never decided here.
 """
 
 from engine.model.advice import ADVICE_ANNOTATION, Advice
-from engine.placement.affinity import and_into_required
+from engine.placement.affinity import Operation, and_into_required, graft
 from engine.placement.annotations import (
     ANNOTATIONS,
     ESTIMATED_USAGE_ANNOTATION,
     REASON_ANNOTATION,
     advice_id,
+    release_annotations,
 )
 from engine.placement.encoder import encode
 from engine.placement.hold import hold_patch
@@ -29,6 +30,7 @@ __all__ = [
     "REASON_ANNOTATION",
     "Advice",
     "Encoder",
+    "Operation",
     "Patch",
     "PatchTemplate",
     "ReleasePatch",
@@ -38,6 +40,8 @@ __all__ = [
     "as_submitted",
     "encode",
     "encode_release",
+    "graft",
     "hold_patch",
     "nodes_to_find",
+    "release_annotations",
 ]

@@ -61,8 +61,8 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     programs = CompiledPrograms(document)
     plugins = ConfiguredPlugins(document)
     problems = list(dict.fromkeys(problems + programs.problems + plugins.problems))
-    if written is not None and written.spec.placement.at is PlacementAt.RELEASE:
-        problems += _unknown_at_release(programs, document)
+    if written is not None and written.spec.placement.at is not PlacementAt.ADMISSION:
+        problems += _unknown_after_admission(written.spec.placement.at, programs, document)
     if written is None or problems:
         return None, problems
     policy = _assembled(written, programs, plugins)
@@ -80,12 +80,15 @@ def _too_slow(policy: CompiledPolicy, places: Mapping[str, Place]) -> Iterator[D
         yield places[rule].problem(f"{message}: too long for a policy of one namespace", hint)
 
 
-def _unknown_at_release(programs: CompiledPrograms, document: Document) -> Iterator[Diagnostic]:
+def _unknown_after_admission(
+    at: PlacementAt, programs: CompiledPrograms, document: Document
+) -> Iterator[Diagnostic]:
     """Yield the problem of each expression that reads what only an admission request says."""
+    moment = "released" if at is PlacementAt.RELEASE else "bound"
     for path, program in programs.found.items():
         read = {".".join(each[:2]) for each in program.references} & _OF_THE_REQUEST_ALONE
         if read:
-            message = f"`{min(read)}` is not known when a pod is released"
+            message = f"`{min(read)}` is not known when a pod is {moment}"
             hint = "read `pod` or `object` instead, or decide `at: Admission`"
             yield document.problem((*path, "expression"), message, hint=hint)
 

@@ -67,7 +67,9 @@ class Placement(Model):
         Field(
             description="`Admission` advises the scheduler when the pod is created. `Release` "
             "holds the pod by a scheduling gate, decides on the freshest view, nominates the node "
-            "and releases the pod. Needs `stowplan serve --hold`; without it, pods are advised."
+            "and releases the pod. Needs `stowplan serve --hold`; without it, pods are advised. "
+            "`Binding` decides when the scheduler binds the pod, and replaces its node where a "
+            "filter rejects that, or another one is better by `minGain`."
         ),
     ] = PlacementAt.ADMISSION
     dynamic_filters: Annotated[
@@ -83,7 +85,8 @@ class Placement(Model):
         WhenNoneFits,
         Field(
             description="What happens to a pod for which the filters leave none of the nodes that "
-            "the scheduler would take: it passes, with what they say of labels, or is denied."
+            "the scheduler would take: it passes, with what they say of labels, or is denied. "
+            "`Wait` needs `at: Binding`: the pod stays pending, and the scheduler tries it again."
         ),
     ] = WhenNoneFits.ALLOW
     preemption: Annotated[
@@ -95,6 +98,16 @@ class Placement(Model):
             "`stowplan serve --preemption`."
         ),
     ] = ReclaimMode.OFF
+    min_gain: Annotated[
+        int,
+        Field(
+            strict=True,
+            ge=0,
+            le=100,
+            description="By how many points of 100, over all scores by weight, another node must "
+            "be better than the scheduler's for a pod to be moved there at its binding.",
+        ),
+    ] = 5
     max_nodes: Annotated[
         int,
         Field(
@@ -123,8 +136,28 @@ class Placement(Model):
         return self
 
     @model_validator(mode="after")
-    def _nobody_is_evicted_at_admission(self) -> Self:
-        if self.at is PlacementAt.ADMISSION and self.preemption is not ReclaimMode.OFF:
+    def _a_pod_waits_or_is_denied_at_one_moment(self) -> Self:
+        at_binding = self.at is PlacementAt.BINDING
+        if at_binding and self.when_none_fits is WhenNoneFits.DENY:
+            raise several_mistakes(
+                [(("whenNoneFits",), "a pod that is decided at binding cannot be denied any more")],
+                hint="write `Wait`, which keeps it pending, or decide `at: Admission`",
+            )
+        if not at_binding and self.when_none_fits is WhenNoneFits.WAIT:
+            raise several_mistakes(
+                [(("whenNoneFits",), "only a pod that is decided at binding can be let wait")],
+                hint="decide `at: Binding`, or drop `whenNoneFits`",
+            )
+        if not at_binding and "min_gain" in self.model_fields_set:
+            raise several_mistakes(
+                [(("minGain",), "only a pod that is decided at binding is moved")],
+                hint="decide `at: Binding`, or drop `minGain`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nobody_is_evicted_for_a_pod_that_is_not_held(self) -> Self:
+        if self.at is not PlacementAt.RELEASE and self.preemption is not ReclaimMode.OFF:
             raise several_mistakes(
                 [(("preemption",), "pods are evicted for held pods alone")],
                 hint="decide `at: Release`, or drop `preemption`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,13 @@ from engine.view.trait_numbers import with_number, without_number
 _PODS = int(Domain.PODS)  # numpy takes plain integers twice as fast
 
 
+class ExpectedBinding(NamedTuple):
+    """The nodes that a pod may be bound to at any moment, at least one, and since when."""
+
+    nodes: tuple[str, ...]
+    since: Micros
+
+
 class PodAccounting:
     """The table of pods, and every count kept of them.
 
@@ -40,6 +48,7 @@ class PodAccounting:
         self.table = table
         self.assumed = assumed
         self.nominations = Nominations()
+        self._expected: dict[str, ExpectedBinding] = {}
         self.totals = NamespaceTotals()
         self.queued = NamespaceTotals()  # of the pods that wait for quota
         # Of the pods whose label names a quota, by `namespace/label`; they are in the others too.
@@ -94,10 +103,13 @@ class PodAccounting:
     def waiting(self, key: str, shape: PodShape, traits: bytes, standing: int = 0) -> PodEntry:
         """Return the entry of a pod that is not bound, QUEUED or not.
 
-        It is on the first advised node that exists and that could run it; if it is nominated, on
-        that node or nowhere.
+        It is on the node that it is expected to be bound to, else on the first advised node that
+        exists and that could run it; if it is nominated, on that node or nowhere.
         """
         assumption, rows = self.assumed.get(key), self._rows
+        expected = self._expected.get(key)
+        if expected is not None:
+            return self._expected_on(expected.nodes[0], expected.since, shape, traits, standing)
         if assumption is not None:
             is_nominated = bool(assumption.nominated_to)
             for name in assumption.nodes:
@@ -111,6 +123,60 @@ class PodAccounting:
                         row, shape, since, 0, assumed=True, standing=standing, traits=traits
                     )
         return PodEntry(NO_ROW, shape, 0, 0, standing=standing, traits=traits)
+
+    def _expected_on(
+        self, node_name: str, since: Micros, shape: PodShape, traits: bytes, standing: int
+    ) -> PodEntry:
+        """Return the entry of a pod whose binding to a node is on its way."""
+        if self._rows.node(node_name) is None:
+            return PodEntry(NO_ROW, shape, 0, 0, standing=standing, traits=traits)
+        row = self._rows.of[node_name]
+        return PodEntry(row, shape, since, 0, assumed=True, standing=standing, traits=traits)
+
+    def is_expected(self, key: str) -> bool:
+        """Return whether a binding of a pod is on its way."""
+        return key in self._expected
+
+    def expected_on(self, node_name: str) -> list[str]:
+        """Return the keys of the pods that may be bound to a node at any moment."""
+        expected = self._expected.items()
+        return [key for key, binding in expected if node_name in binding.nodes]
+
+    def expect(self, key: str, nodes: tuple[str, ...], since: Micros) -> None:
+        """Count a pod that is not bound on each of some nodes, none for where it counts else."""
+        self._count_elsewhere(key, ())
+        if nodes:
+            self._expected[key] = ExpectedBinding(nodes, since)
+        else:
+            self._expected.pop(key, None)
+        self.place_expected([key])
+
+    def expect_no_more(self, key: str) -> None:
+        """Drop what is expected of a pod; its own entry, bound or gone, is moved by the caller."""
+        self._count_elsewhere(key, ())
+        self._expected.pop(key, None)
+
+    def place_expected(self, keys: Iterable[str]) -> None:
+        """Move pods to the nodes that they are expected on now."""
+        for key in keys:
+            self.place_assumed([key])
+            expected = self._expected.get(key)
+            if expected is not None:
+                self._count_elsewhere(key, expected.nodes[1:])
+
+    def _count_elsewhere(self, key: str, nodes: Iterable[str]) -> None:
+        """Count a pod on more nodes than that of its own entry, and on no others."""
+        own, expected = self.table.get(key), self._expected.get(key)
+        if own is None or expected is None:
+            return
+        counted_on = set(nodes)
+        for name in expected.nodes[1:]:
+            there = _elsewhere_key(key, name)
+            old, new = self.table.get(there), None
+            if name in counted_on:
+                new = self._expected_on(name, expected.since, own.shape, own.traits, 0)
+            if new != old:
+                self.move(there, old, new)
 
     def place_assumed(self, keys: Iterable[str]) -> None:
         """Move pods that are or were assumed to the node they are assumed on now, if any."""
@@ -212,6 +278,11 @@ class PodAccounting:
         if pod.shape.workload is not None:
             self.workloads.count(pod.shape.workload, rows.names[row], sign)
         self._changes.append((sign, key, pod))
+
+
+def _elsewhere_key(key: str, node_name: str) -> str:
+    """Return the key in the table of a pod on a node that it may be bound to, too."""
+    return f" {key} {node_name}"  # no `namespace/name` begins so, nor what is in flight
 
 
 def _standing(phase: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from engine.model.advice import Advice, advice_in
 from engine.model.aux_object import AuxObject
@@ -34,7 +34,8 @@ class ClusterState(ClusterLister):
     A pod that waits for the scheduler counts on the first node of its advice that exists and that
     could run it, as if it were bound there: the next pod must see it. One with scheduling gates
     does not: it may stay so for hours, and competes with nobody until its gates are gone. Unless it
-    is held or released by us, and nominated to a node: then it counts there and nowhere else.
+    is held or released by us, and nominated to a node: then it counts there and nowhere else. One
+    whose binding is on its way counts on each node that it may be bound to, see `expect_binding`.
 
     Args:
         assumed_seconds: the longest time that a pod is assumed on its advised node, from its
@@ -66,7 +67,13 @@ class ClusterState(ClusterLister):
         self._pods.offer(node.allocatable)
         self._rows.put_node(node)
         if old is None or not node.takes_the_same_pods_as(old):
-            self._pods.place_assumed(self._pods.assumed.advised_to(node.name))
+            self._place_again(node.name)
+
+    def _place_again(self, node_name: str) -> None:
+        """Move pods that are not bound, and may count on a node that has come, gone or changed."""
+        pods = self._pods
+        pods.place_assumed(pods.assumed.advised_to(node_name))
+        pods.place_expected(pods.expected_on(node_name))
 
     def delete_node(self, name: str) -> None:
         """Forget a node; its pods and usage stay known until they are deleted too.
@@ -78,7 +85,7 @@ class ClusterState(ClusterLister):
         self._before_write()
         row = self._rows.of[name]
         self._rows.drop_node(name)
-        self._pods.place_assumed(self._pods.assumed.advised_to(name))
+        self._place_again(name)
         self._rows.release(row)
 
     def set_pod(self, pod: Pod, *, seen_at: Micros) -> None:
@@ -104,6 +111,9 @@ class ClusterState(ClusterLister):
             self._before_write()
             pods.update_transition(key, pod)
         if pod.node_name:
+            if pods.is_expected(key):
+                self._before_write()
+                pods.expect_no_more(key)
             pods.assumed.forget(key)
             row = self._rows.of.get(pod.node_name)
             if row is None:
@@ -119,6 +129,8 @@ class ClusterState(ClusterLister):
         self._before_write()
         pods.recount(pod.namespace, old, new)
         pods.move(key, old, new)
+        if pods.is_expected(key):
+            pods.place_expected([key])
 
     def delete_pod(self, key: str) -> None:
         """Forget a pod, by `namespace/name`; its amounts are taken off exactly."""
@@ -129,6 +141,7 @@ class ClusterState(ClusterLister):
         self._before_write()
         if pods.transitions.would_change(key, None):
             pods.update_transition(key, None)
+        pods.expect_no_more(key)
         pods.assumed.forget(key)
         pods.nominations.forget(key)
         pods.recount(key.partition("/")[0], old, None)
@@ -148,6 +161,23 @@ class ClusterState(ClusterLister):
         if entry is not None and (entry.row == NO_ROW or entry.assumed):
             self._before_write()
             self._pods.nominate(key, node_name)
+
+    def expect_binding(self, key: str, nodes: Sequence[str], *, at: Micros) -> None:
+        """Count a pod on the nodes that it may be bound to at any moment, on each as if it were.
+
+        It counts on them, and nowhere else, whatever is seen of it, until it is seen bound or gone.
+        A pod that is not known, or bound already, is left as it is.
+
+        Args:
+            key: `namespace/name`.
+            nodes: names of the nodes, none where no binding of it is on its way any more.
+            at: now.
+        """
+        entry = self._pods.table.get(key)
+        is_waiting = entry is not None and (entry.row == NO_ROW or entry.assumed)
+        if is_waiting and (nodes or self._pods.is_expected(key)):
+            self._before_write()
+            self._pods.expect(key, tuple(dict.fromkeys(nodes)), at)
 
     def assume(self, pod: Pod, advice: Advice, *, at: Micros) -> None:
         """Count a pod that was just advised, until it is seen or its time is up.

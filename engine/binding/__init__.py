@@ -1,0 +1,35 @@
+"""Decisions at the moment of binding: the scheduler's node is kept or replaced.
+
+What becomes of one binding, what is known of those on their way, and how a decision is written on a
+Binding belong here. Which node is better does not: that is `engine.pipeline`.
+"""
+
+from engine.binding.deciding import decide_binding, decide_in_haste
+from engine.binding.decision import NO_LIMITS, BindingDecision, MoveLimits, RuleVerdict, kept
+from engine.binding.encoder import (
+    BINDING_REASON_ANNOTATION,
+    SCHEDULER_NODE_ANNOTATION,
+    encode_binding,
+)
+from engine.binding.ledger import BindingCounters, BindingLedger, BindingTicket, Landing
+from engine.binding.reason import REASON_TEXTS, BindingAction, BindingReason
+
+__all__ = [
+    "BINDING_REASON_ANNOTATION",
+    "NO_LIMITS",
+    "REASON_TEXTS",
+    "SCHEDULER_NODE_ANNOTATION",
+    "BindingAction",
+    "BindingCounters",
+    "BindingDecision",
+    "BindingLedger",
+    "BindingReason",
+    "BindingTicket",
+    "Landing",
+    "MoveLimits",
+    "RuleVerdict",
+    "decide_binding",
+    "decide_in_haste",
+    "encode_binding",
+    "kept",
+]

@@ -1,0 +1,310 @@
+"""The decision on a binding: the scheduler's node is kept, replaced, or denied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from engine.binding.decision import NO_LIMITS, POINT, BindingDecision, MoveLimits, kept
+from engine.binding.never_moved import UNJUDGED, never_moved, reserved_node
+from engine.binding.reason import REASON_TEXTS, BindingAction, BindingReason
+from engine.model.decision import Decision
+from engine.model.placement_options import PlacementAt, WhenNoneFits
+from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER
+from engine.model.time import Micros
+from engine.pipeline import Scope, decide_in
+from engine.policy import CompiledPolicy, PolicySet, RuleContext, scheduler_filters
+from engine.view import FRESH, ClusterView, Freshness
+
+_MOST_TRIED: Final = 64
+"""Of the best nodes, those that are looked at for one with a margin."""
+
+
+def decide_binding(  # noqa: PLR0913 - what a decision is made of, joined in one place
+    request: PlacementRequest,
+    node_name: str,
+    policies: PolicySet,
+    view: ClusterView,
+    now: Micros,
+    *,
+    scope: Scope,
+    freshness: Freshness = FRESH,
+    limits: MoveLimits = NO_LIMITS,
+) -> BindingDecision:
+    """Decide which node a pod is bound to.
+
+    The same arguments always give the same decision: nothing else is read. The node that the
+    scheduler took is kept unless a filter rejects it, the scheduler's own or a policy's, or another
+    one is better by `minGain`. Where the first policy that applies decides at another moment,
+    nothing is moved.
+
+    Args:
+        request: the pod, as it is stored, and its context.
+        node_name: the node that the scheduler took.
+        policies: the loaded policies.
+        view: the cluster without the pod, but with all bindings that are on their way; must keep
+            the sums of `policies.sum_profiles`.
+        now: the moment of the decision.
+        scope: the pods to place.
+        freshness: the domains of the view that are too old; rules that read one abstain.
+        limits: what other bindings allow.
+    """
+    # 1. Pods that stay wherever they are put.
+    row = view.rows.get(node_name)
+    reason = never_moved(request.pod, None if row is None else view.nodes[row], scope)
+    if row is None or reason is not None:
+        reason = reason or BindingReason.NODE_UNKNOWN
+        return _unmoved(request, node_name, reason, view, now, freshness, limits)
+
+    # 2. The policies, and those that would decide if they were in force.
+    match = policies.match(request, now)
+    audit = None
+    if _decide_at_binding(match.audited):
+        audit = _judged(request, node_name, match.audited, view, now, freshness, limits)
+    if not _decide_at_binding(match.enforced):
+        found = _unmoved(request, node_name, BindingReason.NO_POLICY, view, now, freshness, limits)
+    else:
+        found = _judged(
+            request, node_name, match.enforced, view, now, freshness, limits, match.errors
+        )
+    return replace(found, audit=audit)
+
+
+def decide_in_haste(
+    request: PlacementRequest,
+    node_name: str,
+    view: ClusterView,
+    now: Micros,
+    *,
+    scope: Scope,
+    freshness: Freshness = FRESH,
+    limits: MoveLimits = NO_LIMITS,
+) -> BindingDecision:
+    """Decide on a binding without policies, when there is no time left for them.
+
+    The scheduler's node is kept if its filters hold there, as far as that is in doubt; else the
+    binding is denied. See `decide_binding` for the arguments.
+    """
+    row = view.rows.get(node_name)
+    reason = never_moved(request.pod, None if row is None else view.nodes[row], scope)
+    reason = reason or BindingReason.TOO_LATE
+    return _unmoved(request, node_name, reason, view, now, freshness, limits)
+
+
+def _decide_at_binding(policies: Sequence[CompiledPolicy]) -> bool:
+    """Return whether policies, highest priority first, decide at the moment of binding."""
+    return bool(policies) and policies[0].placement.at is PlacementAt.BINDING
+
+
+def _unmoved(
+    request: PlacementRequest,
+    node_name: str,
+    reason: BindingReason,
+    view: ClusterView,
+    now: Micros,
+    freshness: Freshness,
+    limits: MoveLimits,
+) -> BindingDecision:
+    """Keep the scheduler's node, unless pods were moved there that it may not know."""
+    row = view.rows.get(node_name)
+    is_judged = row is not None and view.valid[row] and limits.is_disturbed(node_name)
+    if row is None or not is_judged or reason in UNJUDGED:
+        return kept(node_name, reason)
+    context = RuleContext(request, view, now, freshness)
+    for rule in scheduler_filters(context):
+        outcome = rule.outcome(context)
+        if outcome.rejects[row]:
+            return _denied(node_name, f"{outcome.rule} ({outcome.reason(row)})")
+    return kept(node_name, reason)
+
+
+def _denied(node_name: str, because: str) -> BindingDecision:
+    return BindingDecision(
+        action=BindingAction.DENY,
+        node_name=node_name,
+        scheduler_node=node_name,
+        reason=BindingReason.NO_ROOM,
+        message=f"{node_name} cannot take the pod any more: {because}",
+    )
+
+
+def _judged(  # noqa: PLR0913, PLR0917 - what a decision is made of
+    request: PlacementRequest,
+    node_name: str,
+    policies: Sequence[CompiledPolicy],
+    view: ClusterView,
+    now: Micros,
+    freshness: Freshness,
+    limits: MoveLimits,
+    errors: tuple[str, ...] = (),
+) -> BindingDecision:
+    """Decide by policies that all apply, highest priority first; the scheduler's node is known."""
+    contexts = [policy.context(request, view, now, freshness) for policy in policies]
+    decision = decide_in(contexts, policies, errors=errors)
+    return _Judgement(request, node_name, decision, view, limits).made()
+
+
+class _Judgement:
+    """What rules say of all nodes, and what becomes of the binding by that.
+
+    Args:
+        request: the pod.
+        node_name: of the scheduler's node.
+        decision: what rules say.
+        view: the cluster that it was made on.
+        limits: what other bindings allow.
+    """
+
+    def __init__(
+        self,
+        request: PlacementRequest,
+        node_name: str,
+        decision: Decision,
+        view: ClusterView,
+        limits: MoveLimits,
+    ) -> None:
+        self._request = request
+        self._node_name = node_name
+        self._decision = decision
+        self._view = view
+        self._limits = limits
+        self._row = view.rows[node_name]
+        self._weights = max(1, sum(score.weight for score in decision.scored))
+        self._scheduler_points = self._points(self._row)
+
+    def made(self) -> BindingDecision:
+        """Return what becomes of the binding."""
+        reserved = reserved_node(self._request.pod)
+        if reserved:
+            return self._by_nomination(reserved)
+        rejection, is_scheduler = self._rejection()
+        if any(outcome.abstained for outcome in self._decision.filters if _is_scheduler(outcome)):
+            return self._kept(BindingReason.DATA_STALE)  # what cannot know never moves nor denies
+        if not rejection:
+            return self._kept_or_better()
+        target = next(self._targets(), None) if self._limits.may_move else None
+        if target is not None:
+            reason = BindingReason.FAILS_SCHEDULER if is_scheduler else BindingReason.FAILS_POLICY
+            return self._moved(target, reason, rejection)
+        if is_scheduler:
+            if self._limits.is_disturbed(self._node_name):
+                return replace(_denied(self._node_name, rejection), decision=self._decision)
+            return self._kept(BindingReason.NO_MARGIN, rejection)
+        if self._decision.placement.when_none_fits is WhenNoneFits.WAIT and not len(
+            self._decision.ranking
+        ):
+            return self._waits(rejection)
+        if not self._limits.may_move:
+            return self._kept(BindingReason.MOVES_PAUSED, rejection)
+        if len(self._decision.ranking):
+            return self._kept(BindingReason.NO_MARGIN, rejection)
+        return self._kept(BindingReason.NONE_FITS, rejection)
+
+    def _by_nomination(self, reserved: str) -> BindingDecision:
+        """Follow a nomination of ours, if its node still fits."""
+        row = self._view.rows.get(reserved)
+        rejection, is_scheduler = self._rejection()
+        fits = row is not None and bool(self._decision.valid[row]) and self._left()[row]
+        if reserved == self._node_name and fits:
+            return self._kept(BindingReason.NOMINATION_FOLLOWED)
+        if fits and row is not None and self._limits.may_move:
+            return self._moved(row, BindingReason.NOMINATION_FOLLOWED, f"reserved: {reserved}")
+        if is_scheduler and self._limits.is_disturbed(self._node_name):
+            return replace(_denied(self._node_name, rejection), decision=self._decision)
+        reason = BindingReason.MOVES_PAUSED if fits else BindingReason.NOMINATION_LOST
+        return self._kept(reason, rejection)
+
+    def _kept_or_better(self) -> BindingDecision:
+        """Move the pod if another node is better by enough than the scheduler's, which fits."""
+        least = self._decision.placement.min_gain * self._weights
+        own = self._total(self._row)
+        if not self._gains(self._decision.best(1).tolist()[0], own, least):
+            return self._kept(BindingReason.BEST_NODE)
+        if not self._limits.may_move:
+            return self._kept(BindingReason.MOVES_PAUSED)
+        target = next(self._targets(), None)
+        if target is None or not self._gains(target, own, least):
+            return self._kept(BindingReason.NO_MARGIN)
+        return self._moved(target, BindingReason.BETTER_NODE, "")
+
+    def _gains(self, row: int, own: int, least: int) -> bool:
+        total = self._total(row)
+        return total > own and total - own >= least
+
+    def _left(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Return the nodes that all filters leave, (n,)."""
+        left = self._decision.left
+        return left[-1] if left else self._decision.valid
+
+    def _targets(self) -> Iterator[int]:
+        """Yield the rows that the pod may be moved to, best first."""
+        may_take = self._limits.may_take
+        for row in self._decision.best(_MOST_TRIED).tolist():
+            if row != self._row and (may_take is None or may_take(row)):
+                yield row
+
+    def _rejection(self) -> tuple[str, bool]:
+        """Return the first filter that rejects the scheduler's node, "" for none, with its reason.
+
+        And whether it is one of the scheduler's own.
+        """
+        for outcome in self._decision.filters:
+            if outcome.rejects[self._row]:
+                reason = outcome.reason(self._row)
+                return f"{outcome.rule} ({reason})", outcome.policy == SCHEDULER
+        return "", False
+
+    def _total(self, row: int) -> int:
+        """Return the total of a candidate."""
+        ranking = self._decision.ranking
+        return int(ranking.given_totals[int(np.searchsorted(ranking.rows, row))])
+
+    def _points(self, row: int) -> int | None:
+        """Return the points of a node, None if it is no candidate."""
+        if not self._decision.scored or not self._left()[row]:
+            return None
+        return self._total(row) * POINT // self._weights
+
+    def _kept(self, reason: BindingReason, because: str = "") -> BindingDecision:
+        text = f"kept on {self._node_name}: {REASON_TEXTS[reason]}"
+        return BindingDecision(
+            action=BindingAction.KEEP,
+            node_name=self._node_name,
+            scheduler_node=self._node_name,
+            reason=reason,
+            message=f"{text}; {because}" if because else text,
+            decision=self._decision,
+            points=self._scheduler_points,
+            scheduler_points=self._scheduler_points,
+        )
+
+    def _waits(self, because: str) -> BindingDecision:
+        return replace(
+            self._kept(BindingReason.WAITS),
+            action=BindingAction.DENY,
+            message=f"{REASON_TEXTS[BindingReason.WAITS]}; {self._node_name}: {because}",
+        )
+
+    def _moved(self, row: int, reason: BindingReason, because: str) -> BindingDecision:
+        name, points = self._view.names[row], self._points(row)
+        text = f"moved from {self._node_name} to {name}: {because or REASON_TEXTS[reason]}"
+        if points is not None and self._scheduler_points is not None:
+            text += f", {points / POINT:.1f} instead of {self._scheduler_points / POINT:.1f} points"
+        return BindingDecision(
+            action=BindingAction.MOVE,
+            node_name=name,
+            scheduler_node=self._node_name,
+            reason=reason,
+            message=text,
+            decision=self._decision,
+            points=points,
+            scheduler_points=self._scheduler_points,
+        )
+
+
+def _is_scheduler(outcome: object) -> bool:
+    return getattr(outcome, "policy", None) == SCHEDULER
