@@ -25,7 +25,8 @@ class PodTraits(msgspec.Struct, frozen=True, array_like=True, gc=False):
         terminating: whether it is being deleted.
         anti_affinity: the required terms.
         attraction: the preferred terms of affinity, those of anti-affinity with weights below 0,
-            and the required terms of affinity, which make a node better for others, too.
+            and with REQUIRED the required terms of affinity, which make a node better for others,
+            too.
     """
 
     namespace: str
@@ -36,8 +37,8 @@ class PodTraits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     attraction: tuple[api.WeightedPodAffinityTerm, ...]
 
 
-REQUIRED_AFFINITY_WEIGHT: Final = 1
-"""What the scheduler counts a required term for: `hardPodAffinityWeight` by default."""
+REQUIRED: Final = 0
+"""The weight of a term that is required, which no preferred one has."""
 
 NO_TRAITS: Final = b""
 """Of a pod of which nothing is known: no rule finds it."""
@@ -71,7 +72,7 @@ def _attraction(pod: Pod) -> Sequence[api.WeightedPodAffinityTerm]:
         *near,
         *(replace(term, weight=-term.weight) for term in away),
         *(
-            api.WeightedPodAffinityTerm(weight=REQUIRED_AFFINITY_WEIGHT, pod_affinity_term=term)
+            api.WeightedPodAffinityTerm(weight=REQUIRED, pod_affinity_term=term)
             for term in pod.pod_affinity
         ),
     )

@@ -160,8 +160,8 @@ class Score(Protocol):
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores of the candidate nodes on 0..MAX_SCORE; the input holds them alone.
 
-        INVARIANT: where pods change scores, the points of a node depend on nothing but its score,
-        and the least and the greatest of all.
+        INVARIANT: where pods change scores that rest on a node alone, its points depend on nothing
+        but its score, and the least and the greatest of all.
         """
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
@@ -169,6 +169,16 @@ class Score(Protocol):
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the values that the formula uses for a node; see `Filter.inputs`."""
+
+
+class ScoreAmong(ABC):
+    """A score whose raw values depend on which nodes compete; its `score` is as if all did."""
+
+    @abstractmethod
+    def score_among(
+        self, pod: Pod, view: ClusterView, now: Micros, rows: NDArray[np.intp]
+    ) -> Scores:
+        """Return the raw scores of the nodes that compete, in the order of `rows`."""
 
 
 class StackingScore(Stacking):
@@ -231,7 +241,10 @@ class Plugin:
         reads_other_nodes: whether for a pod, in a view, a result for a node depends on more than
             its row of the view: a pod that comes to another node may change it, or it reads counts
             that are kept by name.
+        score_reads_other_nodes: the same of its score, None where that is the same for both.
         concerns: whether its filter may reject any node for a pod, in a view; asked before.
+        ranks: whether its score with default args may tell nodes apart for a pod, in a view; asked
+            before.
         estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
             none.
         thresholds: what its filter allows by these args, on nodes that do not say otherwise.
@@ -244,6 +257,8 @@ class Plugin:
     score: Callable[[Any], Score] | None = None
     sum_profiles: Callable[[Any], Sequence[PodSumProfile]] = lambda _: ()
     reads_other_nodes: Callable[[Pod, ClusterView], bool] = for_no_pod
+    score_reads_other_nodes: Callable[[Pod, ClusterView], bool] | None = None
     concerns: Callable[[Pod, ClusterView], bool] = for_every_pod
+    ranks: Callable[[Pod, ClusterView], bool] = for_every_pod
     estimator: Callable[[Any], Callable[[Pod], Amounts]] | None = None
     thresholds: Callable[[Any], Sequence[NodeThreshold]] = lambda _: ()

@@ -1,20 +1,25 @@
-"""InterPodAffinity: pods that must be near each other, and pods that must not.
+"""InterPodAffinity: pods that must, or would like to, be near each other or not.
 
-Source: pkg/scheduler/framework/plugins/interpodaffinity/filtering.go; only what is required counts.
-Near is on nodes that share the value of a label. Pods that are nominated or advised to a node count
-there, so those released together may need each other. A selector of namespaces selects those whose
-labels match, as since Kubernetes 1.37; earlier schedulers let some select all namespaces.
+Source: pkg/scheduler/framework/plugins/interpodaffinity/{filtering,scoring}.go. Near is on nodes
+that share the value of a label. Pods that are nominated or advised to a node count there, so those
+released together may need each other. A selector of namespaces selects those whose labels match, as
+since Kubernetes 1.37; earlier schedulers let some select all namespaces.
+
+A node is worth the weights of the terms that match, once for each pod in its domain: of those that
+the pod prefers, of those by which pods on nodes prefer it, and `hardPodAffinityWeight` for each of
+theirs that is required. Those of anti-affinity count against it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from engine.model import api
 from engine.model.pod import Pod
@@ -22,14 +27,17 @@ from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.rule_outcomes import FilterResult
 from engine.model.time import Micros
-from engine.plugins.base import FAULT, Args, Plugin, result_of
+from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
 from engine.plugins.lib.affinity_queries import parts_of, query_of
+from engine.plugins.lib.arg_types import Flag
 from engine.plugins.lib.topology import sums_of_domains
 from engine.view import (
     BoolColumn,
     ClusterView,
     Domain,
     IntColumn,
+    attraction,
+    extremes,
     label_column,
     node_label_keys,
     pods_matching,
@@ -52,7 +60,16 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class InterPodAffinityArgs(Args):
-    """InterPodAffinityArgs, without what only its score reads."""
+    """InterPodAffinityArgs; all of them are for the score.
+
+    Attributes:
+        hard_pod_affinity_weight: what a required term of a pod on a node counts for.
+        ignore_preferred_terms_of_existing_pods: whether a pod that prefers nothing itself is left
+            alone.
+    """
+
+    hard_pod_affinity_weight: Annotated[int, Field(strict=True, ge=0, le=100)] = 1
+    ignore_preferred_terms_of_existing_pods: Flag = False
 
 
 class _Needs(NamedTuple):
@@ -82,7 +99,7 @@ class InterPodAffinityFilter:
     """Rejects nodes without pods that the pod needs, and those near pods that it must not meet."""
 
     def __init__(self, _: InterPodAffinityArgs) -> None:
-        """Take the args, of which there are none."""
+        """Take the args, none of which is for filters."""
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, FAULT where the affinity is too large, or what is not satisfied first."""
@@ -118,6 +135,76 @@ class InterPodAffinityFilter:
             for what, by_key in kinds
             for key, counts in by_key.items()
         )
+
+
+_Preferences: TypeAlias = tuple[tuple[int, AffinityTerm], ...]
+
+
+class InterPodAffinityScore:
+    """Weighs the pods that a pod would like near, and those that would like it near."""
+
+    def __init__(self, args: InterPodAffinityArgs) -> None:
+        self._required_weight = args.hard_pod_affinity_weight
+        self._ignores_others = args.ignore_preferred_terms_of_existing_pods
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return the sums of weights; a fault everywhere if the pod's terms are too large."""
+        if view.parent is not None:
+            whole, rows = view.parent
+            scores = self.score(pod, whole, now)
+            faults = None if scores.faults is None else scores.faults.take(rows)
+            return Scores(scores.values.take(rows), faults)
+        sums = np.zeros(len(view), np.int64)
+        preferences = _preferences(pod)
+        if preferences is None:
+            return Scores(sums, np.ones(len(view), np.bool_))
+        for weights in self._near(pod, preferences, view).values():
+            sums += weights
+        return Scores(sums)
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return 0 for the least sum to 100 for the greatest; 0 for all equal ones."""
+        least, most = extremes(scores) if scores.size else (0, 0)
+        if most == least:
+            return np.zeros(scores.size, np.int64)
+        # In floats and in this order, as upstream.
+        points: IntColumn = (MAX_SCORE * ((scores - least) / (most - least))).astype(np.int64)
+        return points
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return that the affinity is too large."""
+        return _TOO_LARGE
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+        """Return the sum of the weights near the node, by topology key."""
+        whole, row = view.whole, view.whole.rows[view.names[row]]
+        near = self._near(pod, _preferences(pod) or (), whole)
+        return tuple(
+            RuleInput(f"weight of pods near by {key}", int(weights[row]), Unit.COUNT)
+            for key, weights in near.items()
+        )
+
+    def _near(self, pod: Pod, preferences: _Preferences, view: ClusterView) -> dict[str, IntColumn]:
+        """Return the weights of the pods near each row of a whole view, by topology key."""
+        if self._ignores_others and not preferences:
+            return {}
+        by_key = dict(attraction(view, pod, self._required_weight))
+        known = node_label_keys(view) if preferences else frozenset[str]()
+        for weight, term in preferences:
+            key = term.topology_key
+            if key in known:
+                pods = pods_matching(view, (query_of(term, view),), terminating=True)
+                by_key[key] = weight * pods + by_key.get(key, 0)
+        return {
+            key: sums_of_domains(label_column(view, key), weights)
+            for key, weights in by_key.items()
+        }
+
+
+def _attracts(pod: Pod, view: ClusterView) -> bool:
+    """Return whether a pod, or any that is on a node, would like others near or away."""
+    prefers = pod.preferred_pod_affinity or pod.preferred_pod_anti_affinity
+    return bool(prefers or attraction(view.whole, pod, required_weight=1))
 
 
 def _concerns(pod: Pod, view: ClusterView) -> bool:
@@ -205,10 +292,42 @@ def _parsed(text: bytes, namespace: str) -> _Needs | None:
     )
 
 
+def _preferences(pod: Pod) -> _Preferences | None:
+    """Return what a pod prefers with weights, below 0 for away; None if it is too large."""
+    near, away = pod.preferred_pod_affinity, pod.preferred_pod_anti_affinity
+    if not (near or away):
+        return ()
+    try:
+        texts = _encode(near), _encode(away)
+    except UnicodeEncodeError:
+        return None
+    if sum(map(len, texts)) > _LONGEST_TEXT:
+        return None
+    return _parsed_preferences(*texts, pod.namespace)
+
+
+_decode_weighted = msgspec.msgpack.Decoder(tuple[api.WeightedPodAffinityTerm, ...]).decode
+
+
+@lru_cache(maxsize=_CACHED_TEXTS)
+def _parsed_preferences(near: bytes, away: bytes, namespace: str) -> _Preferences | None:
+    weighted = [(1, each) for each in _decode_weighted(near)]
+    weighted += [(-1, each) for each in _decode_weighted(away)]
+    terms = parse_affinity_terms([each.pod_affinity_term for _, each in weighted], namespace)
+    if sum(map(parts_of, terms)) > _MOST_PARTS:
+        return None
+    return tuple(
+        (sign * each.weight, term) for (sign, each), term in zip(weighted, terms, strict=True)
+    )
+
+
 PLUGIN = Plugin(
     args=InterPodAffinityArgs,
     filter=InterPodAffinityFilter,
+    score=InterPodAffinityScore,
     reads=(Domain.NODES, Domain.PODS),
     reads_other_nodes=_concerns,
+    score_reads_other_nodes=_attracts,
     concerns=_concerns,
+    ranks=_attracts,
 )

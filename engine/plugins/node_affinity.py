@@ -232,6 +232,15 @@ def _label_inputs(
     )
 
 
+def _prefers(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (as other plugins)
+    """Return whether a pod prefers any nodes."""
+    return bool(_sides(pod.affinity)[1])
+
+
 PLUGIN = Plugin(
-    args=NodeAffinityArgs, filter=NodeAffinityFilter, score=NodeAffinityScore, reads=_NODES
+    args=NodeAffinityArgs,
+    filter=NodeAffinityFilter,
+    score=NodeAffinityScore,
+    reads=_NODES,
+    ranks=_prefers,
 )

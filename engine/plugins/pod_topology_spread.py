@@ -1,28 +1,49 @@
 """PodTopologySpread: keeps the pods that a pod selects evenly spread over the values of a label.
 
-Source: pkg/scheduler/framework/plugins/podtopologyspread/{common,filtering}.go. Only constraints
-with `whenUnsatisfiable: DoNotSchedule` reject nodes; default constraints of a scheduler's
-configuration, of which the built-in ones never do, are not known here.
+Source: pkg/scheduler/framework/plugins/podtopologyspread/{common,filtering,scoring,plugin}.go.
+Constraints of a pod with `whenUnsatisfiable: DoNotSchedule` reject nodes, the others rank them.
 
 A domain is all nodes with one value of the topology key. It counts if one of its nodes has the keys
 of all constraints, and the affinity and taints that the constraint honours allow that node. Pods on
 other nodes do not count, nor do those that are about to be deleted.
+
+A pod without constraints of its own has the default ones, which only rank nodes, if a ReplicaSet,
+ReplicationController or StatefulSet controls it. The pods that these select are taken to be those
+with the labels of the pod, but for labels that each pod of a StatefulSet has of its own; pods that
+only a Service selects have no constraints. Default constraints leave nodes without their labels in,
+so that clusters without zones spread, too, unless `defaultConstraints` are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from math import log
+from typing import Annotated, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from engine.documents import mistake
+from engine.model import api
+from engine.model.controller_selector import controller_selector
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.rule_outcomes import FilterResult
+from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
-from engine.plugins.base import FAULT, PASS, Args, Plugin, result_of
+from engine.plugins.base import (
+    FAULT,
+    MAX_SCORE,
+    PASS,
+    Args,
+    Plugin,
+    ScoreAmong,
+    Scores,
+    result_of,
+)
+from engine.plugins.lib.arithmetic import rounded
 from engine.plugins.lib.spread_constraints import (
     TOO_LARGE,
     SpreadConstraint,
@@ -33,13 +54,26 @@ from engine.plugins.lib.spread_constraints import (
 )
 from engine.plugins.lib.topology import sums_of_domains
 from engine.view import (
+    MISSING,
     BoolColumn,
     ClusterView,
     Domain,
     IntColumn,
+    extremes,
     label_column,
+    node_label_keys,
 )
 
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_SYSTEM_DEFAULTS: Final = (
+    SpreadConstraint(_HOSTNAME, max_skew=3),
+    SpreadConstraint("topology.kubernetes.io/zone", max_skew=5),
+)
+_OUT: Final = -1
+"""The raw score of a node that does not compete, such as one that lacks a label: it gets no points,
+and does not sway others."""
+
+_LONGEST_TABLE: Final = 4_096
 _MOST_TOLD: Final = 4  # constraints in an explanation, and mistakes in a message
 _MISMATCH: Final = 1
 _NO_LABEL: Final = 2
@@ -49,8 +83,42 @@ _REASONS: Final = {
 }
 
 
+class DefaultConstraint(Args):
+    """A constraint of pods that have none of their own; the pods that count are their siblings.
+
+    Attributes:
+        max_skew: how many pods more than elsewhere may be in a domain at no cost.
+        topology_key: the label of nodes whose values are the domains.
+        when_unsatisfiable: what becomes of a pod that makes the skew greater.
+        node_affinity_policy: whether only nodes count that the affinity of the pod allows.
+        node_taints_policy: whether only nodes count whose taints it tolerates.
+    """
+
+    max_skew: Annotated[int, Field(strict=True, gt=0)]
+    topology_key: Annotated[str, Field(min_length=1)]
+    when_unsatisfiable: Literal["ScheduleAnyway"]
+    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
+    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
+
+
 class PodTopologySpreadArgs(Args):
-    """PodTopologySpread takes none."""
+    """PodTopologySpreadArgs; default constraints that reject nodes are not supported.
+
+    Attributes:
+        default_constraints: of pods that have none of their own, with `defaultingType: List`.
+        defaulting_type: whose default constraints count: the System's, by host name with a skew of
+            3 and by zone with 5, or those that are listed.
+    """
+
+    default_constraints: tuple[DefaultConstraint, ...] = ()
+    defaulting_type: Literal["System", "List"] = "System"
+
+    @model_validator(mode="after")
+    def _are_used(self) -> Self:
+        if self.default_constraints and self.defaulting_type == "System":
+            hint = "set `defaultingType: List` to use them"
+            raise mistake("`defaultConstraints` are not used with the System's", hint)
+        return self
 
 
 class _Spread(NamedTuple):
@@ -80,7 +148,7 @@ class PodTopologySpreadFilter:
     """Rejects nodes where a pod would be one too many in its domain, or that are in none."""
 
     def __init__(self, _: PodTopologySpreadArgs) -> None:
-        """Take the args, of which there are none."""
+        """Take the args, none of which is for filters."""
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
         """Return PASS, or what the first constraint that a node breaks says of it."""
@@ -112,10 +180,7 @@ class PodTopologySpreadFilter:
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return why no node could be judged."""
-        constraints = constraints_of(pod.topology_spread)
-        if constraints is None:
-            return TOO_LARGE
-        return "; ".join(str(mistake) for mistake in constraints.mistakes[:_MOST_TOLD])
+        return _fault(pod.topology_spread)
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the pods of the domains of the node, with this one, and the fewest elsewhere."""
@@ -131,6 +196,186 @@ class PodTopologySpreadFilter:
             for constraint, spread in islice(told, _MOST_TOLD)
             for value in _inputs(constraint, spread, labels.get(constraint.key), row)
         )
+
+
+class _Soft(NamedTuple):
+    """The soft constraints of a pod.
+
+    Attributes:
+        constraints: those of its own, else the default ones with the selector of its controller.
+        selectors: of the pods that count for each; None for none.
+        needs_labels: whether only nodes count that have the labels of all constraints.
+    """
+
+    constraints: Sequence[SpreadConstraint] = ()
+    selectors: Sequence[LabelSelector | None] = ()
+    needs_labels: bool = True
+
+
+_NOT_SPREAD: Final = _Soft()
+
+
+class PodTopologySpreadScore(ScoreAmong):
+    """Counts the pods that a pod selects in the domains of a node; fewer are better."""
+
+    def __init__(self, args: PodTopologySpreadArgs) -> None:
+        self._is_system = args.defaulting_type == "System"
+        self._defaults = _SYSTEM_DEFAULTS if self._is_system else _listed(args)
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return the raw scores as if all nodes of the cluster competed."""
+        whole, rows = view.parent or (view, np.arange(len(view)))
+        competing = np.flatnonzero(whole.valid)
+        among = self.score_among(pod, whole, now, competing)
+        values = np.zeros(len(whole), np.int64)
+        values[competing] = among.values
+        return Scores(values.take(rows), None if among.faults is None else view.valid)
+
+    def score_among(
+        self, pod: Pod, view: ClusterView, now: Micros, rows: NDArray[np.intp]
+    ) -> Scores:
+        """Return for each node its pods * ln(domains + 2) + maxSkew - 1, over all constraints.
+
+        Where the domains are those of the nodes that compete; -1 for a node that is in none.
+        """
+        soft = self._soft(pod)
+        if soft is None:
+            return Scores(np.zeros(rows.size, np.int64), np.ones(rows.size, np.bool_))
+        if not soft.constraints:
+            return Scores(np.full(rows.size, _OUT))
+        if view.parent is not None:  # domains are those of all nodes
+            whole, of_whole = view.parent
+            return self.score_among(pod, whole, now, of_whole.take(rows))
+        competes = None
+        if soft.needs_labels:
+            labelled = [has_label(each.key, view) for each in soft.constraints]
+            competes = np.logical_and.reduce(labelled).take(rows)
+        counting = counting_nodes(soft.constraints, pod, view, with_all_labels=soft.needs_labels)
+        costs = np.zeros(rows.size, np.float64)
+        for constraint, selector, nodes in zip(
+            soft.constraints, soft.selectors, counting, strict=True
+        ):
+            pods = matching_pods(selector, pod.namespace, view)
+            costs += _costs(constraint, nodes, pods, view, rows, competes)
+        raw = rounded(costs)
+        return Scores(raw if competes is None else np.where(competes, raw, _OUT))
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return 100 for the least cost, and less by its share of the greatest one for others."""
+        low, most = extremes(scores) if scores.size else (_OUT, _OUT)
+        if low > _OUT:
+            return _points(scores, low, most)
+        competes = scores != _OUT
+        least = int(scores.min(where=competes, initial=2**62))
+        return np.where(competes, _points(scores, least, most), 0) if most > _OUT else scores * 0
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return why no node could be judged."""
+        return _fault(pod.soft_topology_spread)
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+        """Return the pods in the domains of the node."""
+        soft = self._soft(pod)
+        if soft is None or not soft.constraints:
+            return ()
+        whole, node = view.whole, view.nodes[row]
+        labels, row = node.labels if node else {}, view.whole.rows[view.names[row]]
+        counting = counting_nodes(soft.constraints, pod, whole, with_all_labels=soft.needs_labels)
+        inputs = []
+        told = zip(soft.constraints, soft.selectors, counting, strict=True)
+        for constraint, selector, nodes in islice(told, _MOST_TOLD):
+            domain = labels.get(constraint.key)
+            if domain is None:
+                inputs.append(RuleInput(f"label {constraint.key}", text="absent"))
+                continue
+            pods = matching_pods(selector, pod.namespace, whole)
+            if constraint.key != _HOSTNAME:
+                pods = sums_of_domains(label_column(whole, constraint.key), pods * nodes)
+            name = f"pods in {constraint.key}={domain}"
+            inputs.append(RuleInput(name, int(pods[row]), Unit.COUNT))
+        return tuple(inputs)
+
+    def _soft(self, pod: Pod) -> _Soft | None:
+        """Return the soft constraints of a pod, None where some cannot be read."""
+        if pod.soft_topology_spread:
+            read = constraints_of(pod.soft_topology_spread)
+            if read is None or read.mistakes:
+                return None
+            return _Soft(read.each, [each.selector_for(pod) for each in read.each])
+        selector = None
+        if self._defaults and not pod.topology_spread:
+            selector = controller_selector(pod)
+        if selector is None:
+            return _NOT_SPREAD
+        selectors = [selector] * len(self._defaults)
+        return _Soft(self._defaults, selectors, needs_labels=not self._is_system)
+
+
+def _listed(args: PodTopologySpreadArgs) -> Sequence[SpreadConstraint]:
+    return tuple(
+        SpreadConstraint(
+            each.topology_key,
+            each.max_skew,
+            honors_affinity=each.node_affinity_policy == "Honor",
+            honors_taints=each.node_taints_policy == "Honor",
+        )
+        for each in args.default_constraints
+    )
+
+
+def _costs(
+    constraint: SpreadConstraint,
+    counting: BoolColumn,
+    pods: IntColumn,
+    view: ClusterView,
+    rows: NDArray[np.intp],
+    competes: BoolColumn | None,
+) -> NDArray[np.float64]:
+    """Return what a constraint costs each of some rows; 0 for those without its label.
+
+    Args:
+        constraint: the constraint.
+        counting: nodes whose pods count in their domains, (n,).
+        pods: pods of each node that the constraint selects, (n,).
+        view: the cluster.
+        rows: of the nodes that compete.
+        competes: which of them have all labels that are needed; None for all.
+    """
+    if constraint.key not in node_label_keys(view):
+        return np.zeros(rows.size, np.float64)
+    label, least = label_column(view, constraint.key), constraint.max_skew - 1
+    codes = label.codes.take(rows)
+    if constraint.key == _HOSTNAME:
+        domains = codes.size if competes is None else int(np.count_nonzero(competes))
+        costs = pods.take(rows).astype(np.float64) * log(domains + 2) + least
+        is_absent = codes == MISSING
+        if is_absent.any():
+            costs[is_absent] = 0.0
+        return costs
+    domains = int(np.count_nonzero(np.bincount(codes if competes is None else codes[competes])))
+    (taken,) = pods.nonzero()  # of many nodes mostly few
+    counted = np.where(counting.take(taken), pods.take(taken), 0)
+    sums = np.bincount(label.codes.take(taken), counted, minlength=len(label.book))
+    by_domain = sums.astype(np.float64) * log(domains + 2) + least
+    by_domain[MISSING] = 0.0
+    return by_domain.take(codes)
+
+
+def _points(costs: IntColumn, least: int, most: int) -> IntColumn:
+    """Return MAX_SCORE for the least cost; anything for costs below it."""
+    if not most:
+        return np.full(costs.size, MAX_SCORE)
+    if most > _LONGEST_TABLE:
+        return MAX_SCORE * (most + least - costs) // most
+    by_cost = MAX_SCORE * (most + least - np.arange(most + 1)) // most
+    return by_cost.take(costs, mode="clip")
+
+
+def _fault(written: tuple[api.TopologySpreadConstraint, ...]) -> str:
+    constraints = constraints_of(written)
+    if constraints is None:
+        return TOO_LARGE
+    return "; ".join(str(mistake) for mistake in constraints.mistakes[:_MOST_TOLD])
 
 
 def _inputs(
@@ -188,10 +433,20 @@ def _is_spread(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (as other p
     return bool(pod.topology_spread)
 
 
+def _is_ranked(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (as other plugins)
+    """Return whether a pod has a constraint that ranks nodes, be it a default one."""
+    if pod.topology_spread or pod.soft_topology_spread:
+        return bool(pod.soft_topology_spread)
+    return controller_selector(pod) is not None
+
+
 PLUGIN = Plugin(
     args=PodTopologySpreadArgs,
     filter=PodTopologySpreadFilter,
+    score=PodTopologySpreadScore,
     reads=(Domain.NODES, Domain.PODS),
     reads_other_nodes=_is_spread,
+    score_reads_other_nodes=_is_ranked,
     concerns=_is_spread,
+    ranks=_is_ranked,
 )

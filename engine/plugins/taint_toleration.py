@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 
@@ -69,11 +70,16 @@ class TaintTolerationScore(NeverFaults):
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the number of taints that speak against each node."""
-        taints = taint_column(view)
-        counts = [
-            len(untolerated(value or (), pod.tolerations, _DISCOURAGING)) for value in taints.values
-        ]
-        return Scores(taints.spread(np.array(counts, np.int64)))
+
+        def counts(rows: ClusterView) -> IntColumn:
+            taints = taint_column(rows)
+            of_value = [
+                len(untolerated(value or (), pod.tolerations, _DISCOURAGING))
+                for value in taints.values
+            ]
+            return taints.spread(np.array(of_value, np.int64))
+
+        return Scores(view.pod_column(("soft taints", pod.tolerations), _NODES, counts))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return 100 for no taint, 0 for the most among the candidates."""
@@ -119,9 +125,26 @@ def _code(taint: api.Taint | None) -> int:
     return 1 + int.from_bytes(blake2b(text, digest_size=_CODE_BYTES).digest())
 
 
+def _is_discouraged(pod: Pod, view: ClusterView) -> bool:
+    """Return whether any node has a PreferNoSchedule taint that a pod does not tolerate."""
+
+    def soft_taints(whole: ClusterView) -> tuple[api.Taint, ...]:
+        column = taint_column(whole)
+        taints = chain.from_iterable(
+            value or ()
+            for value, count in zip(column.values, column.counts.tolist(), strict=False)
+            if count
+        )
+        return tuple({taint for taint in taints if taint.effect == PREFER_NO_SCHEDULE})
+
+    soft = view.node_aggregate("soft taints", _NODES, soft_taints)
+    return bool(soft) and bool(untolerated(soft, pod.tolerations, _DISCOURAGING))
+
+
 PLUGIN = Plugin(
     args=TaintTolerationArgs,
     filter=TaintTolerationFilter,
     score=TaintTolerationScore,
     reads=(Domain.NODES,),
+    ranks=_is_discouraged,
 )

@@ -19,7 +19,12 @@ from engine.policy.node_marks import NodeMarker, node_markers
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
 from engine.policy.resource import CompiledResource, compile_resource
 from engine.policy.rules import FilterRule, OnView, ScoreRule
-from engine.policy.scheduler_policy import SCHEDULER_FILTERS, SCHEDULER_POLICY, scheduler_filters
+from engine.policy.scheduler_policy import (
+    SCHEDULER_FILTERS,
+    SCHEDULER_POLICY,
+    SCHEDULER_WEIGHTS,
+    scheduler_filters,
+)
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [
@@ -27,6 +32,7 @@ __all__ = [
     "MOST_ITERATIONS",
     "SCHEDULER_FILTERS",
     "SCHEDULER_POLICY",
+    "SCHEDULER_WEIGHTS",
     "CompiledPolicy",
     "CompiledResource",
     "FilterRule",

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInputs
 from engine.model.rule_outcomes import FilterResult
-from engine.plugins import BoolMatrix, Filter, Plugin, Score, StackingFilter, StackingScore
+from engine.plugins import (
+    BoolMatrix,
+    Filter,
+    Plugin,
+    Score,
+    ScoreAmong,
+    StackingFilter,
+    StackingScore,
+)
 from engine.policy.context import RuleContext
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn
 
@@ -99,11 +107,20 @@ class PluginScore(_PluginEvaluator[Score]):
 
     __slots__ = ()
 
+    def reads_other_nodes(self, context: RuleContext) -> bool:
+        """Return whether a score of a node rests on more than its row; see `Plugin`."""
+        reads = self.entry.score_reads_other_nodes or self.entry.reads_other_nodes
+        return reads(context.request.pod, context.view)
+
     def score(
         self, context: RuleContext, rows: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], BoolColumn | None]:
         """Return raw scores of `rows`, and which of them have none; None where all have."""
-        scores = self.plugin.score(context.request.pod, context.view, context.now)
+        pod, view, now = context.request.pod, context.view, context.now
+        if isinstance(self.plugin, ScoreAmong):
+            among = self.plugin.score_among(pod, view, now, rows)
+            return among.values, among.faults
+        scores = self.plugin.score(pod, view, now)
         faulty = None if scores.faults is None else scores.faults.take(rows)
         return scores.values[rows], None if faulty is None or not faulty.any() else faulty
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from engine.model.rule_outcomes import SCHEDULER
@@ -20,14 +22,18 @@ _FILTERS: Final = (
     "PodTopologySpread",
     "InterPodAffinity",
 )
-_WEIGHTS: Final = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodeResourcesFit": 1,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-}
-"""Of the scheduler's default scores, those that are plugins here.
+SCHEDULER_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }
+)
+"""The weights of the scheduler's scores.
 
 Source: pkg/scheduler/apis/config/v1/default_plugins.go.
 """
@@ -71,6 +77,6 @@ def _score(name: str, weight: int) -> ScoreRule:
 
 
 SCHEDULER_POLICY: Final = CompiledPolicy(
-    name=SCHEDULER, scores=tuple(_score(name, weight) for name, weight in _WEIGHTS.items())
+    name=SCHEDULER, scores=tuple(_score(*each) for each in SCHEDULER_WEIGHTS.items())
 )
 """Scores as the scheduler does, with its default args, after `SCHEDULER_FILTERS`."""

@@ -67,7 +67,6 @@ def elsewhere(name: str) -> str:
 def notes(read: ReadProfile) -> Iterator[str]:
     """Yield what a policy cannot say of a profile."""
     profile = read.profile
-    yield from _scheduler_scores(profile)
     yield from _disabled_filters(profile)
     enabled = {*names_anywhere(profile.plugins), *DEFAULT_WEIGHTS}
     for name in names_anywhere(profile.plugins):
@@ -86,17 +85,6 @@ def notes(read: ReadProfile) -> Iterator[str]:
         )
     if read.extenders:
         yield f"{read.extenders} `extenders`: no counterpart"
-
-
-def _scheduler_scores(profile: Profile) -> Iterator[str]:
-    """Yield the scores that the scheduler itself keeps counting."""
-    kept = [
-        f"{each.name} x {each.weight}"
-        for each in enabled_at(SCORE, profile.plugins)
-        if each.name in DEFAULT_WEIGHTS and not scores(each.name)
-    ]
-    if kept:
-        yield f"{', '.join(kept)}: the scheduler itself counts them, beside this advice"
 
 
 def _disabled_filters(profile: Profile) -> Iterator[str]:

@@ -81,12 +81,19 @@ def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
     return counts
 
 
-def attraction(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
+def attraction(view: ClusterView, pod: Pod, required_weight: int) -> Mapping[str, IntColumn]:
     """Return how much pods on each row want a pod near, by topology key, (n,).
 
     That is the sum of the weights of their preferred terms that select it, below 0 where they want
-    it away; a required term of affinity counts, too. Only keys by which some pod does.
+    it away. Only keys by which some pod does.
+
+    Args:
+        view: the rows.
+        pod: the pod.
+        required_weight: what a required term of affinity counts for.
     """
+    if not view.trait_book.attraction:
+        return {}
     labels = view.namespaces.labels.get(pod.namespace, {})
     by_key: dict[str, list[tuple[int, AffinityTerm]]] = {}
     for weight, terms in view.trait_book.attraction.items():
@@ -102,10 +109,13 @@ def attraction(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
         ) -> IntColumn:
             numbers, ends = _flat(rows)
             weights = np.zeros(numbers.size + 1, np.int64)
-            rows.trait_book.attracted(of_key)[numbers].cumsum(out=weights[1:])
+            attracted = rows.trait_book.attracted(of_key, required_weight)
+            attracted[numbers].cumsum(out=weights[1:])
             return np.diff(weights[ends], prepend=0)
 
-        sums[key] = view.pod_column(("attraction", of_key), _PODS, count)
+        column = view.pod_column(("attraction", of_key, required_weight), _PODS, count)
+        if column.any():  # terms of pods that are gone are known for a while
+            sums[key] = column
     return sums
 
 

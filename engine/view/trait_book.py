@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from engine.model.host_ports import HostPort
 from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
-from engine.model.pod_traits import NO_TRAITS, decoded_traits
+from engine.model.pod_traits import NO_TRAITS, REQUIRED, decoded_traits
 from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.view.axis import BoolColumn
 from engine.view.memo import LruCache
@@ -56,7 +56,8 @@ class TraitBook:
     Attributes:
         texts: the traits of each number.
         anti_affinity: the terms by which pods keep others away.
-        attraction: the terms by which pods prefer others near, by their weight; below 0 for away.
+        attraction: the terms by which pods want others near, by their weight; below 0 for away,
+            REQUIRED where they must be near.
     """
 
     def __init__(self) -> None:
@@ -109,15 +110,19 @@ class TraitBook:
             found[self.anti_affinity.carriers(term)] = True
         return found
 
-    def attracted(self, terms: Iterable[tuple[int, AffinityTerm]]) -> NDArray[np.int64]:
+    def attracted(
+        self, terms: Iterable[tuple[int, AffinityTerm]], required_weight: int
+    ) -> NDArray[np.int64]:
         """Return the sum of the weights of terms that each number has, shape (len(self),).
 
         Args:
             terms: some of `attraction`, with their weights.
+            required_weight: what one counts for whose weight is REQUIRED.
         """
         sums = np.zeros(len(self), np.int64)
         for weight, term in terms:
-            np.add.at(sums, self.attraction[weight].carriers(term), weight)
+            counted = required_weight if weight == REQUIRED else weight
+            np.add.at(sums, self.attraction[weight].carriers(term), counted)
         return sums
 
     def select(self, query: PodQuery, first: int) -> BoolColumn:

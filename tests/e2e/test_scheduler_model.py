@@ -14,8 +14,9 @@ from typing import Final
 import pytest
 
 from engine.model.request import PlacementRequest
+from engine.policy import SCHEDULER_WEIGHTS
 from engine.simulation.scheduler import SchedulerModel, node_scores, passing_nodes
-from engine.simulation.scheduler.scoring import WEIGHTS, weighted_sum
+from engine.simulation.scheduler.scoring import weighted_sum
 from engine.view import ClusterState, ClusterView, Sum
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
@@ -80,7 +81,7 @@ async def test_every_score_of_every_node_is_the_schedulers(
     for name, by_score in expected.items():
         if len(by_score.get(_TOTAL, {})) < 2:
             continue  # without a choice the scheduler scores nothing
-        for score in WEIGHTS:
+        for score in SCHEDULER_WEIGHTS:
             theirs, ours = logged[name].get(score), by_score[score]
             if theirs is None:
                 assert len(set(ours.values())) == 1, (name, score, ours)
@@ -142,7 +143,7 @@ def _weighted(pod: Json, view: ClusterView) -> dict[str, dict[str, int]]:
     if not points:
         return {}
     names = [view.names[row] for row in passing_nodes(model, view, NOW).nonzero()[0].tolist()]
-    weighted = {score: WEIGHTS[score] * of for score, of in points.items()}
+    weighted = {score: SCHEDULER_WEIGHTS[score] * of for score, of in points.items()}
     weighted[_TOTAL] = weighted_sum(points)
     return {score: dict(zip(names, of.tolist(), strict=True)) for score, of in weighted.items()}
 

@@ -1,12 +1,11 @@
 """What the filters and scores of the scheduler say of nodes, remembered for pods of a template.
 
-There are memories of what pods do not change, of the room that they leave, and of the pods that
-selectors select. Of the last two only the rows of nodes that took pods are computed again.
+There are memories of what pods do not change, and of the room that they leave. Of the latter only
+the rows of nodes that took pods are computed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,11 +15,9 @@ from numpy.typing import NDArray
 
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
-from engine.model.selectors import LabelSelector
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins import PLUGINS, Filter, Score
-from engine.plugins.lib.spread_constraints import matching_pods
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn
 
 _NODES: Final = (Domain.NODES,)
@@ -49,7 +46,6 @@ _UNSCHEDULABLE: Final = filter_of("NodeUnschedulable")
 _TAINTS: Final = filter_of("TaintToleration")
 _AFFINITY: Final = filter_of("NodeAffinity")
 _FIT: Final = filter_of("NodeResourcesFit")
-_TAINTS_SCORE: Final = score_of("TaintToleration")
 _FIT_SCORE: Final = score_of("NodeResourcesFit")
 _BALANCE: Final = score_of("NodeResourcesBalancedAllocation")
 _IMAGES: Final = score_of("ImageLocality")
@@ -62,42 +58,20 @@ class NodeColumns:
     Attributes:
         passes: (n,), which nodes pass all filters but those by ports and by the pods of other
             nodes.
-        taints: (n,), how many taints speak against a node.
         fit: (n,), points of NodeResourcesFit.
         balance: (n,), points of NodeResourcesBalancedAllocation.
-        matching: (n,) each, the pods that selectors select, by selector.
     """
 
     passes: BoolColumn
-    taints: IntColumn
     fit: IntColumn
     balance: IntColumn
-    matching: Mapping[LabelSelector, IntColumn]
 
 
-def node_columns(
-    pod: Pod, view: ClusterView, now: Micros, selectors: Iterable[LabelSelector] = ()
-) -> NodeColumns:
-    """Return what is known of each node for a pod.
-
-    Args:
-        pod: the pod.
-        view: the cluster.
-        now: the moment.
-        selectors: of pods of its namespace, for `matching`.
-    """
-    allowed, taints = _still(pod, view, now)
+def node_columns(pod: Pod, view: ClusterView, now: Micros) -> NodeColumns:
+    """Return what is known of each node for a pod."""
     fits, fit, balance = _room(pod, view, now)
-    return NodeColumns(
-        passes=view.valid & (allowed != 0) & (fits != 0),
-        taints=taints,
-        fit=fit,
-        balance=balance,
-        matching={
-            selector: matching_pods(selector, pod.namespace, view)
-            for selector in dict.fromkeys(selectors)
-        },
-    )
+    passes = view.valid & _allowed(pod, view, now) & (fits != 0)
+    return NodeColumns(passes=passes, fit=fit, balance=balance)
 
 
 def image_points(pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
@@ -109,22 +83,21 @@ def image_points(pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
     return view.node_aggregate(("scheduler's images", pod.images), _NODES, points)
 
 
-def _still(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:
-    """Return which nodes a pod may use whoever is there, and its taints score, (2, n)."""
+def _allowed(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
+    """Return which nodes a pod may use whoever is there, (n,)."""
     required = None
     if pod.affinity is not None:
         required = pod.affinity.required_during_scheduling_ignored_during_execution
 
-    def columns(rows: ClusterView) -> NDArray[np.int64]:
+    def column(rows: ClusterView) -> BoolColumn:
         rejects = (
             _UNSCHEDULABLE.filter(pod, rows, now).rejects | _TAINTS.filter(pod, rows, now).rejects
         )
-        rejects |= _AFFINITY.filter(pod, rows, now).rejects
-        return np.array([~rejects, _TAINTS_SCORE.score(pod, rows, now).values], np.int64)
+        return ~(rejects | _AFFINITY.filter(pod, rows, now).rejects)
 
     selector = frozenset(pod.node_selector.items())
     key = ("scheduler's nodes", pod.tolerations, selector, _encode(required))
-    return view.pod_column(key, _NODES, columns)
+    return view.pod_column(key, _NODES, column)
 
 
 def _room(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:

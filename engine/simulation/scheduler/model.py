@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -17,16 +16,10 @@ from engine.model.selectors import named_nodes
 from engine.model.time import Micros
 from engine.placement import nodes_to_find
 from engine.plugins import PLUGINS
-from engine.plugins.lib.spread_constraints import SpreadConstraint
 from engine.policy import SCHEDULER_FILTERS
 from engine.simulation.scheduler.columns import NodeColumns, filter_of, node_columns
 from engine.simulation.scheduler.sampling import node_order, search
 from engine.simulation.scheduler.scoring import scores, weighted_sum
-from engine.simulation.scheduler.topology_spread import (
-    SYSTEM_DEFAULT_CONSTRAINTS,
-    SoftSpread,
-    soft_spread,
-)
 from engine.view import BoolColumn, ClusterView, IntColumn
 
 _FILTERS: Final = {rule.name: filter_of(rule.name) for rule in SCHEDULER_FILTERS}
@@ -44,19 +37,11 @@ class SchedulerModel:
         seed: of the choice among nodes that are equally good.
         percentage_of_nodes_to_score: as in the scheduler's configuration; 0 lets the number of
             nodes decide.
-        default_constraints: of topology spread, for a pod of a controller that has none.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        percentage_of_nodes_to_score: int = 0,
-        default_constraints: Sequence[SpreadConstraint] = SYSTEM_DEFAULT_CONSTRAINTS,
-    ) -> None:
+    def __init__(self, seed: int, *, percentage_of_nodes_to_score: int = 0) -> None:
         self._random = Random(seed)  # noqa: S311 (no secret)
         self._percentage = percentage_of_nodes_to_score
-        self._default_constraints = default_constraints
         self._start = 0
 
     def place(
@@ -71,8 +56,7 @@ class SchedulerModel:
             nominated: the node that is tried first and alone; the pod's own where it is empty.
         """
         pod = request.pod
-        spread = soft_spread(pod, self._default_constraints)
-        columns = _columns(pod, view, now, spread)
+        columns = node_columns(pod, view, now)
         passes = _passing(columns, pod, view, now)
 
         # 1. A nomination ends the search.
@@ -94,7 +78,7 @@ class SchedulerModel:
         # 3. Score them, unless there is no choice.
         best = feasible
         if feasible.size > 1:
-            totals = weighted_sum(scores(pod, view, feasible, now, columns, spread))
+            totals = weighted_sum(scores(pod, view, feasible, now, columns))
             best = feasible[totals == totals.max()]
         return view.names[int(best[self._random.randrange(best.size)])]
 
@@ -110,10 +94,9 @@ def node_scores(pod: Pod, view: ClusterView, now: Micros) -> dict[str, IntColumn
     As if all of them were looked at; aligned with the rows that `passing_nodes` gives, empty where
     there are none.
     """
-    spread = soft_spread(pod, SYSTEM_DEFAULT_CONSTRAINTS)
-    columns = _columns(pod, view, now, spread)
+    columns = node_columns(pod, view, now)
     (rows,) = _passing(columns, pod, view, now).nonzero()
-    return scores(pod, view, rows, now, columns, spread) if rows.size else {}
+    return scores(pod, view, rows, now, columns) if rows.size else {}
 
 
 def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Micros) -> str:
@@ -135,11 +118,6 @@ def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Mic
     counted = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
     nodes = f"0/{int(view.valid.sum())} nodes are available"
     return f"{nodes}: {counted}." if counted else f"{nodes}."
-
-
-def _columns(pod: Pod, view: ClusterView, now: Micros, spread: SoftSpread) -> NodeColumns:
-    selectors = (selector for selector in spread.selectors if selector is not None)
-    return node_columns(pod, view, now, selectors)
 
 
 def _passing(columns: NodeColumns, pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:

@@ -1,7 +1,7 @@
 """The points that the scheduler's scores give to the nodes it chooses among.
 
-Source: pkg/scheduler/apis/config/v1/default_plugins.go and framework/runtime/framework.go
-(RunScorePlugins). Each score gives 0..MAX_SCORE, normalised over these nodes alone.
+Source: pkg/scheduler/framework/runtime/framework.go (RunScorePlugins). Each score gives
+0..MAX_SCORE, normalised over these nodes alone.
 """
 
 from __future__ import annotations
@@ -14,33 +14,20 @@ from numpy.typing import NDArray
 
 from engine.model.pod import Pod
 from engine.model.time import Micros
+from engine.plugins import Score, ScoreAmong
+from engine.policy import SCHEDULER_WEIGHTS
 from engine.simulation.scheduler.columns import NodeColumns, image_points, score_of
-from engine.simulation.scheduler.pod_affinity import affinity_points
-from engine.simulation.scheduler.topology_spread import SoftSpread, spread_points
 from engine.view import ClusterView, IntColumn
 
-WEIGHTS: Final[Mapping[str, int]] = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodeResourcesFit": 1,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
+_WISHES: Final = {
+    name: score_of(name)
+    for name in ("TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity")
 }
-"""The weights of the scores."""
-
-_AFFINITY: Final = score_of("NodeAffinity")
-_TAINTS: Final = score_of("TaintToleration")
+"""Scores of what a pod asks for."""
 
 
 def scores(
-    pod: Pod,
-    view: ClusterView,
-    rows: NDArray[np.intp],
-    now: Micros,
-    columns: NodeColumns,
-    spread: SoftSpread,
+    pod: Pod, view: ClusterView, rows: NDArray[np.intp], now: Micros, columns: NodeColumns
 ) -> dict[str, IntColumn]:
     """Return the points of some rows by the name of the score, before they are weighed.
 
@@ -49,22 +36,29 @@ def scores(
         view: the cluster.
         rows: the nodes that compete, at least one.
         now: the moment.
-        columns: what is known of each node for the pod, pods by the selectors of `spread` included.
-        spread: the constraints of the pod.
+        columns: what is known of each node for the pod.
     """
-    affinity = _AFFINITY.score(pod, view, now).values.take(rows)
+    wishes = {
+        name: score.normalize(_raw(score, pod, view, rows, now)) for name, score in _WISHES.items()
+    }
     return {
-        "TaintToleration": _TAINTS.normalize(columns.taints.take(rows)),
-        "NodeAffinity": _AFFINITY.normalize(affinity),
+        **wishes,
         "NodeResourcesFit": columns.fit.take(rows),
-        "PodTopologySpread": spread_points(spread, pod, view, rows, columns.matching),
-        "InterPodAffinity": affinity_points(pod, view, rows),
         "NodeResourcesBalancedAllocation": columns.balance.take(rows),
         "ImageLocality": image_points(pod, view, now).take(rows),
     }
 
 
+def _raw(
+    score: Score, pod: Pod, view: ClusterView, rows: NDArray[np.intp], now: Micros
+) -> IntColumn:
+    if isinstance(score, ScoreAmong):
+        return score.score_among(pod, view, now, rows).values
+    return score.score(pod, view, now).values.take(rows)
+
+
 def weighted_sum(points: Mapping[str, IntColumn]) -> IntColumn:
     """Return the total of each row."""
-    total: IntColumn = np.add.reduce([WEIGHTS[name] * of for name, of in points.items()])
+    weighted = [SCHEDULER_WEIGHTS[name] * of for name, of in points.items()]
+    total: IntColumn = np.add.reduce(weighted)
     return total

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.model.pod import Pod
-from engine.model.pod_traits import LONGEST_TRAITS, decoded_traits, traits_of
+from engine.model.pod_traits import LONGEST_TRAITS, REQUIRED, decoded_traits, traits_of
 from tests.engine.measured_cluster import pod
 
 Json = dict[str, Any]
@@ -29,11 +29,11 @@ def test_preferred_terms_count_for_or_against_a_node(side: str, sign: int) -> No
     assert [each.weight for each in found] == [sign * 1, sign * 100]
 
 
-def test_a_required_term_of_affinity_makes_a_node_better_by_one() -> None:
+def test_a_required_term_of_affinity_makes_a_node_better() -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term()]}
     attracting = pod("p", affinity={"podAffinity": required})
     (found,) = decoded_traits(traits_of(attracting)).attraction
-    assert (found.weight, found.pod_affinity_term.topology_key) == (1, "zone")
+    assert (found.weight, found.pod_affinity_term.topology_key) == (REQUIRED, "zone")
 
 
 def test_label_keys_of_a_pod_that_is_not_stored_are_in_its_selectors() -> None:

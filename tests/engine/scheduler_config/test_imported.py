@@ -100,12 +100,13 @@ def test_scores_of_the_scheduler_itself_keep_their_part_of_the_sum() -> None:
             "NodeResourcesFit": 1,
             "TargetLoadPacking": 100,
             "NodeAffinity": 1,
+            "PodTopologySpread": 1,
+            "InterPodAffinity": 1,
             "NodeResourcesBalancedAllocation": 1,
         },
     )
     assert "type: MostAllocated" in text
     assert "# - weights are scaled to at most 100" in text
-    assert "# - PodTopologySpread x 2, InterPodAffinity x 2: the scheduler itself" in text
 
 
 def test_several_profiles_are_policies_for_the_pods_of_each() -> None:

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.model.pod import Pod
-from engine.simulation.scheduler.columns import node_columns
-from engine.simulation.scheduler.pod_affinity import affinity_points
-from engine.simulation.scheduler.topology_spread import (
-    SYSTEM_DEFAULT_CONSTRAINTS,
-    soft_spread,
-    spread_points,
-)
-from engine.view import ClusterView, IntColumn, WhatIf
+from engine.plugins import PLUGINS, ScoreAmong
+from engine.view import ClusterView, WhatIf
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.neighbour_worlds import (
     HOSTNAME,
@@ -27,11 +21,7 @@ from tests.engine.plugins.neighbour_worlds import (
     state_of,
 )
 from tests.engine.plugins.scheduler_oracle import Json, PlainCluster
-from tests.engine.simulation.scheduler.score_oracle import (
-    Points,
-    inter_pod_affinity,
-    topology_spread,
-)
+from tests.engine.plugins.score_oracle import Points, inter_pod_affinity, topology_spread
 
 ZONE = "topology.kubernetes.io/zone"
 SHOP = {"matchLabels": {"app": "shop"}}
@@ -57,22 +47,30 @@ def both(pod: Json, cluster: PlainCluster, feasible: list[str]) -> tuple[Points,
     """Return the points of both scores, about which all agree."""
     view = state_of(cluster).view()
     rows = np.array([view.rows[name] for name in feasible], np.intp)
-    spread = named(feasible, _spread(model_of(pod), view, rows))
-    affinity = named(feasible, affinity_points(model_of(pod), view, rows))
+    found = _points(pod, view, rows)
+    spread, affinity = named(feasible, found["spread"]), named(feasible, found["affinity"])
     assert spread == topology_spread(pod, cluster, feasible)
     assert affinity == inter_pod_affinity(pod, cluster, feasible)
     return spread, affinity
 
 
-def _spread(pod: Pod, view: ClusterView, rows: NDArray[np.intp]) -> IntColumn:
-    """Return the points of rows by topology spread, as the model asks for them."""
-    spread = soft_spread(pod, SYSTEM_DEFAULT_CONSTRAINTS)
-    columns = node_columns(pod, view, NOW, filter(None, spread.selectors))
-    return spread_points(spread, pod, view, rows, columns.matching)
+def points_by(
+    name: str, pod: Pod, view: ClusterView, rows: NDArray[np.intp], **args: object
+) -> list[int]:
+    """Return the points of rows by a plugin."""
+    plugin = PLUGINS[name]
+    assert plugin.score is not None
+    score = plugin.score(plugin.args.model_validate(args))
+    if isinstance(score, ScoreAmong):
+        raw = score.score_among(pod, view, NOW, rows).values
+    else:
+        raw = score.score(pod, view, NOW).values.take(rows)
+    points: list[int] = score.normalize(raw).tolist()
+    return points
 
 
-def named(names: list[str], points: IntColumn) -> Points:
-    return dict(zip(names, points.tolist(), strict=True))
+def named(names: list[str], points: list[int]) -> Points:
+    return dict(zip(names, points, strict=True))
 
 
 def test_pods_of_a_controller_are_spread_over_nodes_and_zones() -> None:
@@ -96,6 +94,57 @@ def preferring(side: str, weight: int, key: str = ZONE) -> Json:
     term = {"topologyKey": key, "labelSelector": SHOP}
     preferred = [{"weight": weight, "podAffinityTerm": term}]
     return {side: {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def test_listed_constraints_take_the_place_of_the_systems() -> None:
+    # By zone alone: a has one pod of 2 zones: ln 4 = 1.386 + 0 -> 1, b 0: 100 * (1 + 0 - 1) / 1.
+    # The node without a zone is in no domain, and gets nothing.
+    cluster = PlainCluster([*ZONED, node("lost")], [pod("a1")])
+    view = state_of(cluster).view()
+    rows = np.array([view.rows[name] for name in ("a1", "a2", "b1", "lost")], np.intp)
+    constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
+    args: Json = {"defaultingType": "List", "defaultConstraints": [constraint]}
+    owned = model_of(pod(metadata=OWNED))
+    assert points_by("PodTopologySpread", owned, view, rows, **args) == [0, 0, 100, 0]
+    args["defaultConstraints"] = []
+    assert points_by("PodTopologySpread", owned, view, rows, **args) == [0, 0, 0, 0]
+
+
+def test_what_a_score_was_given_is_told() -> None:
+    cluster = PlainCluster([*ZONED, node("lost")], [pod("a1"), pod("a2")])
+    view = state_of(cluster).view()
+
+    def told(name: str, on: str, incoming: Json) -> list[tuple[str, object]]:
+        plugin = PLUGINS[name]
+        assert plugin.score is not None
+        score = plugin.score(plugin.args())
+        inputs = score.inputs(model_of(incoming), view, view.rows[on], NOW)
+        return [(each.name, each.text or each.value) for each in inputs]
+
+    assert told("PodTopologySpread", "a1", pod(metadata=OWNED)) == [
+        ("pods in kubernetes.io/hostname=a1", 1),
+        ("pods in topology.kubernetes.io/zone=a", 2),
+    ]
+    assert told("PodTopologySpread", "lost", pod(metadata=OWNED))[1] == (f"label {ZONE}", "absent")
+    near = told("InterPodAffinity", "a1", pod(affinity=preferring("podAffinity", 10)))
+    assert near == [(f"weight of pods near by {ZONE}", 20)]
+
+
+def test_what_a_required_term_of_others_counts_for_is_an_arg() -> None:
+    # One on a1 requires such pods in its zone, one on b1 prefers them by 10: 30 against 10.
+    term = {"topologyKey": ZONE, "labelSelector": SHOP}
+    needy = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    wanting = pod("b1", affinity=preferring("podAffinity", 10))
+    cluster = PlainCluster(ZONED, [pod("a1", affinity=needy), wanting])
+    view = state_of(cluster).view()
+    rows = np.array([view.rows[name] for name in ("a1", "b1")], np.intp)
+
+    def points(**args: object) -> list[int]:
+        return points_by("InterPodAffinity", model_of(pod()), view, rows, **args)
+
+    assert points() == [0, 100]
+    assert points(hardPodAffinityWeight=30) == [100, 0]
+    assert points(ignorePreferredTermsOfExistingPods=True) == [0, 0]
 
 
 def test_preferences_count_each_way_for_every_pod_of_a_domain() -> None:
@@ -145,7 +194,11 @@ def test_pods_that_were_placed_count_as_those_that_are_on_nodes(random: Random) 
 
 
 def _points(pod: Json, view: ClusterView, rows: NDArray[np.intp]) -> Json:
-    return {
-        "affinity": affinity_points(model_of(pod), view, rows).tolist(),
-        "spread": _spread(model_of(pod), view, rows).tolist(),
+    found = {
+        "affinity": points_by("InterPodAffinity", model_of(pod), view, rows),
+        "spread": points_by("PodTopologySpread", model_of(pod), view, rows),
     }
+    for name, points in (("InterPodAffinity", "affinity"), ("PodTopologySpread", "spread")):
+        if not PLUGINS[name].ranks(model_of(pod), view):  # no node is better than another
+            assert len(set(found[points])) == 1
+    return found
