@@ -31,12 +31,13 @@ class PodShape:
 
     All amounts are sparse and in base units (millicores for cpu, whole units for the rest).
 
-    Of a pod with many hundreds of containers or resources, which no node runs, `requests`, `limits`
-    and `bare_requests` are exact, as quota counts them, and the rest is made of them.
+    Of a pod with many hundreds of containers or resources, which no node runs, `requests`,
+    `quota_requests`, `limits` and `bare_requests` are exact, and the rest is made of them.
 
     Attributes:
         requests: Kubernetes' PodRequests; of a pod that is being resized, the greater of its
-            requests and its actuated resources.
+            requests and its actuated resources, without requests that its node can never provide.
+        quota_requests: the same with those: they may come true without another check.
         limits: Kubernetes' PodLimits, likewise.
         spec_requests: PodRequests by the specification alone, as Koordinator counts them.
         spec_limits: PodLimits, likewise.
@@ -64,6 +65,7 @@ class PodShape:
     """
 
     requests: Amounts
+    quota_requests: Amounts
     limits: Amounts
     spec_requests: Amounts
     spec_limits: Amounts
@@ -101,6 +103,7 @@ def _size_of(shape: PodShape) -> int:
     """Return the bytes that a shape takes, about: mostly amounts, of which many share a dict."""
     amounts = (
         shape.requests,
+        shape.quota_requests,
         shape.limits,
         shape.spec_requests,
         shape.spec_limits,

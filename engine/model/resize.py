@@ -1,9 +1,9 @@
 """Pods that are resized in place: resources that their containers have, but do not request.
 
 Until the kubelet has actuated a resize, a container or the pod itself counts for what is greater
-(component-helpers/resource/helpers.go, with UseStatusResources). Unlike there, a resize that the
-kubelet calls infeasible still counts: it may become feasible later, without another check of the
-quota.
+(component-helpers/resource/helpers.go, with UseStatusResources). A resize that the kubelet calls
+infeasible takes nothing on the node, yet counts for quota: it may become feasible later, without
+another check of the quota.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ _Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...]
 _Status: TypeAlias = api.ContainerStatus | api.PodStatus
 
 _NOTHING = api.ResourceRequirements()
+
+_INFEASIBLE = api.PodCondition(type="PodResizePending", reason="Infeasible")
 
 Actuated: TypeAlias = tuple[_Items, _Items, _Items] | None
 """Requests, limits and allocation by a status, None where it has none."""
@@ -50,22 +52,31 @@ def actuated_pod_resources(
     return _actuated(status)
 
 
+def is_infeasible(status: api.PodStatus) -> bool:
+    """Return whether the node can never provide the resources of the specification.
+
+    Source: component-helpers/resource/helpers.go, IsPodResizeInfeasible.
+    """
+    for condition in status.conditions or ():
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
 def pod_status_of(
     actuated: Actuated,
     container_statuses: list[api.ContainerStatus],
     init_container_statuses: list[api.ContainerStatus],
+    *,
+    infeasible: bool,
 ) -> api.PodStatus:
     """Return the status of a pod, given those of its containers."""
-    if actuated is None:
-        return api.PodStatus(
-            container_statuses=container_statuses,
-            init_container_statuses=init_container_statuses,
-        )
     return api.PodStatus(
-        resources=_requirements(actuated),
-        allocated_resources=dict(actuated[2]),
+        resources=None if actuated is None else _requirements(actuated),
+        allocated_resources=None if actuated is None else dict(actuated[2]),
         container_statuses=container_statuses,
         init_container_statuses=init_container_statuses,
+        conditions=[_INFEASIBLE] if infeasible else None,
     )
 
 

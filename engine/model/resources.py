@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 
 from engine.model import api
 from engine.model.quantity import base_units, in_base_units, quantity_of, to_int64
+from engine.model.resize import is_infeasible
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages, is_scalar
 
 Amounts: TypeAlias = Mapping[str, int]
@@ -241,7 +242,7 @@ def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) ->
     plus the sidecars declared before it, and the app containers need all of them.
     """
     actual = _actual_by_container(pod, side) if options.use_status_resources else {}
-    spec_counts = not _resize_is_infeasible(pod)
+    spec_counts = not is_infeasible(pod.status)
     assumed = _exact(options.non_missing_container_requests) if side == "requests" else {}
 
     def need(container: api.Container, *, resizable: bool) -> _Exact:
@@ -293,21 +294,13 @@ def _actuated(status: api.ContainerStatus | api.PodStatus, side: _Side) -> _Exac
     return actuated
 
 
-def _resize_is_infeasible(pod: api.Pod) -> bool:
-    """Return whether the node can never provide the resources of the specification."""
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
-
-
 def _effective_pod_level(pod: api.Pod, side: _Side, options: ResourceOptions) -> _Exact:
     """Return the pod-level amounts, while they are resized the greater of both."""
     wanted = _pod_level(_list_of(pod.spec.resources, side))
     actuated = _actuated(pod.status, side) if options.use_status_resources else None
     if actuated is None:
         return wanted
-    effective = {} if _resize_is_infeasible(pod) else dict(wanted)
+    effective = {} if is_infeasible(pod.status) else dict(wanted)
     _raise_to(effective, actuated)
     return {name: effective.get(name, 0) for name in wanted}
 

@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.model import api, resources
 from engine.model.byte_limited_cache import ByteLimitedCache
@@ -23,6 +24,7 @@ from engine.model.resize import (
     ActuatedResources,
     actuated_pod_resources,
     actuated_resources,
+    is_infeasible,
     pod_status_of,
     statuses_of,
 )
@@ -64,6 +66,7 @@ class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
     overhead: api.ResourceList | None
     pod_level: api.ResourceRequirements | None
     pod_actuated: Actuated
+    resize_is_infeasible: bool
     priority: int | None
     qos_class: str
     priority_class_label: str | None
@@ -134,7 +137,7 @@ def shape_of(wire: api.Pod, cache: ShapeCache = _shapes) -> PodShape:
 
 
 def requests_of(wire: api.Pod) -> Amounts:
-    """Return `shape_of(wire).requests`; for a large pod computes nothing else.
+    """Return `shape_of(wire).quota_requests`; for a large pod computes nothing else.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -142,8 +145,8 @@ def requests_of(wire: api.Pod) -> Amounts:
     key = _shape_key(wire)
     encoded = _encoded(key)
     if encoded is not None and len(encoded) <= _LONGEST_KEY:
-        return _shapes.get(encoded).requests
-    return resources.pod_requests(_wire_of(key), resources.AS_THE_SCHEDULER)
+        return _shapes.get(encoded).quota_requests
+    return _quota_requests(key)
 
 
 def _encoded(key: _ShapeKey) -> bytes | None:
@@ -164,14 +167,19 @@ def _shape_key(wire: api.Pod) -> _ShapeKey:
     spec, status = wire.spec, wire.status
     labels = wire.metadata.labels or {}
     annotations = wire.metadata.annotations or {}
+    actuated = actuated_resources(spec.containers, status.container_statuses)
+    init_actuated = actuated_resources(spec.init_containers, status.init_container_statuses)
+    pod_actuated = actuated_pod_resources(spec.resources, status)
+    is_resized = bool(actuated or init_actuated or pod_actuated)
     return _ShapeKey(
         _container_keys(spec.containers),
         _container_keys(spec.init_containers),
-        actuated_resources(spec.containers, status.container_statuses),
-        actuated_resources(spec.init_containers, status.init_container_statuses),
+        actuated,
+        init_actuated,
         spec.overhead,
         spec.resources,
-        actuated_pod_resources(spec.resources, status),
+        pod_actuated,
+        is_resized and is_infeasible(status),
         spec.priority,
         status.qos_class,
         labels.get(PRIORITY_CLASS_LABEL),
@@ -204,8 +212,15 @@ def _wire_of(key: _ShapeKey) -> api.Pod:
             key.pod_actuated,
             statuses_of(key.actuated),
             statuses_of(key.init_actuated, first_init),
+            infeasible=key.resize_is_infeasible,
         ),
     )
+
+
+def _quota_requests(key: _ShapeKey) -> Amounts:
+    """Return what a pod requests with all that it is resized to, feasible or not."""
+    wire = _wire_of(replace(key, resize_is_infeasible=False))
+    return resources.pod_requests(wire, resources.AS_THE_SCHEDULER)
 
 
 def _new_shape(key: _ShapeKey) -> PodShape:
@@ -217,8 +232,10 @@ def _new_shape(key: _ShapeKey) -> PodShape:
         """Return an equal dict of this shape if there is one: most are equal, at 200 bytes each."""
         return unique.setdefault(tuple(amounts.items()), amounts)
 
+    requests = shared(resources.pod_requests(wire, resources.AS_THE_SCHEDULER))
     return PodShape(
-        requests=shared(resources.pod_requests(wire, resources.AS_THE_SCHEDULER)),
+        requests=requests,
+        quota_requests=shared(_quota_requests(key)) if key.resize_is_infeasible else requests,
         limits=shared(resources.pod_limits(wire, resources.AS_THE_SCHEDULER)),
         spec_requests=shared(resources.pod_requests(wire)),
         spec_limits=shared(resources.pod_limits(wire)),
@@ -253,6 +270,7 @@ def _condensed_shape(key: _ShapeKey) -> PodShape:
     qos_class = "Burstable" if greater else "BestEffort"
     return PodShape(
         requests=requests,
+        quota_requests=_quota_requests(key) if key.resize_is_infeasible else requests,
         limits=limits,
         spec_requests=requests,
         spec_limits=limits,

@@ -32,7 +32,7 @@ from engine.reclaim import (
     requests_by_quota,
     victims_of,
 )
-from engine.view import NO_ROW, BoolColumn, counted_requests
+from engine.view import NO_ROW, BoolColumn, quota_requests
 
 _BUDGETS: Final = "PodDisruptionBudgets allow no eviction of the pods that borrow now"
 _GUARDS: Final = (
@@ -194,5 +194,5 @@ def _cohort_needs(total: Amounts, leaving: Sequence[Candidate], situation: Situa
 def _sum(shapes: Iterable[PodShape]) -> dict[str, int]:
     total = Counter[str]()
     for shape in shapes:
-        total.update(counted_requests(shape))
+        total.update(quota_requests(shape))
     return dict(total)

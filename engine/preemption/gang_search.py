@@ -29,7 +29,7 @@ from engine.reclaim import (
     less,
     victims_of,
 )
-from engine.view import NO_ROW, BoolColumn, ClusterView, WhatIf, counted_requests
+from engine.view import NO_ROW, BoolColumn, ClusterView, WhatIf, quota_requests
 
 _MOST_SETS: Final = 64
 """Sets of victims that the whole gang is placed without, while whoever is not needed is spared."""
@@ -156,7 +156,7 @@ class GangSearch:
         """Return what the cohort lacks still with some pods gone, each above 0."""
         left = dict(self._needs)
         for each in taken if left else ():
-            left = less(left, counted_requests(each.entry.shape))
+            left = less(left, quota_requests(each.entry.shape))
         return {name: left[name] for name in self._needs if left[name] > 0}
 
     def _room_for(self, number: int, taken: list[Candidate]) -> Steps[list[Candidate] | None]:

@@ -21,7 +21,7 @@ from engine.reclaim import (
     parts_of,
     within_budgets,
 )
-from engine.view import NO_ROW, counted_requests
+from engine.view import NO_ROW, quota_requests
 
 
 class PossibleVictims:
@@ -99,7 +99,7 @@ class PossibleVictims:
         quotas, shape = candidate.quotas, candidate.entry.shape
         requests = self._requests.get(id(shape))
         if requests is None:
-            requests = self._requests[id(shape)] = counted_requests(shape)
+            requests = self._requests[id(shape)] = quota_requests(shape)
         return Borrower(
             pod=candidate.pod,
             entry=candidate.entry,

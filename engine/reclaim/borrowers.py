@@ -35,7 +35,7 @@ class Borrower(msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False):
         quotas: that it counts for, and those above that; none where it is limited by none.
         pushed: the quotas that its eviction takes from; those that the preemptor counts for too get
             back what they lose.
-        requests: what its end frees, base units.
+        requests: what its end frees of its quotas, base units.
         budget: the PodDisruptionBudget that its eviction counts against, if any.
     """
 

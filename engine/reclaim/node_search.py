@@ -13,7 +13,7 @@ from engine.model.resources import Amounts
 from engine.reclaim.borrowers import Accounts, Borrower, Takings, covers, freed_by, less
 from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.steps import Steps, parts_of
-from engine.view import IntColumn, Sum, WhatIf
+from engine.view import IntColumn, Sum, WhatIf, counted_requests
 
 Cost: TypeAlias = tuple[int, int, str]
 """The highest priority of the victims on a node, their number, its name: the least wins.
@@ -147,7 +147,7 @@ class NodeSearch:
                 shape = id(each.entry.shape)
                 if shape not in number:
                     number[shape] = len(vectors)
-                    vectors.append(axis.vector(each.requests)[named])
+                    vectors.append(axis.vector(counted_requests(each.entry.shape))[named])
                 numbers.append(number[shape])
             yield
         freed = np.array(vectors, np.int64).reshape(-1, named.size)[np.array(numbers, np.intp)]
@@ -182,7 +182,7 @@ class NodeSearch:
     def _size(self, borrower: Borrower) -> int:
         """Return how much of what is wanted a pod frees, in parts of each resource."""
         wanted = self._requests.items()
-        freed = borrower.requests
+        freed = counted_requests(borrower.entry.shape)
         return sum(freed.get(name, 0) * _PER_MILLE // amount for name, amount in wanted if amount)
 
     def _fitting(self, taken: dict[int, list[Borrower]]) -> Steps[dict[int, list[Borrower]]]:

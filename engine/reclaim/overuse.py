@@ -30,7 +30,7 @@ from engine.reclaim.groups import MOST_VICTIMS
 from engine.reclaim.guards import GuardState, may_be_evicted
 from engine.reclaim.plan import Victim
 from engine.reclaim.toleration import is_tolerating
-from engine.view import NO_ROW, counted_requests
+from engine.view import NO_ROW, quota_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ def _sparable(
 def _requests(candidates: Iterable[Candidate]) -> Amounts:
     total: Counter[str] = Counter()
     for each in candidates:
-        total.update(counted_requests(each.entry.shape))
+        total.update(quota_requests(each.entry.shape))
     return total
 
 
@@ -237,7 +237,7 @@ def _victim(candidate: Candidate, node_names: Sequence[str]) -> Victim:
         quota=candidate.quotas[0],
         owner=pod.owner,
         node_name=node_names[entry.row],
-        requests=counted_requests(entry.shape),
+        requests=quota_requests(entry.shape),
     )
 
 

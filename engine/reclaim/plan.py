@@ -18,7 +18,7 @@ from engine.policy import PolicySet
 from engine.reclaim.candidates import Candidate, RunningPod
 from engine.reclaim.guards import GuardState
 from engine.reclaim.steps import Steps, parts_of
-from engine.view import FRESH, ClusterView, Freshness, PodEntry, counted_requests
+from engine.view import FRESH, ClusterView, Freshness, PodEntry, quota_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Victim:
         quota: that it counts for; None where it counts for none.
         owner: uid of its first owner, its own where it has none.
         node_name: the node that it runs on.
-        requests: what its end frees, base units.
+        requests: what its end frees of its quotas, base units.
     """
 
     key: str
@@ -172,7 +172,7 @@ def victims_of(pods: Iterable[Evictable], view: ClusterView) -> tuple[Victim, ..
             quota=each.quotas[0] if each.quotas else None,
             owner=each.pod.owner,
             node_name=view.names[each.entry.row],
-            requests=counted_requests(each.entry.shape),
+            requests=quota_requests(each.entry.shape),
         )
         for each in pods
     )
@@ -184,6 +184,6 @@ def requests_by_quota(candidates: Collection[Candidate]) -> dict[QuotaKey, dict[
     for candidate in candidates:
         for quota in candidate.quotas:
             amounts = total.setdefault(quota, {})
-            for name, amount in counted_requests(candidate.entry.shape).items():
+            for name, amount in quota_requests(candidate.entry.shape).items():
                 amounts[name] = amounts.get(name, 0) + amount
     return total

@@ -10,7 +10,7 @@ from engine.reclaim.borrowers import Accounts, Borrower
 from engine.reclaim.candidates import Candidate
 from engine.reclaim.node_fit import NodeFit
 from engine.reclaim.plan import Situation, requests_by_quota
-from engine.view import NO_ROW, BoolColumn, WhatIf, counted_requests
+from engine.view import NO_ROW, BoolColumn, WhatIf, quota_requests
 
 
 class Preemptor:
@@ -39,7 +39,7 @@ class Preemptor:
     ) -> None:
         self._request = request
         self._situation = situation
-        self.requests = counted_requests(request.pod.shape)
+        self.requests = quota_requests(request.pod.shape)
         self.leaving = leaving
         self.accounts = Accounts(situation.accounts, requests_by_quota(leaving), situation.lendable)
         self.fit = NodeFit(

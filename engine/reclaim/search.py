@@ -29,7 +29,7 @@ from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, victims_o
 from engine.reclaim.preemptor import Preemptor
 from engine.reclaim.steps import Steps, emptied, parts_of
 from engine.reclaim.toleration import is_tolerating
-from engine.view import NO_ROW, BoolColumn, counted_requests
+from engine.view import NO_ROW, BoolColumn, quota_requests
 
 _Quotas: TypeAlias = tuple[QuotaKey, ...]
 
@@ -205,7 +205,7 @@ class Search:
                 pod, shape = each.pod, each.entry.shape
                 kind = each.quotas, id(shape)
                 if kind not in kinds:
-                    kinds[kind] = self._borrowed(each.quotas, counted_requests(shape))
+                    kinds[kind] = self._borrowed(each.quotas, quota_requests(shape))
                 known = kinds[kind]
                 is_leaving = pod.uid in leaving or each.entry.row == NO_ROW
                 if known is None or pod.is_protected or is_leaving:
@@ -307,7 +307,7 @@ class Search:
 def _sum_of(candidates: Collection[Candidate]) -> dict[str, int]:
     total: dict[str, int] = {}
     for candidate in candidates:
-        for name, amount in counted_requests(candidate.entry.shape).items():
+        for name, amount in quota_requests(candidate.entry.shape).items():
             total[name] = total.get(name, 0) + amount
     return total
 

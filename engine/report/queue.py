@@ -212,7 +212,7 @@ def _queued_pod(
 
 def _quota_place(pod: Pod, quota: ElasticQuota, position: int, of: int) -> QuotaPlace:
     free, interval = free_amounts(quota.figures), release_interval(quota.figures)
-    requests = {**pod.shape.requests, PODS: 1}
+    requests = {**pod.shape.quota_requests, PODS: 1}
     return QuotaPlace(
         quota=f"{quota.namespace}/{quota.name}",
         position=position,

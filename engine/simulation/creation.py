@@ -30,7 +30,7 @@ from engine.report import PodName, Victim
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arms import ArmDecider, Landing
 from engine.simulation.arrivals import Arrival
-from engine.view import ClusterState, ClusterView, counted_requests
+from engine.view import ClusterState, ClusterView, quota_requests
 
 _MODE: Final[QuotaMode] = "Enforce"  # of namespaces that name none, as the webhook's default
 _RULES: Final = QueueRules(mode=_MODE, excluded_namespaces=frozenset(SYSTEM_NAMESPACES))
@@ -41,7 +41,7 @@ def quota_refusal(pod: Pod, view: ClusterView) -> str:
     if pod.namespace in SYSTEM_NAMESPACES or mode_of(view, pod.namespace, _MODE) != "Enforce":
         return ""
     used = view.namespaces.requested.get(pod.namespace, {})
-    return judge(counted_requests(pod.shape), used, quotas_of(view, pod.namespace)).message
+    return judge(quota_requests(pod.shape), used, quotas_of(view, pod.namespace)).message
 
 
 def quota_wait(pod: Pod, view: ClusterView) -> str:
@@ -54,7 +54,7 @@ def quota_wait(pod: Pod, view: ClusterView) -> str:
     if queue is None:
         return ""
     situation = queues.situation(view, under_way=(), assumed=())
-    alone = QueuedPod(pod.key, queue.queue.key, counted_requests(pod.shape), Micros(0))
+    alone = QueuedPod(pod.key, queue.queue.key, quota_requests(pod.shape), Micros(0))
     decision = next_releases(
         [alone], situation.quotas, situation.usage, situation.cohort, Micros(0)
     )

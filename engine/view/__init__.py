@@ -35,7 +35,7 @@ from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
 from engine.view.pod_sums import PodSumProfile
 from engine.view.pod_table import NO_ROW, PodEntry
 from engine.view.rows import Sum
-from engine.view.shape_contributions import counted_requests
+from engine.view.shape_contributions import counted_requests, quota_requests
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
 from engine.view.state import ClusterState
 from engine.view.trait_book import PodQuery
@@ -87,6 +87,7 @@ __all__ = [
     "node_label_keys",
     "pods_matching",
     "pods_using",
+    "quota_requests",
     "repelling_pods",
     "stale_reports",
     "taint_column",

@@ -8,7 +8,7 @@ from engine.model.pod_shape import PodShape
 from engine.model.resources import Amounts
 from engine.model.usage import NodeUsage
 from engine.view.pod_table import NO_ROW, QUEUED, SCHEDULED, PodEntry
-from engine.view.shape_contributions import counted_requests
+from engine.view.shape_contributions import quota_requests
 from engine.view.snapshot_store import SnapshotStore
 
 
@@ -96,7 +96,7 @@ class ClusterLister:
             return {}
         if scheduled and not entry.standing & SCHEDULED:
             return {}
-        return counted_requests(entry.shape)
+        return quota_requests(entry.shape)
 
     def pod_requests(self, key: str) -> Amounts:
         """Return what a pod requests as quotas count it, queued or not; nothing if it is unknown.
@@ -105,7 +105,7 @@ class ClusterLister:
             key: `namespace/name`.
         """
         entry = self._pods.table.get(key)
-        return {} if entry is None else counted_requests(entry.shape)
+        return {} if entry is None else quota_requests(entry.shape)
 
     def pod_key(self, key: str) -> str:
         """Return `namespace/name` as the string object stored here, if the pod is known.

@@ -27,8 +27,13 @@ _TUPLE = 104  # bytes of a tuple of a name and an amount, in a tuple
 
 
 def counted_requests(shape: PodShape) -> Amounts:
-    """Return what a pod adds to the requests of its node and namespace: its own, and one pod."""
+    """Return what a pod adds to the requests of its node: its own, and one pod."""
     return {**shape.requests, PODS: 1}
+
+
+def quota_requests(shape: PodShape) -> Amounts:
+    """Return what a pod adds to the requests of its namespace, as quotas count them."""
+    return {**shape.quota_requests, PODS: 1}
 
 
 def sums_of(shape: PodShape, axis: ResourceAxis) -> IntColumn:
@@ -97,7 +102,7 @@ class ShapeContributions:
     def _computed(self, shape: PodShape) -> Contribution:
         amounts = (shape.requests, shape.limits, shape.effective_limits_non_zero)
         self._place(name for each in amounts for name, amount in each.items() if amount)
-        requests = tuple(counted_requests(shape).items())
+        requests = tuple(quota_requests(shape).items())
         bare_requests = (*shape.bare_requests.items(), (PODS, 1))
         contribution = Contribution(
             requests=requests,

@@ -22,7 +22,7 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
 from engine.report import DecisionReport, QuotaReport, decision_report
-from engine.view import ClusterView, counted_requests
+from engine.view import ClusterView, quota_requests
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster, moment_of, moment_text
 from webhook.cli.exit_codes import Exit
@@ -172,7 +172,7 @@ def _quota_verdict(pod: Pod, view: ClusterView, notes: Console) -> QuotaVerdict:
     if pod.is_queued:
         return QuotaVerdict()
     used = view.namespaces.requested.get(namespace, {})
-    return judge(counted_requests(pod.shape), used, quotas_of(view, namespace))
+    return judge(quota_requests(pod.shape), used, quotas_of(view, namespace))
 
 
 def _given(paths: list[Path] | None, option: str) -> list[Path]:

@@ -16,7 +16,7 @@ from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
 from engine.policy import PolicySet
 from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
-from engine.view import ClusterState, ClusterView, counted_requests
+from engine.view import ClusterState, ClusterView, quota_requests
 from webhook.placement.held_pods import HeldPod
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -146,7 +146,7 @@ def _quota_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
     alone = QueuedPod(
         pod.key,
         queue.queue.key,
-        counted_requests(pod.shape),
+        quota_requests(pod.shape),
         Micros(0) if pod.created is None else micros(pod.created),
     )
     decision = next_releases(

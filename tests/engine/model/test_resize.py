@@ -6,7 +6,7 @@ import msgspec
 
 from engine.model import api
 from engine.model.pod_shape import PodShape
-from engine.model.shape_computation import shape_of
+from engine.model.shape_computation import requests_of, shape_of
 
 
 def shape(
@@ -51,7 +51,12 @@ def test_while_it_is_resized_a_pod_counts_for_what_is_greater() -> None:
 
 
 def pod_shape(
-    asks: str, has: str | None = None, allocated: str | None = None, *, side: str = "requests"
+    asks: str,
+    has: str | None = None,
+    allocated: str | None = None,
+    *,
+    side: str = "requests",
+    reason: str = "",
 ) -> PodShape:
     """Return the shape of a pod that itself names so much cpu, with a container of 1."""
     container = {"name": "app", "resources": {side: {"cpu": "1"}}}
@@ -60,6 +65,8 @@ def pod_shape(
         status["resources"] = {side: {"cpu": has}}
     if allocated is not None:
         status["allocatedResources"] = {"cpu": allocated}
+    if reason:
+        status["conditions"] = [{"type": "PodResizePending", "reason": reason}]
     spec = {"containers": [container], "resources": {side: {"cpu": asks}}}
     return shape_of(msgspec.convert({"spec": spec, "status": status}, api.Pod))
 
@@ -87,8 +94,33 @@ def test_only_what_a_pod_itself_asks_for_is_resized() -> None:
     assert shape_of(msgspec.convert(pod, api.Pod)).requests == {"cpu": 1000}
 
 
-def test_a_resize_that_is_infeasible_counts_as_asked() -> None:
-    assert shape("8", "2", "2", reason="Infeasible").requests == {"cpu": 8000}
+def test_a_resize_that_is_infeasible_counts_for_quota_alone() -> None:
+    of_pod = shape("8", "2", "3", reason="Infeasible")
+    assert of_pod.requests == {"cpu": 3000}  # max(2, 3): the node never provides the 8
+    assert of_pod.non_zero_requests == {"cpu": 3000, "memory": 200 * 2**20}
+    assert of_pod.quota_requests == {"cpu": 8000}
+    assert shape("8", "2", "2", reason="Deferred").requests == {"cpu": 8000}
+    assert shape("8", "2", "2", reason="Infeasible", sidecar=True).requests == {"cpu": 2000}
+
+
+def test_an_infeasible_resize_of_a_pod_itself_counts_for_quota_alone() -> None:
+    of_pod = pod_shape("8", "2", "3", reason="Infeasible")
+    assert (of_pod.requests, of_pod.quota_requests) == ({"cpu": 3000}, {"cpu": 8000})
+    # Limits are not allocated, only actuated.
+    assert pod_shape("8", "2", side="limits", reason="Infeasible").limits == {"cpu": 2000}
+
+
+def test_a_large_pod_is_charged_what_it_is_resized_to() -> None:
+    app = {"name": "app", "resources": {"requests": {"cpu": "8"}}}
+    more = {f"example.com/{number}": "1" for number in range(2_000)}
+    large = {"name": "large", "resources": {"requests": more}}
+    status = {
+        "containerStatuses": [{"name": "app", "resources": {"requests": {"cpu": "2"}}}],
+        "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+    }
+    pod = msgspec.convert({"spec": {"containers": [app, large]}, "status": status}, api.Pod)
+    assert requests_of(pod)["cpu"] == shape_of(pod).quota_requests["cpu"] == 8000
+    assert shape_of(pod).requests["cpu"] == 2000
 
 
 def test_an_app_container_and_a_sidecar_are_resized_each_by_itself() -> None:
