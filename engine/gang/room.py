@@ -14,7 +14,7 @@ from engine.model.gang import Gang
 from engine.model.pod_shape import PodShape
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
-from engine.view import ClusterView, Sum, counted_requests
+from engine.view import ClusterView, Sum, counted_requests, is_device_resource
 
 
 def min_resources_gap(
@@ -23,7 +23,8 @@ def min_resources_gap(
     """Return what all nodes together lack of a gang's `min_resources`; no amount is 0.
 
     A gang that says what it needs needs a place for each member, too. What nodes have free is added
-    up, so nothing may be missing although no node has room.
+    up, so nothing may be missing although no node has room. What devices may provide is not looked
+    at: how much of it there is, is not known.
 
     Args:
         gang: that is to start.
@@ -39,7 +40,11 @@ def min_resources_gap(
         for node_name, shape in running
         if node_name in view.rows
     ]
-    gap = {name: amount - _free(name, view, of_members) for name, amount in needed.items()}
+    gap = {
+        name: amount - _free(name, view, of_members)
+        for name, amount in needed.items()
+        if not is_device_resource(name, view)
+    }
     return {name: amount for name, amount in gap.items() if amount > 0}
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from engine.model import api, resource_metrics
 from engine.model.advice import ADVICE_ANNOTATION
+from engine.model.device_class import device_class_of
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
@@ -306,6 +307,16 @@ KINDS: Final = (
         plural="nodediskioinfoes",
         verbs=(),
         case_list="",
+    ),
+    Kind(
+        group="resource.k8s.io",
+        version="v1",
+        kind="DeviceClass",
+        plural="deviceclasses",
+        wire=api.DeviceClass,
+        decode=device_class_of,
+        case_list="deviceClasses",
+        snapshot_annotations=frozenset(),
     ),
     DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,

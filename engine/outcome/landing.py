@@ -21,6 +21,7 @@ from engine.model.request import PlacementRequest
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.time import Micros
 from engine.pipeline import Scope, decide
+from engine.plugins.load_aware.usage import capacity
 from engine.policy import PolicySet
 from engine.report import POINT
 from engine.view import ClusterView, Freshness, PodEntry, WhatIf
@@ -94,7 +95,8 @@ class Judge:
         scope: the pods that policies place.
         stock: what a model of the stock scheduler takes; it obeys what filters promise, as that is
             in the required affinity of the pod.
-        hot_percent: of allocatable CPU or memory; a node that uses more is hot.
+        hot_percent: of the CPU or memory that a node has before amplification, as LoadAware
+            compares it; a node that uses more is hot.
     """
 
     def __init__(self, scope: Scope, stock: StockChoice | None, *, hot_percent: int) -> None:
@@ -148,9 +150,10 @@ class Judge:
         if report is None or report.usage is None:
             return None
         usage = report.usage
+        offered = capacity(view, _MEASURED)[:, row].tolist()
         return any(
-            100 * usage.get(name, 0) > self._hot_percent * int(offered)
-            for name, offered in zip(_MEASURED, _offered(view, row), strict=True)
+            100 * usage.get(name, 0) > self._hot_percent * amount
+            for name, amount in zip(_MEASURED, offered, strict=True)
         )
 
 
@@ -230,7 +233,3 @@ def _without(bound: BoundPod, view: ClusterView) -> ClusterView:
     what_if = WhatIf(view)
     what_if.remove(bound.entries)
     return what_if.view
-
-
-def _offered(view: ClusterView, row: int) -> list[int]:
-    return [int(view.amount(view.allocatable, name)[row]) for name in _MEASURED]

@@ -13,6 +13,7 @@ from engine.model.measure import Measure
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.time import SECOND, Micros, date
 from engine.model.well_known import ZONE_LABEL
+from engine.plugins.load_aware.usage import capacity
 from engine.policy import PolicySet
 from engine.view import ClusterView, IntColumn, Sum
 
@@ -39,10 +40,12 @@ class ResourceColumns(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """One resource of all nodes: a value per node in the order of `NodesReport.names`, base units.
 
     Attributes:
+        raw_allocatable: allocatable before amplification, which usage is compared with.
         usage: as last reported; None where there is no report, or it does not say.
     """
 
     allocatable: Sequence[int]
+    raw_allocatable: Sequence[int]
     requests: Sequence[int]
     limits: Sequence[int]
     usage: Sequence[int | None]
@@ -136,6 +139,7 @@ def _columns(view: ClusterView, resource: str, rows: NDArray[np.intp]) -> Resour
     reports = (view.usages[row] for row in rows.tolist())
     return ResourceColumns(
         allocatable=view.amount(view.allocatable, resource)[rows].tolist(),
+        raw_allocatable=capacity(view, (resource,))[0, rows].tolist(),
         requests=view.amount(view.sums[Sum.REQUESTS], resource)[rows].tolist(),
         limits=view.amount(view.sums[Sum.LIMITS], resource)[rows].tolist(),
         usage=[

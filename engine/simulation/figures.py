@@ -8,13 +8,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.plugins.load_aware.usage import capacity
 from engine.report import Measure, NodeLevels, Spread
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.load import RESOURCES
-from engine.view import Sum
+from engine.view import IntColumn, Sum
 
 Percents = Mapping[tuple[Measure, str], NDArray[np.float64]]
-"""By measure and resource: percent of allocatable node by node, shape (n,)."""
+"""By measure and resource: percent of allocatable node by node, shape (n,).
+
+Load is a share of what nodes have before amplification, as LoadAware compares it.
+"""
 
 _DIGITS: Final = 1
 
@@ -29,18 +33,20 @@ def percents(cluster: ArmCluster, nodes: tuple[str, ...]) -> Percents:
     view = cluster.view()
     rows = [view.rows[name] for name in nodes]
     loads = np.array([cluster.load[name] for name in nodes]).reshape(-1, len(RESOURCES))
+    raw = capacity(view, RESOURCES)[:, rows]
     result = {}
     for at, resource in enumerate(RESOURCES):
         offered = view.amount(view.allocatable, resource).take(rows)
-        amounts = {
-            Measure.REQUESTS: view.amount(view.sums[Sum.REQUESTS], resource).take(rows),
-            Measure.LIMITS: view.amount(view.sums[Sum.LIMITS], resource).take(rows),
-            Measure.LOAD: loads[:, at],
-        }
-        for measure, amount in amounts.items():
-            share = 100 * amount / np.maximum(offered, 1)
-            result[measure, resource] = np.where(offered > 0, share, 0.0)
+        requested = view.amount(view.sums[Sum.REQUESTS], resource).take(rows)
+        limited = view.amount(view.sums[Sum.LIMITS], resource).take(rows)
+        result[Measure.REQUESTS, resource] = _share(requested, offered)
+        result[Measure.LIMITS, resource] = _share(limited, offered)
+        result[Measure.LOAD, resource] = _share(loads[:, at], raw[at])
     return result
+
+
+def _share(amount: IntColumn, offered: IntColumn) -> NDArray[np.float64]:
+    return np.where(offered > 0, 100 * amount / np.maximum(offered, 1), 0.0)
 
 
 def spreads(levels: Percents) -> tuple[Spread, ...]:

@@ -21,6 +21,7 @@ from engine.view.columns import (
     node_label_keys,
     taint_column,
 )
+from engine.view.device_classes import is_device_resource, left_to_devices
 from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
 from engine.view.existing_pods import (
     attraction,
@@ -80,8 +81,10 @@ __all__ = [
     "hash_of",
     "image_column",
     "integer_label_column",
+    "is_device_resource",
     "is_long",
     "label_column",
+    "left_to_devices",
     "name_hashes",
     "namespaces_matching",
     "node_label_keys",

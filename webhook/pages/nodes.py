@@ -30,7 +30,7 @@ class _Row:
     Attributes:
         allocatable: of the resource that is shown, base units.
         amounts: by measure, base units, None where one is unknown.
-        levels: the same in percent of `allocatable`.
+        levels: the same in percent of what the node offers.
     """
 
     name: str
@@ -100,9 +100,15 @@ def _amounts(report: NodesReport, resource: str, measure: str) -> Sequence[int |
 
 
 def _levels(report: NodesReport, resource: str, measure: str) -> list[float | None]:
-    """Return a measure of each node in percent of its allocatable amount."""
-    allocatable = report.resources[resource].allocatable
-    return [*map(percent, _amounts(report, resource, measure), allocatable)]
+    """Return a measure of each node in percent of what it offers."""
+    offered = _offered(report, resource, measure)
+    return [*map(percent, _amounts(report, resource, measure), offered)]
+
+
+def _offered(report: NodesReport, resource: str, measure: str) -> Sequence[int]:
+    """Return the allocatable amounts, for usage those before amplification."""
+    columns = report.resources[resource]
+    return columns.raw_allocatable if measure == Measure.LOAD else columns.allocatable
 
 
 def _row(report: NodesReport, resource: str, i: int) -> _Row:
@@ -115,7 +121,10 @@ def _row(report: NodesReport, resource: str, i: int) -> _Row:
         is_cordoned=report.unschedulable[i],
         allocatable=allocatable,
         amounts=amounts,
-        levels={measure: percent(value, allocatable) for measure, value in amounts.items()},
+        levels={
+            measure: percent(value, _offered(report, resource, measure)[i])
+            for measure, value in amounts.items()
+        },
         report_age=report.report_age_seconds[i],
     )
 

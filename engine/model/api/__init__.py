@@ -76,6 +76,7 @@ from engine.model.api.policy import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
+from engine.model.api.resource import DeviceClass, DeviceClassSpec
 from engine.model.api.scheduling import (
     ElasticQuota,
     ElasticQuotaSpec,
@@ -123,6 +124,8 @@ __all__ = [
     "ContainerPort",
     "ContainerStatus",
     "DestinationCost",
+    "DeviceClass",
+    "DeviceClassSpec",
     "DiskBandwidth",
     "ElasticQuota",
     "ElasticQuotaSpec",

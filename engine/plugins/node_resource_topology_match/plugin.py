@@ -10,6 +10,7 @@ seconds at best, so all of this is a guess: only the kubelet decides.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, NamedTuple, Self, TypeAlias
 
@@ -36,7 +37,7 @@ from engine.plugins.node_resource_topology_match.numa_zones import (
     is_native,
     is_shared,
 )
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, capped
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, capped, left_to_devices
 
 _INVALID, _POD, _INIT_CONTAINER, _SIDECAR, _CONTAINER = range(1, 6)
 _REASONS: Final = {
@@ -65,12 +66,7 @@ class NodeResourceTopologyMatchFilter:
         """Return PASS, or what cannot be aligned."""
         if not _is_concerned(pod):
             return FilterResult.passing(len(view))
-        requests = _Requests.of(pod)
-
-        def codes(part: ClusterView) -> IntColumn:
-            return _codes(ZoneTables.of(part), requests)
-
-        found = view.pod_column(("NUMA fit", requests), _NODES_AND_ZONES, codes)
+        found = _fit_codes(_Requests.of(pod), view)
         if self._discards_reserved:
             found = np.where(_is_reserved(ZoneTables.of(view)), _INVALID, found)
         return result_of(found)
@@ -153,10 +149,46 @@ class _Requests(NamedTuple):
             tuple(tuple(request.items()) for request in app),
         )
 
+    def without(self, names: AbstractSet[str]) -> Self:
+        """Return the same without some resources."""
+
+        def rest(request: _Request) -> _Request:
+            return tuple([(name, amount) for name, amount in request if name not in names])
+
+        return self._replace(
+            whole=rest(self.whole),
+            init=tuple((rest(request), is_sidecar) for request, is_sidecar in self.init),
+            app=tuple(map(rest, self.app)),
+        )
+
     def by_scope(self) -> Mapping[str, Sequence[Amounts]]:
         """Return what is looked at in turn in each scope."""
         each = [*(request for request, _ in self.init), *self.app]
         return {POD_SCOPE: [dict(self.whole)], CONTAINER_SCOPE: [dict(request) for request in each]}
+
+
+def _fit_codes(requests: _Requests, view: ClusterView) -> IntColumn:
+    """Return PASS or what cannot be aligned, (n,), whatever devices provide left out.
+
+    Those are in no zone of a node that has no device plugin for them.
+    """
+    left = {name: left_to_devices(name, view) for name, _ in requests.whole}
+    devices = {name: nodes for name, nodes in left.items() if nodes is not None}
+
+    def codes(of: _Requests) -> IntColumn:
+        return view.pod_column(
+            ("NUMA fit", of), _NODES_AND_ZONES, lambda part: _codes(ZoneTables.of(part), of)
+        )
+
+    found = codes(requests)
+    if not devices:
+        return found
+    without = np.stack([*devices.values()])
+    for kind in np.unique(without, axis=1).T:
+        names = frozenset([name for name, left_out in zip(devices, kind, strict=True) if left_out])
+        alike = (without == kind[:, np.newaxis]).all(axis=0)
+        found = np.where(alike, codes(requests.without(names)), found)
+    return found
 
 
 class _Fit:

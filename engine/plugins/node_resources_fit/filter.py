@@ -12,19 +12,22 @@ from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.resource_names import NATIVE, is_extended, is_scalar
 from engine.model.rule_input import RuleInputs
-from engine.model.rule_outcomes import FilterResult
+from engine.model.rule_outcomes import FilterResult, and_not
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import BoolMatrix, NeverFaults, StackingFilter
 from engine.plugins.lib.inputs import requests_with_pod
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.plugins.node_resources_fit.args import NodeResourcesFitArgs
-from engine.view import BoolColumn, ClusterView, IntColumn, Sum
+from engine.view import BoolColumn, ClusterView, IntColumn, Sum, left_to_devices
 from engine.view.axis import GREATEST_AMOUNT, PODS
 
 
 class NodeResourcesFitFilter(NeverFaults, StackingFilter):
-    """Rejects nodes on which something the pod requests is not free, or that hold enough pods."""
+    """Rejects nodes on which something the pod requests is not free, or that hold enough pods.
+
+    An extended resource that devices may provide rejects no node but those that offer some of it.
+    """
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
         self._ignored = frozenset(args.ignored_resources)
@@ -82,9 +85,11 @@ def _complaints(
     complaints = [requested[PODS] >= allocatable[PODS]]
     for name, amount in wanted:
         at = view.axis.find(name)
-        complaints.append(
+        lacks = (
             np.ones(len(view), np.bool_) if at is None else requested[at] > allocatable[at] - amount
         )
+        by_devices = left_to_devices(name, view)
+        complaints.append(lacks if by_devices is None else and_not(lacks, by_devices))
     return complaints
 
 

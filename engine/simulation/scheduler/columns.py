@@ -18,7 +18,7 @@ from engine.model.pod_shape import PodShape
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins import PLUGINS, Filter, Score
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, is_device_resource
 
 _NODES: Final = (Domain.NODES,)
 _NODES_AND_PODS: Final = (Domain.NODES, Domain.PODS)
@@ -108,7 +108,9 @@ def _room(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:
         points = _FIT_SCORE.score(pod, rows, now), _BALANCE.score(pod, rows, now)
         return np.array([~fit, *(each.values for each in points)], np.int64)
 
-    return view.pod_column(("scheduler's room", _amounts(pod.shape)), _NODES_AND_PODS, columns)
+    devices = tuple([name for name in pod.shape.requests if is_device_resource(name, view)])
+    key = ("scheduler's room", _amounts(pod.shape), devices)
+    return view.pod_column(key, _NODES_AND_PODS, columns)
 
 
 @cached_by_shape

@@ -6,6 +6,7 @@ import msgspec
 
 from engine.gang import Gang, GangKey, min_resources_gap
 from engine.model import api
+from engine.model.device_class import DeviceClass
 from engine.model.node import node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
@@ -63,6 +64,10 @@ def test_a_gang_that_does_not_say_what_it_needs_lacks_nothing() -> None:
     assert min_resources_gap(gang, _view(places="0"), ()) == {}
 
 
-def test_a_resource_that_no_node_has_is_missing() -> None:
+def test_a_resource_that_no_node_has_is_missing_unless_devices_may_provide_it() -> None:
     gang = replace(_GANG, min_resources={"example.com/gpu": 2})
-    assert min_resources_gap(gang, _view(), ()) == {"example.com/gpu": 2}
+    view = _view()
+    assert min_resources_gap(gang, view, ()) == {"example.com/gpu": 2}
+    gpu = DeviceClass(name="gpu", resource="example.com/gpu")
+    view = replace(view, extras={(DeviceClass, gpu.key): gpu})
+    assert min_resources_gap(gang, view, ()) == {}

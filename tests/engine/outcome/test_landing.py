@@ -10,6 +10,7 @@ from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.outcome import BoundPod, Judge, PolicyLanding, meant_nodes
 from engine.pipeline import Scope
+from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 from engine.policy import PolicySet, load_policies
 from engine.view import FRESH, ClusterState
 from tests.engine.measured_cluster import NOW, node, pod, report
@@ -124,6 +125,16 @@ def test_hot_nodes_are_told_where_both_are_measured() -> None:
     assert judged("a", "b", loaded, state)[0].hot is None
     state.set_usage(report("b", {"cpu": 3200, "memory": 0}))
     assert judged("a", "b", loaded, state)[0].hot == (True, False)  # 3.3 of 4 cores are 82.5 %
+
+
+def test_a_node_is_hot_by_what_it_has_before_amplification() -> None:
+    state = state_of()
+    amplified = {RAW_ALLOCATABLE: '{"cpu":"2"}'}
+    state.set_node(node("a", amplified, cpu="4", memory="8Gi", pods="10"))
+    state.set_usage(report("a", {"cpu": 1700, "memory": 0}))
+    state.set_usage(report("b", {"cpu": 1700, "memory": 0}))
+    loaded = policies(("p", "Enforce", "a"))
+    assert judged("a", "b", loaded, state)[0].hot == (True, False)  # 85 % of 2 cores, 42.5 % of 4
 
 
 def test_without_a_policy_there_is_nothing_to_judge() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 from engine.policy import load_policies
 from engine.report import Measure, Threshold, nodes_report, thresholds_of
 from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
@@ -34,6 +35,14 @@ def test_the_columns_are_in_order_of_names_and_in_base_units() -> None:
     assert cpu.limits == [0, 3000]
     assert cpu.usage == [None, 1500]
     assert found.resources["memory"].limits == [0, GI]
+
+
+def test_usage_is_compared_with_what_a_node_has_before_amplification() -> None:
+    amplified = {RAW_ALLOCATABLE: '{"cpu":"2"}'}
+    view = cluster([node("a", amplified, cpu="4", memory="8Gi")])
+    found = nodes_report(view, NOW).resources
+    assert (found["cpu"].allocatable, found["cpu"].raw_allocatable) == ([4000], [2000])
+    assert found["memory"].raw_allocatable == found["memory"].allocatable == [8 * GI]
 
 
 def test_rows_that_are_no_nodes_are_left_out() -> None:

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from engine.report import SimulationReport
 from tests.webhook.cli.running import Stowplan
 
 DECISIONS = Path(__file__).parent / "decisions"
@@ -19,6 +22,38 @@ def explained(stowplan: Stowplan, name: str) -> dict[str, Any]:
     assert ran.err == ""
     told: dict[str, Any] = json.loads(ran.out)
     return told
+
+
+def simulated(stowplan: Stowplan, name: str) -> SimulationReport:
+    """Return what becomes of the pod of a situation under the scheduler and under the policy."""
+    folder = DECISIONS / name
+    arguments = ("--cluster", folder / "cluster.json", "--arm", folder / "policy.yaml")
+    ran = stowplan("simulate", *arguments, "--arrivals", folder / "pod.json", "--json")
+    assert (ran.status, ran.err) == (0, "")
+    return msgspec.json.decode(ran.out, type=SimulationReport)
+
+
+def test_load_is_a_share_of_what_a_node_has_before_amplification(stowplan: Stowplan) -> None:
+    # Node big offers 32 cores, has 16, and uses 13: 81.25 %, more than the 65 % of LoadAware. The
+    # scheduler adds a pod of 1 core there, 850m of load: 13.85 / 16 = 86.6 %.
+    stock, policy = simulated(stowplan, "hot_by_raw_allocatable").arms
+    assert (stock.hot_nodes, policy.hot_nodes) == (1, 1)
+    greatest = [
+        spread.max
+        for arm in (stock, policy)
+        for spread in arm.spreads
+        if (spread.measure, spread.resource) == ("load", "cpu")
+    ]
+    assert greatest == [86.6, 81.2]
+
+
+def test_devices_of_a_class_may_be_on_any_node_that_has_no_plugin_for_them(
+    stowplan: Stowplan,
+) -> None:
+    # The policy rejects the node of the device plugin. Whether the other has the devices, of the
+    # class and of the one that is named, the scheduler knows: the pod is not denied.
+    told = explained(stowplan, "device_class")
+    assert [row["node"] for row in told["ranking"]] == ["by-devices"]
 
 
 def test_a_resize_that_its_node_calls_infeasible_leaves_the_node_its_room(

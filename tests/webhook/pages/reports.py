@@ -28,6 +28,7 @@ def nodes_of(
     count = len(usage)
     columns = ResourceColumns(
         allocatable=[1000] * count,
+        raw_allocatable=[1000] * count,
         requests=[100] * count,
         limits=[200] * count,
         usage=list(usage.values()),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.webhook.pages.reports import HOSTILE, busy, nodes_of
 from webhook.pages import nodes_page, update
@@ -16,6 +17,15 @@ def test_the_heat_map_tells_nodes_apart_by_symbol_too() -> None:
         "b": ("above the threshold (1)", "x"),
         "c": ("unknown (1)", "circle-open"),
     }
+
+
+def test_load_alone_is_in_percent_of_what_a_node_has_before_amplification() -> None:
+    report = nodes_of({"a": 400})
+    columns = replace(report.resources["cpu"], raw_allocatable=[500])
+    amplified = replace(report, resources={"cpu": columns})
+    # 400 of 500 are used; 100 of 1000 are requested.
+    assert "<dd>80.0 %</dd>" in nodes_page(amplified, {"measure": "load"}).body
+    assert "<dd>10.0 %</dd>" in nodes_page(amplified, {"measure": "requests"}).body
 
 
 def test_each_zone_begins_a_row() -> None:

@@ -75,6 +75,7 @@ class Anonymizer:
             api.Attribute: self._attribute,
             api.TopologyCosts: self._costs,
             api.ZoneResource: self._zone_resource,
+            api.DeviceClassSpec: self._device_class,
         }
 
     def pseudonym(self, text: str) -> str:
@@ -206,6 +207,11 @@ class Anonymizer:
     def _zone_resource(self, wire: api.ZoneResource) -> api.ZoneResource:
         available = self._amount(wire.available)
         return api.ZoneResource(name=self.key(wire.name), available=available)
+
+    def _device_class(self, wire: api.DeviceClassSpec) -> api.DeviceClassSpec:
+        return api.DeviceClassSpec(
+            extended_resource_name=self.key(wire.extended_resource_name or "")
+        )
 
     def _costs(self, wire: api.TopologyCosts) -> api.TopologyCosts:
         """Return costs between places, which have the names in the labels of nodes."""

@@ -79,7 +79,12 @@ PUBLIC_KEYS = PUBLIC_VALUES | frozenset(
 )
 """Keys of labels, taints and requirements, and names of resources, that stay as they are."""
 
-PUBLIC_DOMAINS = ("kubernetes.io", "k8s.io", "koordinator.sh")
+PUBLIC_DOMAINS = (
+    "deviceclass.resource.kubernetes.io",
+    "kubernetes.io",
+    "k8s.io",
+    "koordinator.sh",
+)
 """What is below them has a meaning, so the end of a prefix stays: `<word>.kubernetes.io/<word>`."""
 
 PUBLIC_WORDS = frozenset(

@@ -16,6 +16,7 @@ import msgspec
 
 from engine.model import api, resource_metrics
 from engine.model.aux_object import AuxObject
+from engine.model.device_class import DeviceClass, device_class_of
 from engine.model.elastic_quota import quota_of
 from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
 from engine.model.namespace import namespace_of
@@ -124,6 +125,7 @@ class EventApplier:
         self._buffered: dict[str, NodeUsage] = {}
         self._by_koordinator: set[str] = set()
         self._aux: dict[tuple[type[msgspec.Struct], str], AuxObject] = {}
+        self._device_classes: dict[str, DeviceClass] = {}
         self._node_readings: dict[str, NodeUsage] = {}
         self._pod_readings: dict[str, resource_metrics.PodReading] = {}
 
@@ -183,6 +185,10 @@ class EventApplier:
             case api.PlacementPolicy | api.NamespacedPlacementPolicy:
                 delete_policy = partial(self.delete_policy, kind=PolicyKind(kind.kind))
                 return KindApplier(kind=kind, apply=self.policy, delete=delete_policy)
+            case api.DeviceClass:
+                return KindApplier(
+                    kind=kind, apply=self.device_class, delete=self.delete_device_class
+                )
             case _:
                 return KindApplier(
                     kind=kind,
@@ -306,6 +312,22 @@ class EventApplier:
         self._pod_readings.pop(f"{namespace}/{name}", None)
 
     # Objects that only some rules read.
+
+    def device_class(self, wire: api.DeviceClass) -> None:
+        """Apply a DeviceClass; several may stand for one resource, unlike other such objects."""
+        _check_name(wire.metadata)
+        self.delete_device_class("", wire.metadata.name)
+        made = self._device_classes[wire.metadata.name] = device_class_of(wire)
+        if made.resource:
+            self.state.set_extra(made)
+        self._observe_time(wire.metadata.creation_timestamp)
+
+    def delete_device_class(self, _namespace: str, name: str) -> None:
+        """Delete a DeviceClass; its resource is left to others that stand for it."""
+        gone = self._device_classes.pop(name, None)
+        others = {each.resource for each in self._device_classes.values()}
+        if gone is not None and gone.resource not in others:
+            self.state.delete_extra(DeviceClass, gone.key)
 
     def aux(self, wire: Any, *, decode: Callable[[Any], AuxObject]) -> None:  # noqa: ANN401 - any struct with metadata
         """Apply an object that only some rules read."""

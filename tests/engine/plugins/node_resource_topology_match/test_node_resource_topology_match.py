@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.advice import Advice
+from engine.model.device_class import DeviceClass
 from engine.model.numa import SINGLE_ZONE
 from engine.plugins.base import PASS
 from engine.plugins.node_resource_topology_match.args import NodeResourceTopologyMatchArgs
@@ -88,6 +89,22 @@ def test_a_device_that_belongs_to_no_zone_is_anywhere_on_the_node() -> None:
     told = zones("a", SMALL, SMALL)
     assert verdict(pod(asked, asked), told, **{GPU: "2"}) == ""
     assert verdict(pod(asked), told) == "cannot align container"  # the node has none at all
+
+
+def test_devices_of_a_class_are_in_no_zone_of_a_node_without_a_plugin_for_them() -> None:
+    gpu = DeviceClass(name="gpu", resource=GPU)
+    rule = NodeResourceTopologyMatchFilter(NodeResourceTopologyMatchArgs())
+    fits, too_much = ({"cpu": cpu, "memory": "1Gi", GPU: "1"} for cpu in ("1", "5"))
+    nodes = [node("a"), node("b", **{GPU: "2"})]
+    told = [zones("a", SMALL), zones("b", SMALL | {GPU: "0"})]
+    view = cluster(nodes, [*told, gpu])
+
+    def rejected(one: Pod) -> set[str]:
+        rejects = rule.filter(one, view, NOW).rejects.tolist()
+        return {name for name, is_rejected in zip(view.names, rejects, strict=True) if is_rejected}
+
+    assert rejected(pod(fits)) == {"b"}
+    assert rejected(pod(too_much)) == {"a", "b"}
 
 
 def test_a_best_effort_pod_passes_unless_it_asks_for_a_device() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.model.device_class import IMPLICIT_DOMAIN, DeviceClass
 from engine.plugins.base import PASS
 from engine.plugins.lib.broken_line import broken_line
 from engine.plugins.node_resources_fit import PLUGIN
@@ -65,6 +67,20 @@ def _rejections(
     rule = PLUGIN.filter(args or _args())
     codes = rule.filter(pod, view, NOW).codes.tolist()
     return [() if code == PASS else rule.reasons(code, pod, view) for code in codes]
+
+
+def test_what_devices_may_provide_rejects_only_nodes_that_offer_some_of_it() -> None:
+    gpu = DeviceClass(name="gpu", resource="x.com/gpu")
+    used = {"x.com/gpu": "1"}
+    view = _cluster(used, plugin={**_ROOM, "x.com/gpu": "1"}, devices=_ROOM)
+    view = replace(view, extras={(DeviceClass, gpu.key): gpu})
+    insufficient = ("Insufficient x.com/gpu",)
+    assert _rejections(_pod({"x.com/gpu": "1"}), view) == [insufficient, ()]
+    # Of the same kind by its name alone; of another resource there is no class.
+    assert _rejections(_pod({f"{IMPLICIT_DOMAIN}nic": "1"}), view) == [(), ()]
+    assert _rejections(_pod({"x.com/nic": "1"}), view) == [("Insufficient x.com/nic",)] * 2
+    # Nothing else that they lack is forgiven.
+    assert _rejections(_pod({"cpu": "9", "x.com/gpu": "1"}), view)[1] == ("Insufficient cpu",)
 
 
 def _scores(pod: Pod, view: ClusterView, args: NodeResourcesFitArgs) -> list[int]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from engine.model import api
 from engine.model.advice import ADVICE_ANNOTATION, advice_in
+from engine.model.device_class import IMPLICIT_DOMAIN
 from engine.model.kinds import KINDS, Kind
 from engine.pipeline import decide
 from engine.policy import PolicySet, load_policies
@@ -232,6 +233,13 @@ def test_zones_of_a_node_keep_their_numbers_and_figures() -> None:
         topology_policies=["SingleNUMANodePodLevel"], attributes=[policy], zones=[zone]
     )
     assert Anonymizer().struct(topology) == topology
+
+
+def test_a_class_of_devices_still_stands_for_the_resource_that_pods_request() -> None:
+    anonymizer = Anonymizer(SECRET)
+    spec = anonymizer.struct(api.DeviceClassSpec(extended_resource_name="acme.example/gpu"))
+    assert spec.extended_resource_name == anonymizer.key("acme.example/gpu")
+    assert anonymizer.key("deviceclass.resource.kubernetes.io/gpu").startswith(IMPLICIT_DOMAIN)
 
 
 def test_figures_in_annotations_stay_by_resource() -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from engine.model import api
+from engine.model.device_class import DeviceClass
 from engine.model.disk_io import NodeDisks
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
@@ -189,6 +190,31 @@ def test_what_only_some_rules_read_is_applied_and_forgotten() -> None:
         for _ in range(2):
             applier.by_kind[key].delete(wire.metadata.namespace, wire.metadata.name)
     assert not applier.state.view().extras
+
+
+def test_a_resource_is_left_to_devices_while_any_class_stands_for_it() -> None:
+    applier = EventApplier(now=lambda: NOW)
+    classes = applier.by_kind["resource.k8s.io", "DeviceClass"]
+
+    def stands_for(name: str, resource: str | None) -> None:
+        meta = api.ObjectMeta(name=name)
+        spec = api.DeviceClassSpec(extended_resource_name=resource)
+        classes.apply(api.DeviceClass(metadata=meta, spec=spec))
+
+    def has_class() -> bool:
+        return applier.state.view().lookup(DeviceClass, "x.com/gpu") is not None
+
+    stands_for("none", None)
+    assert not has_class()
+    stands_for("one", "x.com/gpu")
+    stands_for("two", "x.com/gpu")
+    classes.delete("", "one")
+    assert has_class()
+    stands_for("two", "x.com/other")
+    assert not has_class()
+    classes.delete("", "two")
+    classes.delete("", "gone")
+    assert not applier.state.view().extras.keys() - {(DeviceClass, "x.com/gpu")}
 
 
 def test_an_object_that_tells_of_another_node_now_no_longer_tells_of_the_old_one() -> None:
