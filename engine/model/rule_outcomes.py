@@ -156,6 +156,9 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         faults: the number of candidates that could not be evaluated and scored 0.
         abstained: as in `FilterOutcome`; all candidates then get the same score.
         inputs: gives the values used for a row of the view, which is not an index of `raw`.
+        label_keys: labels of nodes that it reads.
+        preferred: gives the condition on labels of the nodes that score more, of a score that knows
+            two numbers alone; None for any other.
     """
 
     policy: str
@@ -167,3 +170,5 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     faults: int = 0
     abstained: Mapping[str, str] = {}
     inputs: InputsByRow = no_inputs
+    label_keys: tuple[str, ...] = ()
+    preferred: Callable[[], LabelCondition] | None = None

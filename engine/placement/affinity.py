@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from jsonpointer import escape
 
+from engine.model import selectors
 from engine.model.selectors import Operator
 
 Operation: TypeAlias = dict[str, Any]
@@ -29,6 +30,14 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 def requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
     """Return a node selector requirement; values come from nodes, and so are valid ones."""
     return {"key": key, "operator": str(operator), "values": values}
+
+
+def json_of(requirement: selectors.Requirement) -> Requirement:
+    """Return a requirement as it stands in JSON."""
+    json = {"key": requirement.key, "operator": requirement.operator.value}
+    if requirement.operator in {Operator.GT, Operator.LT}:
+        return {**json, "values": [str(requirement.bound)]}
+    return {**json, "values": sorted(requirement.values)} if requirement.values else json
 
 
 def node_affinity_of(affinity: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -11,9 +11,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.decision import Decision
+from engine.model.label_condition import Exactness
 from engine.model.ranking import Ranking
 from engine.model.selectors import Operator
-from engine.placement.affinity import Requirement, requirement
+from engine.placement.affinity import Requirement, json_of, requirement
 from engine.placement.exclusion import Rejections
 from engine.view import MISSING, ClusterView, Domain, LabelColumn, label_column
 
@@ -110,6 +112,38 @@ class Groups:
     def _others(self) -> NDArray[np.intp]:
         """Rows of nodes that a label may also include."""
         return np.flatnonzero(self._rejections.unreachable & self._view.valid)
+
+
+def preferred_by_score(
+    decision: Decision, view: ClusterView, rejections: Rejections
+) -> list[Requirement] | None:
+    """Return the requirements of the one score that gives points, if labels express it.
+
+    Unlike a label that describes the best nodes of today, they hold for nodes to come, too. None
+    where a node that policies reject, and no label tells, meets them as well.
+
+    Args:
+        decision: a decision to place.
+        view: all nodes.
+        rejections: of the decision.
+    """
+    scores = [score for score in decision.scored if not score.reason]
+    if len(scores) != 1 or scores[0].preferred is None:
+        return None
+    condition = scores[0].preferred()
+    if condition.exactness is not Exactness.EXACT or len(condition.terms) != 1:
+        return None
+    (term,) = condition.terms
+    matching = view.valid
+    for each in term:
+        column = label_column(view, each.key)
+        matches = np.array([each.matches(value) for value in column.values], np.bool_)
+        matching = matching & matches[column.codes]
+    totals = decision.ranking.ranked_totals
+    best = decision.ranking.part(0, totals.count_from(totals.at(0)))
+    if int(np.count_nonzero(matching & ~rejections.unreachable)) != best.size:
+        return None
+    return [*map(json_of, term)] if term and matching[best].all() else None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import Requirement, requirement
 from engine.placement.exclusion import Rejections
-from engine.placement.groups import Groups
+from engine.placement.groups import Groups, preferred_by_score
 from engine.placement.hostnames import NOT_LISTABLE, Hostnames
 from engine.placement.scheduler_sample import MOST_NAMES
 from engine.placement.turns import Term, Turns, takes_turns
@@ -31,7 +31,8 @@ from engine.placement.weight_tiers import (
 from engine.view import ClusterView
 
 _Rows: TypeAlias = NDArray[np.intp]
-_Described: TypeAlias = tuple[WeightTier, Requirement | None]
+_Described: TypeAlias = tuple[WeightTier, list[Requirement]]
+"""A tier, and what labels say of it; nothing where its nodes are named."""
 
 
 class _Chosen(NamedTuple):
@@ -99,13 +100,13 @@ def preferred_terms(
     left_out = 0
     chosen = _chosen(decision, view, hostnames, rejections, total_weight, names)
     # The names of all tiers at once: each access to the columns costs more than the names.
-    unlabelled = [tier for tier, label in chosen.tiers if label is None]
+    unlabelled = [tier for tier, labels in chosen.tiers if not labels]
     first, end = (unlabelled[0].start, unlabelled[-1].end) if unlabelled else (0, 0)
     texts = hostnames.of(chosen.rows[first : None if chosen.takes_turns else end])
-    for tier, label in chosen.tiers:
+    for tier, labels in chosen.tiers:
         rows = chosen.rows[tier.start : tier.end]
-        if label is not None:
-            term = {"matchExpressions": [label]}
+        if labels:
+            term: dict[str, Any] = {"matchExpressions": labels}
         else:
             rows, term = _name_list(rows, texts[tier.start - first : tier.end - first], view)
             left_out += tier.end - tier.start - rows.size
@@ -143,10 +144,15 @@ def _chosen(
         return GREATEST_WEIGHT
 
     # INVARIANT: a cut and a tier end where a total does, so ties need no order to describe them.
-    groups = Groups(view, placement.group_labels, ranking, rejections)
+    groups = Groups(view, _group_labels(decision), ranking, rejections)
+    exact = preferred_by_score(decision, view, rejections) if placement.group_labels else None
     for cut in candidate_cuts(totals, placement.max_nodes, lambda: bool(rejections.rejected.any())):
         weight = weight_of(partial(ranking.part, 0, cut))
-        described = _described(score_tiers(totals, cut, weight), groups, most)
+        tiers = score_tiers(totals, cut, weight)
+        if exact is not None and cut == totals.count_from(totals.at(0)):
+            described: list[_Described] | None = [(tier, exact) for tier in tiers]
+        else:
+            described = _described(tiers, groups, most)
         if described is not None:
             return _Chosen(decision.best(_last_read(described)), described)
     if not cut:
@@ -158,7 +164,17 @@ def _chosen(
     weight = weight_of(lambda: rows[:named])
     tiers = named_tiers(ranking.given_totals.take(places[:named]), most, weight)
     # Nested tiers have names in common, which cannot be dealt out.
-    return _Chosen(rows, [(tier, None) for tier in tiers], weight <= GREATEST_WEIGHT)
+    return _Chosen(rows, [(tier, []) for tier in tiers], weight <= GREATEST_WEIGHT)
+
+
+def _group_labels(decision: Decision) -> tuple[str, ...]:
+    """Return the labels that may stand for nodes, those first that the scores read.
+
+    Another label that describes the best nodes of today may describe worse ones of tomorrow.
+    """
+    given = decision.placement.group_labels
+    read = [key for score in decision.scored if not score.reason for key in score.label_keys]
+    return tuple(dict.fromkeys([*read, *given])) if given else ()
 
 
 def _described(tiers: Iterable[WeightTier], groups: Groups, most: int) -> list[_Described] | None:
@@ -170,7 +186,7 @@ def _described(tiers: Iterable[WeightTier], groups: Groups, most: int) -> list[_
     names = covered = 0
     for tier in tiers:
         label = groups.describe(tier.start, tier.end)
-        described.append((tier, label))
+        described.append((tier, [] if label is None else [label]))
         if label is None:
             names += tier.end - max(tier.start, covered)
             covered = tier.end
@@ -182,8 +198,7 @@ def _described(tiers: Iterable[WeightTier], groups: Groups, most: int) -> list[_
 def _last_read(described: Sequence[_Described]) -> int:
     """Return how many of the best nodes are read: those named, and of each label the advised."""
     return max(
-        tier.end if label is None else min(tier.start + MOST_NODES, tier.end)
-        for tier, label in described
+        min(tier.start + MOST_NODES, tier.end) if labels else tier.end for tier, labels in described
     )
 
 

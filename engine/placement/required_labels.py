@@ -16,8 +16,7 @@ from engine.model.decision import Decision
 from engine.model.label_condition import ALWAYS, Alternative, Exactness, LabelCondition
 from engine.model.label_states import LabelStates
 from engine.model.rule_outcomes import FilterOutcome
-from engine.model.selectors import Operator
-from engine.placement.affinity import Alternatives, Requirement
+from engine.placement.affinity import Alternatives, json_of
 
 MOST_TERMS: Final = 16
 """The most required terms of a pod: its own times those of the filters."""
@@ -140,13 +139,5 @@ def _combine(conditions: _Conditions, max_terms: int) -> _Combined:
         combined = both
         if conditions[i].exactness is Exactness.EXACT:
             enforced.append(i)
-    required = tuple(tuple(map(_json, term)) for term in combined.terms if term)
+    required = tuple(tuple(map(json_of, term)) for term in combined.terms if term)
     return _Combined(required, tuple(enforced), tuple(left_out), combined)
-
-
-def _json(requirement: selectors.Requirement) -> Requirement:
-    """Return a requirement as it stands in JSON."""
-    json = {"key": requirement.key, "operator": requirement.operator.value}
-    if requirement.operator in {Operator.GT, Operator.LT}:
-        return {**json, "values": [str(requirement.bound)]}
-    return {**json, "values": sorted(requirement.values)} if requirement.values else json

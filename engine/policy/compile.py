@@ -32,7 +32,7 @@ from engine.policy.compiled_parts import (
     ItemPath,
 )
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
-from engine.policy.label_analysis import PLUGIN_LABELS, filter_labels
+from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, filter_labels, score_labels
 from engine.policy.node_marks import NodeFilterExpression, mark_filter, needs_no_pod
 from engine.policy.part_places import part_places
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
@@ -236,13 +236,15 @@ def _score_rule(
     if path in plugins.found:
         plugin, args = plugins.found[path]
         assert plugin.score is not None  # noqa: S101 - INVARIANT: ConfiguredPlugins found that it can
-        evaluator = PluginScore(plugin.score(args), plugin)
+        evaluator, labels = PluginScore(plugin.score(args), plugin), NO_LABELS
     else:
-        evaluator = ScoreExpression(programs.found[path])
+        program = programs.found[path]
+        evaluator, labels = ScoreExpression(program), score_labels(program)
     return ScoreRule(
         policy=policy,
         name=rule.name,
         weight=rule.weight,
         on_error=rule.on_error,
         evaluator=evaluator,
+        labels=labels,
     )

@@ -22,7 +22,7 @@ from engine.model.rule_outcomes import FilterOutcome, FilterResult, ScoreOutcome
 from engine.plugins import FAULT, BoolMatrix, NodeFilter
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
-from engine.policy.label_analysis import PLUGIN_LABELS, FilterLabels
+from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, FilterLabels, ScoreLabels
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.rule_schema import OnFilterError, OnScoreError
 from engine.view import BoolColumn, ClusterView, IntColumn, extremes
@@ -184,6 +184,7 @@ class ScoreRule:
         weight: the factor of its points.
         on_error: the consequence when a candidate cannot be scored.
         evaluator: the plugin or expression.
+        labels: the labels of nodes that it reads.
     """
 
     policy: str
@@ -191,6 +192,7 @@ class ScoreRule:
     weight: int = 1
     on_error: OnScoreError = OnScoreError.ZERO_SCORE
     evaluator: ScoreEvaluator
+    labels: ScoreLabels = NO_LABELS
 
     def raw_for(
         self, contexts: Sequence[RuleContext]
@@ -274,7 +276,13 @@ class ScoreRule:
             reason=reason,
             faults=faults,
             inputs=lambda row: self.evaluator.inputs(context, row),
+            label_keys=self.labels.keys,
+            preferred=self._preferred(context),
         )
+
+    def _preferred(self, context: RuleContext) -> Callable[[], LabelCondition] | None:
+        labels = self.labels.preferred
+        return None if labels is None else lambda: labels.condition(context)
 
     def _normalized(self, raw: NDArray[Any]) -> IntColumn | None:
         return self.evaluator.normalize(raw) if raw.size else np.zeros(0, np.int64)

@@ -10,5 +10,14 @@ will have changed, and a requirement of a pod can never be taken back.
 
 from engine.policy.label_analysis.filter_labels import PLUGIN_LABELS, FilterLabels, filter_labels
 from engine.policy.label_analysis.label_summary import LabelSummary
+from engine.policy.label_analysis.score_labels import NO_LABELS, ScoreLabels, score_labels
 
-__all__ = ["PLUGIN_LABELS", "FilterLabels", "LabelSummary", "filter_labels"]
+__all__ = [
+    "NO_LABELS",
+    "PLUGIN_LABELS",
+    "FilterLabels",
+    "LabelSummary",
+    "ScoreLabels",
+    "filter_labels",
+    "score_labels",
+]
