@@ -5,6 +5,6 @@ ranks nodes as they do, as text with comments on what a policy cannot say. Never
 computes.
 """
 
-from engine.scheduler_config.imported import imported_policies
+from engine.scheduler_config.imported import Imported, imported_policies
 
-__all__ = ["imported_policies"]
+__all__ = ["Imported", "imported_policies"]

@@ -6,19 +6,20 @@ where pods go are ignored, so that newer versions can be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from engine.documents import Document, Path, read_documents, validate_model
-from engine.errors import Diagnostic, InvalidFileError
+from engine.errors import Diagnostic, InvalidFileError, did_you_mean
+from engine.scheduler_config.versions import VERSIONS, default_weights
 
 KIND: Final = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _CONFIG_MAP: Final = "ConfigMap"
 _PROFILE_KEYS: Final = frozenset({"pluginConfig", "plugins", "schedulerName"})
 _EXPECTED: Final = (
@@ -77,7 +78,7 @@ class _Configuration(_Written):
     extenders: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadProfile:
     """A profile, and its place.
 
@@ -88,6 +89,7 @@ class ReadProfile:
         is_entry: whether it is a lone entry of `pluginConfig`, which says nothing of what is
             enabled.
         extenders: how many the configuration has.
+        version: `apiVersion` of the configuration, None where the file does not say.
     """
 
     profile: Profile
@@ -95,6 +97,23 @@ class ReadProfile:
     path: Path
     is_entry: bool = False
     extenders: int = 0
+    version: str | None = None
+
+    @cached_property
+    def default_weights(self) -> Mapping[str, int]:
+        """The plugins that it has by default, with the weights of scores."""
+        plugins = self.profile.plugins.values()
+        named = [each.name for found in plugins for each in (*found.enabled, *found.disabled)]
+        configured = [entry.name for entry in self.profile.plugin_config]
+        return default_weights(self.version, frozenset([*named, *configured]))
+
+    def place_of(self, name: str) -> Path:
+        """Return the path of the first place where it enables a plugin; its own if nowhere."""
+        for point, plugins in self.profile.plugins.items():
+            for index, plugin in enumerate(plugins.enabled):
+                if plugin.name == name:
+                    return (*self.path, "plugins", point, "enabled", index)
+        return self.path
 
     def args_at(self, index: int) -> Path:
         """Return the path of the args of an entry of its `pluginConfig`."""
@@ -152,11 +171,9 @@ def _in_config_map(document: Document) -> Iterator[ReadProfile]:
 
 def _configuration(document: Document) -> Iterator[ReadProfile]:
     version = document.value.get("apiVersion") if isinstance(document.value, dict) else None
-    if version not in {None, _API_VERSION}:
-        hint = "Kubernetes 1.25 and later take it; its fields that matter here are the same"
-        problem = document.problem(
-            ("apiVersion",), f"`{version}` is not `{_API_VERSION}`", hint=hint
-        )
+    if version is not None and version not in VERSIONS:
+        hint = did_you_mean(str(version), VERSIONS) or f"known are {', '.join(VERSIONS)}"
+        problem = document.problem(("apiVersion",), f"`{version}` is not known", hint=hint)
         raise InvalidFileError([problem])
     written = _valid(_Configuration, document.value, document, ())
     percentage = written.percentage_of_nodes_to_score
@@ -167,6 +184,7 @@ def _configuration(document: Document) -> Iterator[ReadProfile]:
             document=document,
             path=("profiles", index),
             extenders=len(written.extenders),
+            version=version,
         )
 
 

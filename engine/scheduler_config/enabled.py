@@ -11,36 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.scheduler_config.configuration import PluginSet
+from engine.scheduler_config.versions import DEFAULT_WEIGHTS
 
 FILTER: Final = "filter"
 SCORE: Final = "score"
 _EVERY_POINT: Final = "multiPoint"
 _ALL: Final = "*"
-
-DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
-    "SchedulingGates": 0,
-    "PrioritySort": 0,
-    "NodeUnschedulable": 0,
-    "NodeName": 0,
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodePorts": 0,
-    "NodeResourcesFit": 1,
-    "VolumeRestrictions": 0,
-    "NodeVolumeLimits": 0,
-    "VolumeBinding": 0,
-    "VolumeZone": 0,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "DynamicResources": 0,
-    "DefaultPreemption": 0,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-    "DefaultBinder": 0,
-}
-"""Plugins of the scheduler itself, enabled at every point they have, with the weights of scores."""
-
-_SCORES: Final = frozenset(name for name, weight in DEFAULT_WEIGHTS.items() if weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +34,9 @@ class Enabled:
     is_configured: bool
 
 
-def enabled_at(point: str, plugins: Mapping[str, PluginSet]) -> tuple[Enabled, ...]:
+def enabled_at(
+    point: str, plugins: Mapping[str, PluginSet], defaults: Mapping[str, int] = DEFAULT_WEIGHTS
+) -> tuple[Enabled, ...]:
     """Return the plugins at `FILTER` or `SCORE`, those of every point first.
 
     A plugin that is enabled at every point is returned for either, whether or not it has it.
@@ -66,17 +44,19 @@ def enabled_at(point: str, plugins: Mapping[str, PluginSet]) -> tuple[Enabled, .
     Args:
         point: the extension point.
         plugins: what the profile changes, by extension point.
+        defaults: what it has without a word, by `versions.default_weights`.
     """
     own = plugins.get(point, PluginSet())
     disabled = {plugin.name for plugin in own.disabled}
     explicit = {plugin.name: plugin for plugin in own.enabled}
-    inherited = () if _ALL in disabled else _at_every_point(plugins.get(_EVERY_POINT, PluginSet()))
+    every = plugins.get(_EVERY_POINT, PluginSet())
+    inherited = () if _ALL in disabled else _at_every_point(every, defaults)
     kept = (
         plugin
         for plugin in inherited
         if plugin.name not in disabled
         and plugin.name not in explicit
-        and not _lacks(plugin.name, point)
+        and not _lacks(plugin.name, point, defaults)
     )
     configured = (Enabled(each.name, each.weight or 1, True) for each in explicit.values())  # noqa: FBT003 - as declared
     return (*kept, *configured)
@@ -87,10 +67,10 @@ def names_anywhere(plugins: Mapping[str, PluginSet]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.name for found in plugins.values() for each in found.enabled))
 
 
-def _at_every_point(own: PluginSet) -> tuple[Enabled, ...]:
+def _at_every_point(own: PluginSet, weights: Mapping[str, int]) -> tuple[Enabled, ...]:
     disabled = {plugin.name for plugin in own.disabled}
     explicit = {plugin.name: plugin for plugin in own.enabled}
-    defaults = {} if _ALL in disabled else DEFAULT_WEIGHTS
+    defaults = {} if _ALL in disabled else weights
     merged = {
         name: Enabled(name, weight, is_configured=False)
         for name, weight in defaults.items()
@@ -101,6 +81,6 @@ def _at_every_point(own: PluginSet) -> tuple[Enabled, ...]:
     return tuple(merged.values())
 
 
-def _lacks(name: str, point: str) -> bool:
+def _lacks(name: str, point: str, defaults: Mapping[str, int]) -> bool:
     """Return whether a plugin of the scheduler itself has no such extension point."""
-    return point == SCORE and name in DEFAULT_WEIGHTS and name not in _SCORES
+    return point == SCORE and defaults.get(name) == 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 import yaml
@@ -13,8 +14,9 @@ import yaml
 from engine.documents import validate_model
 from engine.errors import Diagnostic, InvalidFileError
 from engine.plugins import PLUGINS
+from engine.plugins.node_resources_fit.args import ScoringStrategy
 from engine.scheduler_config.configuration import DEFAULT_SCHEDULER, ReadProfile, read_profiles
-from engine.scheduler_config.enabled import DEFAULT_WEIGHTS, FILTER, SCORE, Enabled, enabled_at
+from engine.scheduler_config.enabled import FILTER, SCORE, Enabled, enabled_at
 from engine.scheduler_config.notes import (
     MOST_WEIGHT,
     UNUSED_ARGS,
@@ -24,6 +26,7 @@ from engine.scheduler_config.notes import (
     our_name,
     scores,
 )
+from engine.scheduler_config.versions import DEFAULT_WEIGHTS, STRATEGIES, strategy_of
 
 _TYPE_META: Final = ("apiVersion", "kind")
 _NODE_AFFINITY: Final = "NodeAffinity"
@@ -45,12 +48,14 @@ class _Rules:
     Attributes:
         filters: plugins, by the scheduler's names.
         scores: plugins.
-        args: of plugins, by the scheduler's names, as written.
+        args: of plugins, by the scheduler's names, as a policy has them.
+        mistaken: plugins that are left out, for their args have mistakes.
     """
 
     filters: tuple[str, ...]
     scores: tuple[Enabled, ...]
     args: Mapping[str, Mapping[str, Any]]
+    mistaken: tuple[str, ...] = ()
 
     @property
     def shared(self) -> frozenset[str]:
@@ -59,8 +64,22 @@ class _Rules:
         return frozenset(name for name in names if self.args.get(name))
 
 
-def imported_policies(content: bytes, file: str, *, name: str = "") -> str:
-    """Return policies that rank nodes as a scheduler's configuration does, as YAML with comments.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """Policies that rank nodes as a scheduler's configuration does.
+
+    Attributes:
+        text: YAML with comments.
+        problems: mistakes in the args of plugins, which are left out, with their places in the
+            configuration.
+    """
+
+    text: str
+    problems: tuple[Diagnostic, ...] = ()
+
+
+def imported_policies(content: bytes, file: str, *, name: str = "") -> Imported:
+    """Return policies that rank nodes as a scheduler's configuration does.
 
     Args:
         content: of the file: a KubeSchedulerConfiguration, also in a ConfigMap, one of its
@@ -69,41 +88,71 @@ def imported_policies(content: bytes, file: str, *, name: str = "") -> str:
         name: of the policy; of several, what their names begin with. From the profile, if empty.
 
     Raises:
-        InvalidFileError: it cannot be read, args have mistakes, or no part of it is a policy.
+        InvalidFileError: it cannot be read, no part of it is a policy, or nothing else is left of
+            it than mistakes in args.
     """
     found = read_profiles(content, file)
-    problems = [problem for read in found for problem in _mistakes_in_args(read)]
-    if problems:
-        raise InvalidFileError(problems)
     is_alone = len(found) == 1
-    rules = [(read, _entry_rules(read) if read.is_entry else _rules(read)) for read in found]
+    problems: list[Diagnostic] = []
+    rules: list[tuple[ReadProfile, _Rules]] = []
+    for read in found:
+        meant = _entry_rules(read) if read.is_entry else _rules(read)
+        mistakes = _mistakes_in_args(read, meant)
+        problems += chain.from_iterable(mistakes.values())
+        rules.append((read, _without(meant, mistakes)))
+    if problems and not any(each.filters or each.scores for _, each in rules):
+        raise InvalidFileError(problems)
     names = [name if name and is_alone else _policy_name(name, read) for read in found]
     texts = (
         _policy(read, each, policy, is_alone=is_alone)
         for (read, each), policy in zip(rules, names, strict=True)
     )
-    return "---\n".join(texts)
+    return Imported(text="---\n".join(texts), problems=tuple(problems))
 
 
-def _mistakes_in_args(read: ReadProfile) -> Iterator[Diagnostic]:
-    for index, entry in enumerate(read.profile.plugin_config):
-        plugin = PLUGINS.get(our_name(entry.name))
-        if plugin is not None and (entry.name not in DEFAULT_WEIGHTS or scores(entry.name)):
-            at = read.args_at(index)
-            yield from validate_model(plugin.args, entry.args, read.document, at)[1]
+def _mistakes_in_args(read: ReadProfile, rules: _Rules) -> dict[str, list[Diagnostic]]:
+    """Return the mistakes in the args of each plugin that has any, given or missing."""
+    places = {
+        entry.name: read.args_at(index) for index, entry in enumerate(read.profile.plugin_config)
+    }
+    given = {entry.name: entry.args for entry in read.profile.plugin_config}
+    found = {}
+    for name in dict.fromkeys([*given, *rules.filters, *(each.name for each in rules.scores)]):
+        plugin = PLUGINS.get(our_name(name))
+        if plugin is None or (name in DEFAULT_WEIGHTS and not scores(name)):
+            continue
+        at = places.get(name) or read.place_of(name)
+        args = given.get(name, {})
+        if name in STRATEGIES:
+            strategy = strategy_of(name, args)
+            problems = validate_model(ScoringStrategy, strategy, read.document, at)[1]
+        else:
+            problems = validate_model(plugin.args, args, read.document, at)[1]
+        if problems:
+            found[name] = problems
+    return found
+
+
+def _without(rules: _Rules, mistaken: Mapping[str, object]) -> _Rules:
+    return replace(
+        rules,
+        filters=tuple(name for name in rules.filters if name not in mistaken),
+        scores=tuple(each for each in rules.scores if each.name not in mistaken),
+        mistaken=tuple(mistaken),
+    )
 
 
 def _rules(read: ReadProfile) -> _Rules:
-    plugins = read.profile.plugins
-    args = {entry.name: _written(entry.args) for entry in read.profile.plugin_config}
+    plugins, defaults = read.profile.plugins, read.default_weights
+    args = {entry.name: _written(entry.name, entry.args) for entry in read.profile.plugin_config}
     added = args.get(_NODE_AFFINITY, {}).get("addedAffinity") or {}
     is_promised = "requiredDuringSchedulingIgnoredDuringExecution" in added
-    enabled = [each.name for each in enabled_at(FILTER, plugins)]
+    enabled = [each.name for each in enabled_at(FILTER, plugins, defaults)]
     return _Rules(
         filters=tuple(
             name for name in enabled if filters(name) or (name == _NODE_AFFINITY and is_promised)
         ),
-        scores=tuple(each for each in enabled_at(SCORE, plugins) if scores(each.name)),
+        scores=tuple(each for each in enabled_at(SCORE, plugins, defaults) if scores(each.name)),
         args=args,
     )
 
@@ -120,7 +169,7 @@ def _entry_rules(read: ReadProfile) -> _Rules:
     rules = _Rules(
         filters=(entry.name,) if filters(entry.name) else (),
         scores=(Enabled(entry.name, weight, is_configured=True),) if ranks else (),
-        args={entry.name: _written(entry.args)},
+        args={entry.name: _written(entry.name, entry.args)},
     )
     if not (rules.filters or rules.scores):
         message = f"`{entry.name}` is neither a filter nor a score of a policy"
@@ -129,7 +178,10 @@ def _entry_rules(read: ReadProfile) -> _Rules:
     return rules
 
 
-def _written(args: Mapping[str, Any]) -> dict[str, Any]:
+def _written(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return args as a policy has them."""
+    if name in STRATEGIES:
+        return {"scoringStrategy": strategy_of(name, args)}
     return {
         key: value for key, value in args.items() if value is not None and key not in _TYPE_META
     }
@@ -149,7 +201,8 @@ def _policy(read: ReadProfile, rules: _Rules, name: str, *, is_alone: bool) -> s
         lines += _scores(rules)
     if not (rules.filters or rules.scores):
         lines.append("  scores: []")
-    left_out = list(() if read.is_entry else notes(read))
+    left_out = [f"{_quoted(each)}: its args have mistakes" for each in rules.mistaken]
+    left_out += () if read.is_entry else notes(read)
     if left_out:
         lines += [_LEFT_OUT, *(f"# - {note}" for note in left_out)]
     return "\n".join(lines) + "\n"
@@ -206,7 +259,12 @@ def _scaled(weight: int, greatest: int) -> int:
 def _rule(name: str, rules: _Rules, *, weight: int | None) -> Iterator[str]:
     """Yield the lines of a rule; `weight` is None for a filter."""
     plugin, args = our_name(name), rules.args.get(name) or {}
-    yield f"    - plugin: {plugin}"
+    if name in STRATEGIES:
+        yield f"    - name: {name}"
+        yield f"      plugin: {plugin}"
+        args = args or _written(name, {})
+    else:
+        yield f"    - plugin: {plugin}"
     if weight is not None and weight != 1:
         yield f"      weight: {weight}"
     if not args:

@@ -8,12 +8,12 @@ from typing import Final
 from engine.plugins import PLUGINS, UPSTREAM_NAMES
 from engine.scheduler_config.configuration import Profile, ReadProfile
 from engine.scheduler_config.enabled import (
-    DEFAULT_WEIGHTS,
     FILTER,
     SCORE,
     enabled_at,
     names_anywhere,
 )
+from engine.scheduler_config.versions import DEFAULT_WEIGHTS, FIT, STRATEGIES
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "CapacityScheduling": "ElasticQuotas are kept at admission, see docs/quota.md",
@@ -44,7 +44,7 @@ MOST_WEIGHT: Final = 100
 
 def our_name(name: str) -> str:
     """Return our name of a plugin."""
-    return UPSTREAM_NAMES.get(name, name)
+    return FIT if name in STRATEGIES else UPSTREAM_NAMES.get(name, name)
 
 
 def scores(name: str) -> bool:
@@ -55,8 +55,10 @@ def scores(name: str) -> bool:
 
 def filters(name: str) -> bool:
     """Return whether we have the filter of a plugin that the scheduler itself does not run."""
+    if name in DEFAULT_WEIGHTS or name in STRATEGIES:
+        return False
     plugin = PLUGINS.get(our_name(name))
-    return plugin is not None and plugin.filter is not None and name not in DEFAULT_WEIGHTS
+    return plugin is not None and plugin.filter is not None
 
 
 def elsewhere(name: str) -> str:
@@ -67,14 +69,17 @@ def elsewhere(name: str) -> str:
 def notes(read: ReadProfile) -> Iterator[str]:
     """Yield what a policy cannot say of a profile."""
     profile = read.profile
-    yield from _disabled_filters(profile)
-    enabled = {*names_anywhere(profile.plugins), *DEFAULT_WEIGHTS}
+    defaults = read.default_weights
+    yield from _disabled_filters(profile, defaults)
+    enabled = {*names_anywhere(profile.plugins), *defaults}
     for name in names_anywhere(profile.plugins):
         if name not in DEFAULT_WEIGHTS and our_name(name) not in PLUGINS:
             yield f"`{_inline(name)}`: {elsewhere(name)}"
     for entry in profile.plugin_config:
         yield from _lost_args(entry.name, entry.args, is_enabled=entry.name in enabled)
-    weights = (each.weight for each in enabled_at(SCORE, profile.plugins) if scores(each.name))
+    weights = (
+        each.weight for each in enabled_at(SCORE, profile.plugins, defaults) if scores(each.name)
+    )
     if max(weights, default=0) > MOST_WEIGHT:
         yield f"weights are scaled to at most {MOST_WEIGHT}"
     if profile.percentage_of_nodes_to_score:
@@ -87,9 +92,9 @@ def notes(read: ReadProfile) -> Iterator[str]:
         yield f"{read.extenders} `extenders`: no counterpart"
 
 
-def _disabled_filters(profile: Profile) -> Iterator[str]:
+def _disabled_filters(profile: Profile, defaults: Mapping[str, int]) -> Iterator[str]:
     """Yield the filters of the scheduler itself that a profile switches off."""
-    running = {each.name for each in enabled_at(FILTER, profile.plugins)}
+    running = {each.name for each in enabled_at(FILTER, profile.plugins, defaults)}
     for name in DEFAULT_WEIGHTS:
         plugin = PLUGINS.get(name)
         if plugin is not None and plugin.filter is not None and name not in running:

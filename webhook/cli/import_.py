@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 from rich.markup import escape
 
-from engine.errors import StowplanError
+from engine.errors import Diagnostic, StowplanError
 from engine.model.count_text import counted
 from engine.policy import PolicySet, content_of, load_policies
 from engine.policy_lint import policy_warnings
@@ -42,7 +43,8 @@ def import_configuration(
         raise StowplanError(f"`{output}` exists\nhint: `--force` replaces it")
     is_piped = file == STANDARD_INPUT
     content = sys.stdin.buffer.read(MOST_READ) if is_piped else content_of(file)
-    text = imported_policies(content, "<stdin>" if is_piped else str(file), name=name)
+    made = imported_policies(content, "<stdin>" if is_piped else str(file), name=name)
+    text = made.text
     # As any other policies are: a mistake here is one of a name, or ours.
     place = _STANDARD_OUTPUT if output is None else str(output)
     policies = load_policies((), {place: text.encode()})
@@ -50,13 +52,15 @@ def import_configuration(
         sys.stdout.write(text)
     else:
         output.write_text(text, encoding="utf-8")
-    _show(policies, place)
-    return Exit.OK
+    _show(policies, made.problems, place)
+    return Exit.INVALID if made.problems else Exit.OK
 
 
-def _show(policies: PolicySet, place: str) -> None:
-    """Print what lint finds; not among the policies."""
+def _show(policies: PolicySet, left_out: Sequence[Diagnostic], place: str) -> None:
+    """Print what is left out and what lint finds; not among the policies."""
     notes = console.errors()
+    for problem in left_out:
+        notes.print(f"left out: {problem}", markup=False, soft_wrap=True)
     for policy in policies:
         for warning in map(str, policy_warnings(policy)):
             notes.print(f"[yellow]warning:[/] {escape(policy.name)}: {escape(warning)}")

@@ -41,6 +41,17 @@ def test_a_file_is_written_and_not_overwritten(stowplan: Stowplan, tmp_path: Pat
     assert "  name: load-aware-scheduling\n" in made.read_text()
 
 
+def test_a_plugin_that_cannot_be_imported_is_told_with_its_place_and_the_rest_is_written(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text("profiles:\n- plugins:\n    score: {enabled: [{name: Peaks}]}\n")
+    ran = stowplan("import", file)
+    assert ran.status == 3
+    assert ran.err.startswith(f"left out: {file}:3:23: missing key `nodePowerModel`\n")
+    assert "- plugin: NodeResourcesFit\n" in ran.out
+
+
 def test_a_name_that_no_policy_can_have_is_refused(stowplan: Stowplan, tmp_path: Path) -> None:
     (tmp_path / "scheduler.yaml").write_text(ENTRY)
     ran = stowplan("import", tmp_path / "scheduler.yaml", "--name", "Our Policy")
