@@ -117,8 +117,11 @@ class ReleaseController:
             # 2. Release overdue pods, whatever happens.
             self._release_overdue()
 
-            # 3. Write again what failed; what is old is decided again.
+            # 3. Write again what failed; what is old is decided again. Withdraw nominations that
+            # were not followed.
             self._decided.retry()
+            for nomination in self._unbound.take_stale_nominations():
+                self._decided.withdraw_stale(nomination)
 
             # 4. Decide the next ones in order, and write them.
             if self._is_ready():

@@ -14,7 +14,7 @@ from engine.model.hold import RELEASED_ANNOTATION
 from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.controllers.release.conditions import QueuedConditions
-from webhook.controllers.release.pacing import Release, UnboundReleases
+from webhook.controllers.release.pacing import Nomination, Release, UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.refusals import Refusals
@@ -174,6 +174,23 @@ class DecidedPods:
         if await self._withdraw(held) and held.pod.nominated_node_name:
             # Until our own watch shows it, the pod looks nominated, and would be released as such.
             self._not_before[held.key] = held.version, self._clock() + _UNSEEN_SECONDS
+
+    def withdraw_stale(self, nomination: Nomination) -> None:
+        """Take the nomination of a released pod back that is not bound, beside other writes.
+
+        As long as it stays the scheduler keeps the room, and an autoscaler adds no node for the
+        pod.
+        """
+        task = asyncio.create_task(self._write_stale(nomination))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _write_stale(self, nomination: Nomination) -> None:
+        try:
+            await self._parts.writer.withdraw_stale(nomination)
+        except WriteError as error:
+            key = f"{nomination.namespace}/{nomination.name}"
+            _log.info("nomination of pod `%s`, which is not bound, stays: %s", key, error)
 
     async def touch(self) -> None:
         """Let a scheduler that was restarted note the nominations again that it has forgotten."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import msgspec
 
+from engine.model.hold import HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
 from engine.model.pod import Pod
 
 _MOST_UNBOUND: Final = 200  # of one scheduler
 _LOST_SECONDS: Final = 60.0
+_MOST_STALE: Final = 100
+"""Nominations that are withdrawn at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,23 @@ class Release:
     scheduler_name: str
     node_name: str = ""
     is_placed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nomination:
+    """The nomination of a pod that has no gates any more.
+
+    Attributes:
+        namespace: of the pod.
+        name: of the pod.
+        uid: of the pod.
+        node_name: the nominated node.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +102,7 @@ class UnboundReleases:
         self._by_key: dict[str, tuple[Release, float]] = {}  # oldest first
         self._placed: Counter[str] = Counter()  # by scheduler
         self._landings: list[Landing] = []
+        self._nominations: dict[str, tuple[Nomination, float]] = {}  # oldest first
 
     def __len__(self) -> int:
         """Return the number of released pods that are not bound."""
@@ -114,13 +136,14 @@ class UnboundReleases:
         return release
 
     def clear(self) -> None:
-        """Forget all, as a replica does that begins to lead."""
+        """Forget all releases, as a replica does that begins to lead; nominations stay."""
         self._by_key.clear()
         self._placed.clear()
         self._landings.clear()
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Note that a pod is bound, or that it is none of ours any more."""
+        self._note_nomination(pod)
         counted = self._by_key.get(pod.key)
         if counted is None:
             return
@@ -132,7 +155,9 @@ class UnboundReleases:
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Note that a pod is gone."""
-        self.discard(f"{namespace}/{name}")
+        key = f"{namespace}/{name}"
+        self._nominations.pop(key, None)
+        self.discard(key)
 
     def take_landings(self) -> Iterable[Landing]:
         """Return the pods that were bound since the last call."""
@@ -150,3 +175,47 @@ class UnboundReleases:
         for release in lost:
             self.discard(release.key)
         return lost
+
+    def take_stale_nominations(self) -> Sequence[Nomination]:
+        """Return nominations of ours that were not followed in the time that a released pod has.
+
+        Each is returned again after the same time, for as long as it is seen: the write that
+        withdraws it may fail, and a leader may end before it.
+        """
+        now = self._clock()
+        stale = [
+            (key, nomination)
+            for key, (nomination, since) in islice(self._nominations.items(), _MOST_STALE)
+            if now - since >= self._lost_seconds
+        ]
+        for key, nomination in stale:
+            del self._nominations[key]
+            self._nominations[key] = nomination, now
+        return [nomination for _, nomination in stale]
+
+    def _note_nomination(self, pod: Pod) -> None:
+        """Note the nomination of a pod, or that it has none of ours any more."""
+        if not (pod.nominated_node_name or self._nominations):
+            return
+        if not _is_nominated_by_us(pod):
+            self._nominations.pop(pod.key, None)
+            return
+        nomination = Nomination(
+            namespace=pod.namespace, name=pod.name, uid=pod.uid, node_name=pod.nominated_node_name
+        )
+        known = self._nominations.get(pod.key)
+        if known is None or known[0] != nomination:
+            self._nominations.pop(pod.key, None)
+            self._nominations[pod.key] = nomination, self._clock()
+
+
+def _is_nominated_by_us(pod: Pod) -> bool:
+    """Return whether a pod that is released and not bound is nominated as we left it.
+
+    Whoever released it: the deadman and kubectl note no node.
+    """
+    nominated = pod.nominated_node_name
+    if not nominated or pod.node_name or pod.gated or pod.is_terminal or pod.deleting:
+        return False
+    was_held = HOLD_REASONS_ANNOTATION in pod.annotations
+    return pod.annotations.get(RELEASED_ANNOTATION, nominated if was_held else "") == nominated

@@ -24,10 +24,12 @@ from engine.errors import PatchError
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RESERVED_AT_ANNOTATION, WAIT_ANNOTATION
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
 from webhook.controllers.release.paced_connection import PacedConnection
+from webhook.controllers.release.pacing import Nomination
 from webhook.controllers.release.release_patch import (
     NO_ANNOTATIONS,
     Operation,
     release_patch,
+    stale_nomination_patch,
     uid_of,
 )
 from webhook.controllers.release.write_error import (
@@ -105,6 +107,27 @@ class PodWriter:
         """Take a nomination back, and set a condition of ours, in one write."""
         with self._counted(WriteKind.WITHDRAW):
             await self._patch_status(held, {"nominatedNodeName": None}, condition)
+
+    async def withdraw_stale(self, nomination: Nomination) -> None:
+        """Take the nomination of a pod back that was released and is not bound.
+
+        The pod is read before, and written in that version alone. A pod for which the scheduler
+        evicts others keeps its nomination: then that is the scheduler's own.
+        """
+        with self._counted(WriteKind.WITHDRAW):
+            pod = f"/api/v1/namespaces/{nomination.namespace}/pods/{nomination.name}"
+            raw = await self._paced.request("GET", pod, b"", _JSON, is_large=False)
+            with _patch_errors_as_changed():
+                patch = stale_nomination_patch(raw, nomination.uid, nomination.node_name)
+            if patch is None:
+                return
+            body = msgspec.json.encode(patch)
+            try:
+                await self._paced.request(
+                    "PATCH", f"{pod}/status", body, _STRATEGIC_MERGE_PATCH, is_large=False
+                )
+            except UnclearError as error:
+                raise WriteError(error.failure_where_it_applies, error) from error
 
     async def set_condition(self, held: HeldPod, condition: Condition) -> None:
         """Set a condition of ours; others stay."""

@@ -1,10 +1,10 @@
-"""The JSON patch that releases a held pod; tried on the pod as we know it before it is sent."""
+"""Patches of pods that are released, or were: made for the pod as it is known."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict
 
 import jsonpatch
 import jsonpointer
@@ -22,23 +22,39 @@ NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _AFFINITY: Final = "/spec/affinity"
 _ANNOTATIONS: Final = "/metadata/annotations"
+_TRIED_IN_VAIN: Final = ("PodScheduled", "False", "Unschedulable")
 
 
 class _Metadata(TypedDict, total=False):
     uid: str
+    resourceVersion: str
     annotations: dict[str, str] | None
 
 
 class _Spec(TypedDict, total=False):
+    nodeName: str
+    preemptionPolicy: str | None
     affinity: dict[str, Any] | None
     schedulingGates: list[dict[str, str]] | None
 
 
+class _Condition(TypedDict, total=False):
+    type: str
+    status: str
+    reason: str
+
+
+class _Status(TypedDict, total=False):
+    nominatedNodeName: str
+    conditions: list[_Condition] | None
+
+
 class _Document(TypedDict):
-    """The part of a pod that a release reads or touches; the rest is skipped."""
+    """The part of a pod that a patch of ours reads or touches; the rest is skipped."""
 
     metadata: _Metadata
     spec: _Spec
+    status: NotRequired[_Status]
 
 
 _document_of: Final = msgspec.json.Decoder(_Document).decode
@@ -80,6 +96,38 @@ def release_patch(
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         raise PatchError(f"the patch does not apply to the pod: {error}") from error
     return (*unchanged, *changes, *added)
+
+
+def stale_nomination_patch(raw: bytes, uid: str, node_name: str) -> Mapping[str, Any] | None:
+    """Return the merge patch of a pod's status that withdraws its nomination, None to leave it.
+
+    It applies to this version of the pod alone. It is left to a pod that is bound, or nominated to
+    another node, and to one that the scheduler has tried in vain and may evict others for: a cycle
+    that fails takes a nomination back, but for the one by which the scheduler keeps the room of its
+    victims. A pod with `preemptionPolicy: Never` keeps any, and so it is never the scheduler's.
+
+    Args:
+        raw: the pod as JSON.
+        uid: of the pod that was released.
+        node_name: the node that it was nominated to.
+
+    Raises:
+        PatchError: it cannot be read.
+    """
+    document = _document(raw)
+    metadata, spec, status = document["metadata"], document["spec"], document.get("status", {})
+    if metadata.get("uid") != uid or spec.get("nodeName"):
+        return None
+    if status.get("nominatedNodeName") != node_name:
+        return None
+    was_tried = any(
+        (each.get("type"), each.get("status"), each.get("reason")) == _TRIED_IN_VAIN
+        for each in status.get("conditions") or ()
+    )
+    if was_tried and spec.get("preemptionPolicy") != "Never":
+        return None
+    unchanged = {"uid": uid, "resourceVersion": metadata.get("resourceVersion", "")}
+    return {"metadata": unchanged, "status": {"nominatedNodeName": None}}
 
 
 def uid_of(raw: bytes) -> str:

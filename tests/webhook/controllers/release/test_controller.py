@@ -131,6 +131,44 @@ async def test_a_pod_that_is_not_bound_in_time_counts_no_longer(world: World) ->
     assert len(replica.unbound) == 0
 
 
+async def test_the_nomination_of_a_pod_that_is_not_bound_is_withdrawn(world: World) -> None:
+    world.node("a")
+    world.hold("p", preemptionPolicy="Never")  # of such a pod the scheduler withdraws none
+    replica = world.replica()
+    await replica.cycle()
+    assert (world.nominated("p"), world.released("p")) == ("a", "a")
+    world.seconds = 59
+    await replica.cycle()
+    assert world.nominated("p") == "a"
+    world.seconds = 61
+    await replica.cycle()
+    assert (world.nominated("p"), world.released("p")) == ("", "a")
+
+
+async def test_a_new_leader_withdraws_the_nominations_that_the_last_one_left(world: World) -> None:
+    world.node("a")
+    world.hold("p", preemptionPolicy="Never")
+    first, second = world.replica(), world.replica()
+    await first.cycle()
+    second.see()
+    world.seconds = 61
+    await second.cycle()
+    assert world.nominated("p") == ""
+
+
+async def test_the_room_that_the_scheduler_makes_for_a_pod_stays_nominated(world: World) -> None:
+    world.node("a")
+    world.hold("p")
+    replica = world.replica()
+    await replica.cycle()
+    stored = world.stored("p")
+    tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    world.server.replace({**stored, "status": {**stored["status"], "conditions": [tried]}})
+    world.seconds = 61
+    await replica.cycle()
+    assert world.nominated("p") == "a"
+
+
 # What goes wrong.
 
 

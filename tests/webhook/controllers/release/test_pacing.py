@@ -1,7 +1,12 @@
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
+from engine.model.pod import Pod
 from tests.webhook.controllers.release.releases import pod
 from webhook.controllers.release.pacing import Release, UnboundReleases
 
@@ -103,3 +108,50 @@ def test_who_begins_to_lead_has_released_nothing(world: World) -> None:
     world.release("a")
     world.unbound.clear()
     assert (world.room, len(world.unbound)) == (2, 0)
+
+
+def test_a_nomination_is_stale_once_it_was_seen_for_as_long_as_a_release_lasts(
+    world: World,
+) -> None:
+    world.unbound.pod_changed(nominated("a"), 1, b"")
+    world.seconds = 30
+    world.unbound.pod_changed(nominated("a"), 2, b"")  # another change
+    world.unbound.pod_changed(nominated("b"), 3, b"")
+    world.unbound.clear()  # a leader begins
+    world.seconds = 60
+    assert stale(world) == ["a"]
+    assert stale(world) == []
+    world.seconds = 90
+    assert stale(world) == ["b"]
+    world.seconds = 120  # nobody has withdrawn that of a
+    assert stale(world) == ["a"]
+
+
+def test_only_nominations_of_released_pods_are_stale(world: World) -> None:
+    released: dict[str, Any] = {"annotations": {RELEASED_ANNOTATION: "node-1"}}
+    elsewhere = {"annotations": {RELEASED_ANNOTATION: "node-2"}}
+    by_the_deadman = {"annotations": {HOLD_REASONS_ANNOTATION: "placement"}}
+    pods = [
+        nominated("released", **released),
+        nominated("by-the-deadman", **by_the_deadman),
+        nominated("by-the-scheduler", annotations={}),
+        nominated("by-the-scheduler-elsewhere", **elsewhere),
+        pod("bound", node="node-1", **released),
+        nominated("deleted", deletionTimestamp="2026-01-01T00:00:00Z", **released),
+        replace(nominated("held", **released), scheduling_gates=(HOLD_GATE,)),
+        nominated("gone", **released),
+    ]
+    for version, each in enumerate(pods):
+        world.unbound.pod_changed(each, version, b"")
+    world.unbound.pod_deleted("shop", "gone")
+    world.seconds = 60
+    assert stale(world) == ["released", "by-the-deadman"]
+
+
+def nominated(name: str, **metadata: Any) -> Pod:  # noqa: ANN401 (parts of metadata)
+    annotated: dict[str, Any] = {"annotations": {RELEASED_ANNOTATION: "node-1"}, **metadata}
+    return replace(pod(name, **annotated), nominated_node_name="node-1")
+
+
+def stale(world: World) -> list[str]:
+    return [each.name for each in world.unbound.take_stale_nominations()]

@@ -16,11 +16,13 @@ from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
+from webhook.controllers.release.pacing import Nomination
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 from webhook.placement.held_pods import HeldPod
 
 PODS = "/api/v1/namespaces/shop/pods"
+TRIED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -99,6 +101,30 @@ async def test_a_nomination_is_withdrawn(world: World) -> None:
     await world.writer.nominate(held, "node-1")
     await world.writer.withdraw(held)
     assert "nominatedNodeName" not in world.stored()["status"]
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "uid", "left"),
+    [
+        ({}, {}, None, ""),
+        ({}, {"nodeName": "node-2"}, None, "node-1"),
+        ({"nominatedNodeName": "node-2"}, {}, None, "node-2"),
+        ({}, {}, "of-another", "node-1"),
+        ({"conditions": [TRIED]}, {}, None, "node-1"),
+        ({"conditions": [TRIED]}, {"preemptionPolicy": "Never"}, None, ""),
+        ({"conditions": None}, {"preemptionPolicy": None}, None, ""),
+    ],
+)
+async def test_a_stale_nomination_is_withdrawn_from_the_pod_that_still_has_it(
+    world: World, status: dict[str, Any], spec: dict[str, Any], uid: str | None, left: str
+) -> None:
+    held = world.held()
+    stored = world.stored()
+    status = {"nominatedNodeName": "node-1", **status}
+    world.server.replace({**stored, "spec": {"containers": [], **spec}, "status": status})
+    nomination = Nomination(namespace="shop", name="a", uid=uid or held.pod.uid, node_name="node-1")
+    await world.writer.withdraw_stale(nomination)
+    assert world.stored()["status"].get("nominatedNodeName", "") == left
 
 
 async def test_a_condition_leaves_the_nomination(world: World) -> None:
