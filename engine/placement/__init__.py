@@ -1,9 +1,9 @@
 """A decision as it is written on a pod: node affinity, and annotations with the reasons.
 
 Each encoder has its own file: required labels, exclusion of nodes, preferred terms, annotations,
-and the hold of a pod that is decided later. `encode` runs those of a decision, `patch` assembles
-their parts and tries them on the pod. Nothing of the user's is ever changed. Which node is better
-is never decided here.
+and of a pod that is decided later its hold and its promises. `encode` runs those of a decision,
+`patch` assembles their parts and tries them on the pod. Nothing of the user's is ever changed.
+Which node is better is never decided here.
 """
 
 from engine.model.advice import ADVICE_ANNOTATION, Advice
@@ -18,6 +18,7 @@ from engine.placement.annotations import (
 from engine.placement.encoder import encode
 from engine.placement.hold import hold_patch
 from engine.placement.patch import Encoder, Patch
+from engine.placement.promises import encode_promises
 from engine.placement.release_encoder import ReleasePatch, encode_release
 from engine.placement.scheduler_sample import nodes_to_find
 from engine.placement.shared_patch import PatchTemplate, SharedPatch
@@ -39,6 +40,7 @@ __all__ = [
     "and_into_required",
     "as_submitted",
     "encode",
+    "encode_promises",
     "encode_release",
     "graft",
     "hold_patch",

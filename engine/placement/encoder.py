@@ -52,9 +52,9 @@ def encode(
 
     # 1. Required labels: filters that the scheduler enforces from here on.
     labels = required_labels(decision, term_count(affinity_of(document)))
+    promised = () if labels.are_demanded_by(request.pod.affinity) else labels.required
     if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
-        missing = not labels.are_demanded_by(request.pod.affinity)
-        return Patch(assemble(document, required=labels.required)) if missing else Patch()
+        return Patch(assemble(document, required=promised))
     placing = decision.verdict is Verdict.PLACE and bool(len(decision.ranking))
     if not placing and not labels.required:
         return Patch()
@@ -79,7 +79,7 @@ def encode(
     # 5. All of it as operations, tried on the pod.
     operations = assemble(
         document,
-        required=exclusion.added_to(labels.required),
+        required=exclusion.added_to(promised),
         preferred=preferred.terms,
         annotations=annotations,
     )

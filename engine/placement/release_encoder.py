@@ -1,7 +1,8 @@
 """The decision for a held pod encoded as what is written with its release.
 
 A nominated pod needs no preferred terms: the scheduler tries the nominated node first and alone.
-What filters promise is written all the same, for when that node is taken in the meantime.
+What filters promise is on the pod since its creation. Only what it lacks is written, for when that
+node is taken in the meantime: promises of policies that came since, and excluded nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from engine.placement.annotations import release_annotations
 from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
 from engine.placement.hostnames import Hostnames
 from engine.placement.patch import affinity_of, assemble, read_document
-from engine.placement.required_labels import RequiredLabels, required_labels
+from engine.placement.required_labels import required_labels
 from engine.view import ClusterView
 
 
@@ -65,20 +66,19 @@ def encode_release(
         exclusion = exclusion_of(
             rejections.rejected, view, Hostnames(view), decision.placement.max_nodes
         )
-    required = _tightening(labels, exclusion, has_terms=terms is not None)
-    if not exclusion.requirements and labels.are_demanded_by(request.pod.affinity):
-        required = ()
+    promised = () if labels.are_demanded_by(request.pod.affinity) else labels.required
+    required = _tightening(promised, exclusion, has_terms=terms is not None)
     operations = assemble(document, required=required)
     return ReleasePatch(operations=operations, annotations=release_annotations(estimate, message))
 
 
-def _tightening(labels: RequiredLabels, exclusion: Exclusion, *, has_terms: bool) -> Alternatives:
+def _tightening(promised: Alternatives, exclusion: Exclusion, *, has_terms: bool) -> Alternatives:
     """Return requirements that may be added while a pod is gated.
 
     The API server lets no term of the pod's own be added or dropped then, so alternatives cannot be
     expressed beside them.
     """
-    required = exclusion.added_to(labels.required)
+    required = exclusion.added_to(promised)
     if has_terms and len(required) > 1:
         return exclusion.added_to(())
     return required

@@ -93,15 +93,34 @@ def required_labels(decision: Decision, user_terms: int) -> RequiredLabels:
     pairs = [pair for pair in pairs if pair[1].exactness is not Exactness.NONE]
     if not pairs:
         return RequiredLabels()
-    outcomes = [outcome for outcome, _ in pairs]
-    max_terms = max(MOST_TERMS // max(user_terms, 1), 1)
-    combined = _combine(_Conditions([labels for _, labels in pairs]), max_terms)
+    combined = _combined_of([labels for _, labels in pairs], user_terms)
     return RequiredLabels(
         combined.required,
-        tuple([outcomes[i] for i in combined.enforced]),
-        tuple([outcomes[i].rule for i in combined.left_out]),
+        tuple([pairs[i][0] for i in combined.enforced]),
+        tuple([pairs[i][0].rule for i in combined.left_out]),
         combined.condition,
     )
+
+
+def promised_labels(
+    filters: Iterable[tuple[str, LabelCondition]], user_terms: int
+) -> RequiredLabels:
+    """Return the same of filters that no node is judged by.
+
+    Args:
+        filters: the name of each, and its condition.
+        user_terms: the number of the pod's own required terms.
+    """
+    pairs = [pair for pair in filters if pair[1].exactness is not Exactness.NONE]
+    if not pairs:
+        return RequiredLabels()
+    combined = _combined_of([labels for _, labels in pairs], user_terms)
+    left_out = tuple([pairs[i][0] for i in combined.left_out])
+    return RequiredLabels(combined.required, (), left_out, combined.condition)
+
+
+def _combined_of(conditions: list[LabelCondition], user_terms: int) -> _Combined:
+    return _combine(_Conditions(conditions), max(MOST_TERMS // max(user_terms, 1), 1))
 
 
 class _Conditions(tuple[LabelCondition, ...]):

@@ -77,12 +77,16 @@ class Leader:
 
 @asynccontextmanager
 async def holding(
-    cluster: Cluster, control_plane: ControlPlane, folder: Path, *options: tuple[str, str]
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    folder: Path,
+    *options: tuple[str, str],
+    policy: str = LATE,
 ) -> AsyncIterator[Installed]:
-    policy = folder / "policy.yaml"
-    policy.write_text(LATE, encoding="utf-8")
+    file = folder / "policy.yaml"
+    file.write_text(policy, encoding="utf-8")
     hold = [("hold", "true"), ("hold-seconds", str(HOLD_SECONDS)), *options]
-    async with installed(cluster, control_plane, folder, [policy], options=hold) as stowplan:
+    async with installed(cluster, control_plane, folder, [file], options=hold) as stowplan:
         yield stowplan
 
 
@@ -215,6 +219,28 @@ async def test_pods_are_advised_beyond_the_cap_and_while_one_is_overdue(
         for name in names:
             assert not gates_of(await released(cluster, namespace, name))
         await eventually(lambda: is_held(cluster, namespace), "pods are held again")
+
+
+async def test_a_pod_that_anybody_releases_keeps_what_filters_promise(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await nodes.add("node-a", {"cpu": "4"})
+    await nodes.add("node-b", {"cpu": "4"})
+    guarded = LATE.replace(
+        "scores:",
+        "filters: [{name: gpu-guard, expression: \"!('gpu' in node.labels)\"}]\n  scores:",
+    )
+    async with (
+        holding(cluster, control_plane, tmp_path, policy=guarded),
+        Leader(cluster).leading(),
+    ):
+        await eventually(lambda: is_held(cluster, namespace), "pods are held")
+        held = await cluster.create(pod(namespace, "held"))
+        for each in (held, await released(cluster, namespace, "held")):
+            (term,) = each["spec"]["affinity"]["nodeAffinity"][
+                "requiredDuringSchedulingIgnoredDuringExecution"
+            ]["nodeSelectorTerms"]
+            assert term == {"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}
 
 
 async def released(cluster: Cluster, namespace: str, name: str) -> Json:

@@ -66,7 +66,8 @@ class PodHolder:
         """Return the result that holds a pod, None for one that is to be advised.
 
         Nothing is assumed. Nothing is decided either, but for policies that decide at admission:
-        their advice is written on a pod that waits for quota, and what they deny is not held. In a
+        their advice is written on a pod that waits for quota, and what they deny is not held. Of
+        other policies their promises are written, which then hold whoever releases the pod. In a
         second round of admission a pod is held that the first has advised, if the guard lets it by
         now: then it is assumed no longer.
 
@@ -80,7 +81,9 @@ class PodHolder:
         if not reasons:
             return None
         advice = Patch()
-        if applied and HOLD_FOR_PLACEMENT not in reasons:
+        if not _at_admission(applied):
+            advice = self._placer.promised(pod, applied)
+        else:
             # It is decided again, and counted, at its release.
             placement = self._placer.place(pod, policies, dry_run=True)
             if placement.verdict is Verdict.DENY:
@@ -143,6 +146,11 @@ class PodHolder:
             refusal = self._guard.refusal(self._now())
             if refusal is not Refusal.NONE:
                 self._count_refusal(refusal)
+
+
+def _at_admission(applied: Sequence[CompiledPolicy]) -> bool:
+    """Return whether policies, highest priority first, decide a pod when it is created."""
+    return bool(applied) and applied[0].placement.at is PlacementAt.ADMISSION
 
 
 def _at_release(applied: Sequence[CompiledPolicy]) -> bool:

@@ -24,7 +24,7 @@ from engine.model.rule_outcomes import SCHEDULER
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide, policies_for, skip_reason
-from engine.placement import Advice, Encoder, Patch, encode
+from engine.placement import Advice, Encoder, Patch, encode, encode_promises
 from engine.policy import CompiledPolicy, PolicySet
 from engine.report import excerpt_of
 from engine.view import ClusterView, Freshness
@@ -160,6 +160,16 @@ class Placer:
         """Return the policies that would decide for a pod, highest priority first."""
         completed = self.completed(request, self._view())
         return policies_for(completed, policies, self._now(), scope=self._scope)
+
+    def promised(self, request: PlacementRequest, applied: Sequence[CompiledPolicy]) -> Patch:
+        """Return the patch with what policies require of node labels; see `encode_promises`.
+
+        Args:
+            request: the pod; the labels of its namespace and the time limit are filled in here.
+            applied: the policies that would decide for it, highest priority first.
+        """
+        view = self._view()
+        return encode_promises(applied, self.completed(request, view), view, self._now())
 
     def is_in_scope(self, pod: Pod) -> bool:
         """Return whether a pod is one that may be placed at all."""

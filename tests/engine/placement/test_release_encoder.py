@@ -5,6 +5,8 @@ from typing import Any
 import jsonpatch
 from msgspec.structs import replace
 
+from engine.model.label_condition import on_label
+from engine.model.label_states import LabelStates
 from engine.model.placement_options import DynamicFilters, PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement import (
@@ -13,6 +15,7 @@ from engine.placement import (
     ReleasePatch,
     encode_release,
 )
+from tests.engine.explainers import FixedReasons
 from tests.engine.placement.cluster import (
     Json,
     decided,
@@ -69,6 +72,15 @@ def test_a_gated_pod_keeps_the_number_of_its_terms() -> None:
         {"matchExpressions": [IN_POOL, NOT_HOT]},
         {"matchExpressions": [POOLS, NOT_HOT]},
     ]
+
+
+def test_nodes_are_excluded_beside_promises_that_the_pod_has_from_its_creation() -> None:
+    in_pool = on_label("pool", LabelStates(listed=frozenset({"main"})))
+    promising = replace(DECISION.filters[0], policy="p", explainer=FixedReasons({}, in_pool))
+    decision = replace(BINDING, filters=(*DECISION.filters, promising))
+    pod = with_affinity(required({"matchExpressions": [IN_POOL]}))
+    (rules,) = patched(pod, encoded(decision, pod))["spec"]["affinity"]["nodeAffinity"].values()
+    assert rules["nodeSelectorTerms"] == [{"matchExpressions": [IN_POOL, NOT_HOT]}]
 
 
 def test_a_long_message_is_cut() -> None:

@@ -174,6 +174,39 @@ def test_a_second_round_of_admission_changes_nothing(world: World) -> None:
     assert again.response.patch is None
 
 
+PROMISING = policy("late").replace(
+    "scores:", "filters: [{name: f, expression: \"'disk' in node.labels\"}]\n  scores:"
+)
+DISK = [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
+
+
+def test_a_held_pod_has_what_filters_promise_whoever_releases_it(world: World) -> None:
+    once = patched(manifest(), world.load(PROMISING).review())
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": DISK}}
+    assert once == manifest(
+        {"annotations": HELD},
+        schedulingGates=gates(HOLD_GATE),
+        affinity={"nodeAffinity": required},
+    )
+    again = world.review(once)
+    assert again.outcome is Outcome.HELD
+    assert again.response.patch is None
+    assert len(world.explanations) == 0
+
+
+def test_a_held_pod_is_told_which_filter_it_cannot_have(world: World) -> None:
+    either = PROMISING.replace(
+        "'disk' in node.labels", "'disk' in node.labels || 'x' in node.labels"
+    )
+    own = [{"matchExpressions": [{"key": f"k{i}", "operator": "Exists"}]} for i in range(16)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}}
+    result = world.load(either).review(manifest(affinity={"nodeAffinity": required}))
+    assert result.outcome is Outcome.HELD
+    assert result.response.warnings == (
+        "filter f is not required of nodes: it takes too many terms",
+    )
+
+
 @pytest.mark.parametrize(
     "pod",
     [

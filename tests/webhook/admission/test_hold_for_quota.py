@@ -9,7 +9,9 @@ from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.placement import ADVICE_ANNOTATION
 from engine.view import ClusterState
 from tests.webhook.admission.test_hold import (
+    DISK,
     HELD,
+    PROMISING,
     Lease,
     World,
     gates,
@@ -63,6 +65,17 @@ def test_the_reasons_are_all_for_which_a_pod_is_held(
 ) -> None:
     after = patched(manifest(), world.load(*policies).review())
     assert after["metadata"]["annotations"][HOLD_REASONS_ANNOTATION] == reasons
+
+
+def test_a_queued_pod_has_what_filters_promise_of_policies_that_decide_at_its_release(
+    world: World,
+) -> None:
+    after = patched(manifest(), world.load(PROMISING).review())
+    assert after["metadata"]["annotations"][HOLD_REASONS_ANNOTATION] == "placement,quota"
+    required = after["spec"]["affinity"]["nodeAffinity"]
+    assert required == {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": DISK}
+    }
 
 
 @pytest.mark.parametrize("metadata", [{}, {"annotations": None}, {"annotations": {"a": "b"}}])
