@@ -150,9 +150,10 @@ def _assembled(
         _filter_rule(name, rule, (*FILTERS, i), programs, plugins, variable_programs)
         for i, rule in enumerate(spec.filters)
     )
-    is_marked = spec.placement.dynamic_filters is DynamicFilters.MARKED
-    if is_marked and any(rule.node_filter is not None for rule in filters):
-        filters = (*filters, mark_filter(name))
+    how = spec.placement.dynamic_filters
+    if how.marks_nodes and any(rule.node_filter is not None for rule in filters):
+        is_required = how is DynamicFilters.MARKED_REQUIRED
+        filters = (*filters, mark_filter(name, is_required=is_required))
     scores = tuple(
         _score_rule(name, rule, (*SCORES, i), programs, plugins)
         for i, rule in enumerate(spec.scores)

@@ -16,19 +16,21 @@ import numpy as np
 from engine.cel import Program, compile_program
 from engine.model import api
 from engine.model.node_marks import AVOID_TAINT, mark_label
-from engine.model.placement_options import DynamicFilters
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.expressions import FALSE, FilterExpression
-from engine.policy.label_analysis import filter_labels
+from engine.policy.label_analysis import FilterLabels, filter_labels
+from engine.policy.label_analysis.label_predicate import Unknown
+from engine.policy.label_analysis.requirements import precompute
 from engine.policy.policy_set import CompiledPolicy, PolicySet
 from engine.policy.rules import FilterRule
 from engine.policy.schema import Mode
 from engine.view import FRESH, BoolColumn, ClusterView, Freshness
 
+_PREFERRED: Final = FilterLabels(precompute(Unknown("marks come and go while pods run")))
 _WITHOUT_POD: Final = ("node", "now")
 _NO_POD: Final = PlacementRequest(
     pod=pod_of(msgspec.json.decode(b"{}", type=api.Pod)),
@@ -75,11 +77,16 @@ class NodeFilterExpression:
         return rejects
 
 
-def mark_filter(policy: str) -> FilterRule:
+def mark_filter(policy: str, *, is_required: bool) -> FilterRule:
     """Return the filter that keeps pods of a policy off nodes that carry its label.
 
-    It speaks of labels alone, so it is written as a requirement that the scheduler evaluates on
-    fresh labels. Its name is the label: no rule that people write can have it.
+    It speaks of labels alone, so the scheduler can evaluate it on fresh labels. Its name is the
+    label: no rule that people write can have it.
+
+    Args:
+        policy: the name of the policy.
+        is_required: whether it is a promise. A label that comes and goes is none by default: what
+            is required of the node of a running pod is judged again by others.
     """
     label = mark_label(policy)
     program = compile_program(f"!('{label}' in node.labels)", environment(ExpressionScope.RULES))
@@ -88,7 +95,7 @@ def mark_filter(policy: str) -> FilterRule:
         name=label,
         dynamic=False,
         evaluator=FilterExpression(program, f"the node is marked by policy {policy}"),
-        labels=filter_labels(program, errors_pass=False),
+        labels=filter_labels(program, errors_pass=False) if is_required else _PREFERRED,
     )
 
 
@@ -135,7 +142,7 @@ def _markers(policies: Iterable[CompiledPolicy]) -> Iterable[NodeMarker]:
         keys = []
         if policy.selects_all:
             keys.append(AVOID_TAINT)
-        if policy.placement.dynamic_filters is DynamicFilters.MARKED:
+        if policy.placement.dynamic_filters.marks_nodes:
             keys.append(mark_label(policy.name))
         filters = tuple(rule for rule in policy.filters if rule.node_filter is not None)
         if keys and filters:

@@ -77,8 +77,10 @@ class Placement(Model):
         Field(
             description="`Preferred` leaves the nodes that filters over changing state reject "
             "out of the preferred ones; `Required` also excludes them with `NotIn`; `Marked` "
-            "excludes nodes while they carry a label that says what filters find of them whatever "
-            "the pod. Needs `stowplan serve --node-marks`; without it, no node has the label."
+            "prefers nodes without a label that says what filters find of them whatever the pod, "
+            "and `MarkedRequired` requires that: kubelets and deschedulers may then end running "
+            "pods when their node is marked. Both need `stowplan serve --node-marks`; without it, "
+            "no node has the label."
         ),
     ] = DynamicFilters.PREFERRED
     when_none_fits: Annotated[
@@ -239,7 +241,7 @@ class NamespacedSpec(Spec):
                     "it may not evict pods",
                 ),
                 (
-                    self.placement.dynamic_filters is DynamicFilters.MARKED,
+                    self.placement.dynamic_filters.marks_nodes,
                     ("placement", "dynamicFilters"),
                     "it may not mark nodes",
                 ),

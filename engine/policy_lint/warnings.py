@@ -9,12 +9,22 @@ from enum import StrEnum
 from engine.errors import Diagnostic, Place
 from engine.model.placement_options import DynamicFilters
 from engine.policy import CompiledPolicy
+from engine.policy_lint.changing_labels import why_it_changes
 from engine.policy_lint.lint import lint_policy
 
 _NAMES_NODES = (
     "`dynamicFilters: Required` writes node names, and Karpenter adds no node for such a pod"
 )
-_NOT_MARKED = "`dynamicFilters: Marked` has no effect on it: it depends on the pod"
+_NOT_MARKED = "marks on nodes have no effect on it: it depends on the pod"
+_NO_PROMISE = (
+    "a kubelet that restarts then rejects running pods that require it, and a descheduler evicts"
+    " them; a score only prefers"
+)
+_ENDS_PODS = (
+    "`dynamicFilters: MarkedRequired` requires a label that comes and goes: a kubelet that restarts"
+    " on a marked node rejects the running pods of this policy, and a descheduler evicts them;"
+    " `Marked` only prefers"
+)
 
 
 class Check(StrEnum):
@@ -100,7 +110,9 @@ def _warning(policy: CompiledPolicy, check: Check, text: str) -> PolicyWarning:
 def _placement_warnings(policy: CompiledPolicy) -> Iterator[str]:
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
         yield _NAMES_NODES
-    if policy.placement.dynamic_filters is DynamicFilters.MARKED:
+    if policy.placement.dynamic_filters is DynamicFilters.MARKED_REQUIRED:
+        yield _ENDS_PODS
+    if policy.placement.dynamic_filters.marks_nodes:
         for rule in policy.filters:
             if rule.dynamic and rule.node_filter is None:
                 yield f"{rule.name}: {_NOT_MARKED}"
@@ -108,5 +120,10 @@ def _placement_warnings(policy: CompiledPolicy) -> Iterator[str]:
 
 def _label_warnings(policy: CompiledPolicy) -> Iterator[str]:
     for rule in policy.filters:
-        for warning in rule.labels.summary.warnings:
+        summary = rule.labels.summary
+        for warning in summary.warnings:
             yield f"{rule.name}: {warning}"
+        for key in sorted(summary.keys) if summary.constrains_labels else ():
+            why = why_it_changes(key)
+            if why and key != rule.name:  # of the policy's own marks it is said once
+                yield f"{rule.name}: `{key}` changes in the life of a node, as {why}: {_NO_PROMISE}"

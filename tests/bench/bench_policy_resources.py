@@ -143,7 +143,7 @@ def _of_a_namespace(spec: dict[str, object]) -> dict[str, object]:
     """Return a spec without what such a policy may not have."""
     match, placement = dict(spec.get("match") or {}), dict(spec.get("placement") or {})  # type: ignore[call-overload]
     match.pop("namespaceSelector", None)
-    if placement.get("dynamicFilters") == "Marked":
+    if str(placement.get("dynamicFilters")).startswith("Marked"):
         del placement["dynamicFilters"]
     return {**spec, "match": match, "placement": placement}
 

@@ -82,7 +82,7 @@ _RULES: Final[Mapping[str, tuple[_Rule, ...]]] = {
         ),
         _Rule(
             "!has(self.placement) || !has(self.placement.dynamicFilters)"
-            " || self.placement.dynamicFilters != 'Marked'",
+            " || !self.placement.dynamicFilters.startsWith('Marked')",
             "it may not mark nodes",
         ),
     ),

@@ -24,6 +24,7 @@ spec:
 TAINT = {"key": "stowplan.dev/avoid", "effect": "PreferNoSchedule"}
 LABEL = "avoid.stowplan.dev/cool"
 MARKED: Json = {"taints": [TAINT], "label": "true"}
+UNLABELLED: Json = {"matchExpressions": [{"key": LABEL, "operator": "DoesNotExist"}]}
 UNMARKED: Json = {"taints": [], "label": None}
 NODES = tuple(f"node-{number}" for number in range(6))
 HOT = NODES[:4]
@@ -54,13 +55,13 @@ async def test_the_scheduler_keeps_off_a_hot_node_until_it_cools(
         leader = await eventually(lambda: _leader(stowplan), "the leader shows the marks")
         await nodes.known(namespace)
 
-        # A pod that nobody advised sees the taint; one of the policy refuses the label.
+        # A pod that nobody advised sees the taint; one of the policy prefers no label.
         unadvised = await _placed(cluster, LEFT_ALONE, "unadvised")
         ours = await _placed(cluster, namespace, "ours")
         for each in (*unadvised, *ours):
             assert each["spec"]["nodeName"] not in HOT
         assert all("affinity" not in each["spec"] for each in unadvised)
-        assert all(_refuses_the_label(each) for each in ours)
+        assert all(_term(each, "preferred")["preference"] == UNLABELLED for each in ours)
         await cluster.delete_all("pods", LEFT_ALONE, grace_seconds=0)
 
         # Another leader follows what the first one left.
@@ -77,11 +78,11 @@ async def test_a_pod_waits_for_the_mark_to_go_and_all_marks_go_where_they_are_sw
     await nodes.add("marked", labels={LABEL: "true", "zone": "a"}, taints=(TAINT,))
     await nodes.add("both", labels={LABEL: "true"}, taints=(foreign, TAINT))
     policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY, encoding="utf-8")
+    policy.write_text(POLICY.replace("Marked", "MarkedRequired"), encoding="utf-8")
     async with installed(cluster, control_plane, tmp_path, [policy], options=[MARK_OPTION]):
         waiting = pod(namespace, "waiting")
         created = await cluster.create(waiting)
-        assert _refuses_the_label(created)
+        assert _term(created, "required") == UNLABELLED
 
         async def has_nowhere_to_go() -> bool:
             found = await cluster.get("pods", "waiting", namespace)
@@ -147,7 +148,9 @@ async def _placed(cluster: Cluster, namespace: str, name: str) -> list[Json]:
     return await eventually(bound, f"pods of {namespace} are bound")
 
 
-def _refuses_the_label(created: Json) -> bool:
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    terms: list[Json] = created["spec"]["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
-    return terms == [{"matchExpressions": [{"key": LABEL, "operator": "DoesNotExist"}]}]
+def _term(created: Json, how: str) -> Json:
+    """Return the last term that a pod requires or prefers."""
+    affinity = created["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity[f"{how}DuringSchedulingIgnoredDuringExecution"]
+    last: Json = (terms["nodeSelectorTerms"] if how == "required" else terms)[-1]
+    return last

@@ -49,6 +49,7 @@ _BEYOND_NAMESPACE: Final[tuple[Json, ...]] = (
     {"match": {"namespaceSelector": {}}},
     {"placement": {"at": "Release", "preemption": "DryRun"}},
     {"placement": {"dynamicFilters": "Marked"}},
+    {"placement": {"dynamicFilters": "MarkedRequired"}},
 )
 
 

@@ -40,7 +40,7 @@ def enforced_by(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> str:
     beyond_labels = ""
     if how is DynamicFilters.REQUIRED:
         beyond_labels = "node names"
-    elif how is DynamicFilters.MARKED and rule.node_filter is not None:
+    elif how.marks_nodes and rule.node_filter is not None:
         beyond_labels = "marks on nodes"
     if not beyond_labels:
         return labels.summary

@@ -33,8 +33,8 @@ async def node_marks(installation: Installation) -> AsyncIterator[Finding]:
     if marked and len(marked) == len(nodes):
         yield Finding(
             Level.WARNING,
-            f"all {len(nodes)} nodes are marked: pods of policies with `dynamicFilters: Marked`"
-            " wait",
+            f"all {len(nodes)} nodes are marked: pods of policies with `dynamicFilters:"
+            " MarkedRequired` wait",
             "add nodes, or raise the thresholds of the filters",
         )
         return

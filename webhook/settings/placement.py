@@ -46,7 +46,7 @@ class PlacementSettings(BaseModel):
     node_marks: bool = Field(
         default=False,
         description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"
-        " label that pods of a policy with `dynamicFilters: Marked` refuse. Without it, the leader"
+        " label that pods of a policy with `dynamicFilters: Marked` avoid. Without it, the leader"
         " takes back all marks it finds.",
     )
     assumed_seconds: int = Field(

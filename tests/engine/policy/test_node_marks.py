@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -12,7 +14,7 @@ from engine.model.node_marks import AVOID_TAINT, mark_label
 from engine.model.request import PlacementRequest
 from engine.model.usage import NodeUsage
 from engine.pipeline import decide
-from engine.placement import encode
+from engine.placement import ADVICE_ANNOTATION, encode
 from engine.policy import CompiledPolicy, PolicySet, node_markers
 from engine.view import ClusterState, ClusterView, Domain, Freshness
 from tests.engine.policy.worlds import GIB, NOW, node, policy, request_of, usage, view_of
@@ -23,8 +25,8 @@ ROOM = {"cpu": 4000, "memory": 8 * GIB, "pods": 110}
 HOT = "{name: hot, expression: '!has(node.usage) || node.usage.cpu < 3.0'}"
 
 
-def _marked(filters: str, more: str = "") -> CompiledPolicy:
-    return policy(f"filters: [{filters}]\nplacement: {{dynamicFilters: Marked}}\n{more}")
+def _marked(filters: str, how: str = "MarkedRequired") -> CompiledPolicy:
+    return policy(f"filters: [{filters}]\nplacement: {{dynamicFilters: {how}}}\n")
 
 
 def _nodes() -> tuple[Node | NodeUsage, ...]:
@@ -127,6 +129,7 @@ def test_a_filter_that_reads_stale_data_rejects_nothing() -> None:
     [
         (f"filters: [{HOT}]", {AVOID_TAINT}),
         (f"filters: [{HOT}]\nplacement: {{dynamicFilters: Marked}}", {AVOID_TAINT, LABEL}),
+        (f"filters: [{HOT}]\nplacement: {{dynamicFilters: MarkedRequired}}", {AVOID_TAINT, LABEL}),
         (f"filters: [{HOT}]\nmatch: {{objectSelector: {{matchLabels: {{a: b}}}}}}", set()),
         (
             f"{FOR_SOME}\nfilters: [{HOT}]\nplacement: {{dynamicFilters: Marked}}",
@@ -146,13 +149,17 @@ def test_only_a_policy_for_all_pods_taints_and_only_one_that_says_so_labels(
 
 def _placed(
     compiled: CompiledPolicy, request: PlacementRequest, *nodes: Node | NodeUsage
-) -> tuple[list[str], list[object]]:
+) -> tuple[list[str], list[Any]]:
     """Return the candidates, and the operations of the patch."""
     view = view_of(*nodes)
     decision = decide(request, PolicySet([compiled]), view, NOW)
     assert decision.verdict is not Verdict.DENY
     names = [view.names[row] for row in decision.candidates.tolist()]
     return sorted(names), list(encode(decision, request, view).operations)
+
+
+def _text(json: object) -> str:
+    return msgspec.json.encode(json).decode()
 
 
 def _node_with(*marks: str, name: str = "marked") -> Node:
@@ -163,20 +170,42 @@ def _node_with(*marks: str, name: str = "marked") -> Node:
     return node_of(msgspec.convert(wire, api.Node))
 
 
-def test_pods_of_a_marked_policy_refuse_its_label_in_a_term_of_constant_size() -> None:
+REQUIRED, PREFERRED = (
+    f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred")
+)
+
+
+@pytest.mark.parametrize(("how", "affinity"), [("Marked", PREFERRED), ("MarkedRequired", REQUIRED)])
+def test_pods_of_a_marked_policy_avoid_its_label_in_a_term_of_constant_size(
+    how: str, affinity: str
+) -> None:
     request = request_of({"containers": [{"name": "c"}]})
-    candidates, operations = _placed(
-        _marked(HOT), request, *_nodes(), *(_node_with(LABEL, name=f"m{i}") for i in range(50))
-    )
+    marked = (_node_with(LABEL, name=f"m{i}") for i in range(50))
+    candidates, operations = _placed(_marked(HOT, how), request, *_nodes(), *marked)
     assert candidates == ["cool", "expired", "new"]
-    text = msgspec.json.encode(operations).decode()
-    assert f'{{"key":"{LABEL}","operator":"DoesNotExist"}}' in text
-    assert "m1" not in text
+    (node_affinity,) = (
+        each["value"]["nodeAffinity"] for each in operations if "affinity" in each["path"]
+    )
+    assert f'{{"key":"{LABEL}","operator":"DoesNotExist"}}' in _text(node_affinity[affinity])
+    assert "m1" not in _text(operations)
+    assert (REQUIRED in node_affinity) is (how == "MarkedRequired")
+
+
+def test_a_node_that_is_marked_later_is_worth_no_more_than_the_worst_one_that_is_not() -> None:
+    request = request_of({"containers": [{"name": "c"}]})
+    _, operations = _placed(_marked(HOT, "Marked"), request, *_nodes())
+    (affinity,) = (each["value"] for each in operations if "affinity" in each["path"])
+    *ranked, unmarked = affinity["nodeAffinity"][PREFERRED]
+    assert unmarked["weight"] >= sum(term["weight"] for term in ranked)
+    (advice,) = (
+        each["value"][ADVICE_ANNOTATION] for each in operations if "annotations" in each["path"]
+    )
+    assert f'"terms":{len(ranked) + 1}' in advice  # so that it can be told from the pod's own
 
 
 def test_the_term_is_written_even_where_no_node_passes() -> None:
     _, operations = _placed(_marked(HOT), request_of({"containers": []}), _node_with(LABEL))
-    assert "DoesNotExist" in msgspec.json.encode(operations).decode()
+    assert "DoesNotExist" in _text(operations)
 
 
 def test_a_mark_of_another_policy_keeps_no_pod_away() -> None:

@@ -125,6 +125,10 @@ def test_a_spec_that_nests_without_end_is_a_mistake() -> None:
             {"placement": {"dynamicFilters": "Marked"}},
             "spec.placement.dynamicFilters: it may not mark nodes",
         ),
+        (
+            {"placement": {"dynamicFilters": "MarkedRequired"}},
+            "spec.placement.dynamicFilters: it may not mark nodes",
+        ),
     ],
 )
 def test_a_policy_for_a_namespace_reaches_no_other(spec: dict[str, Any], problem: str) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from engine.documents import read_documents
 from engine.policy.compile import compile_policy
 from engine.policy_lint import CHECKS, Check, PolicyWarning, policy_warnings
@@ -60,6 +62,33 @@ def test_a_warning_is_shown_as_mistakes_are() -> None:
 
 def test_a_policy_that_is_as_meant_has_none() -> None:
     assert policy_warnings(policy("filters: [{name: r, expression: node.ready}]")) == ()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "node.labels[?'kubevirt.io/schedulable'].orValue('') == 'true'",
+        "'feature.node.kubernetes.io/cpu-cpuid.AVX' in node.labels",
+        "!('avoid.stowplan.dev/other' in node.labels)",
+    ],
+)
+def test_a_promise_on_a_label_that_changes_while_pods_run_is_warned_of(expression: str) -> None:
+    rules = policy(f'filters: [{{name: f, expression: "{expression}"}}]')
+    (warning,) = policy_warnings(rules)
+    assert (warning.check, warning.part) == (Check.LABELS, "f")
+    assert "changes in the life of a node" in warning.message
+    as_a_score = policy(f'scores: [{{name: s, expression: "{expression} ? 1 : 0"}}]')
+    assert policy_warnings(as_a_score) == ()
+
+
+def test_a_promise_on_marks_is_warned_of_once_and_a_preference_is_not() -> None:
+    cool = "{plugin: LoadAware}"
+    by_choice = policy(f"filters: [{cool}]\nplacement: {{dynamicFilters: MarkedRequired}}")
+    (warning,) = policy_warnings(by_choice)
+    assert warning.check is Check.PLACEMENT
+    assert "rejects the running pods" in warning.message
+    by_default = policy(f"filters: [{cool}]\nplacement: {{dynamicFilters: Marked}}")
+    assert policy_warnings(by_default) == ()
 
 
 def test_every_check_is_explained() -> None:
