@@ -165,6 +165,26 @@ class ControlPlane:
             self.scheduler = usual
             await asyncio.to_thread(usual.start)
 
+    @asynccontextmanager
+    async def scheduling_by(self, configuration: Mapping[str, object]) -> AsyncIterator[None]:
+        """Have the scheduler run by a configuration until the block is left.
+
+        Args:
+            configuration: fields of a KubeSchedulerConfiguration, beside those of every one.
+        """
+        kubeconfig = str(self.kubeconfig("system:kube-scheduler", groups=()))
+        content = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": kubeconfig},
+            "leaderElection": {"leaderElect": False},
+            **configuration,
+        }
+        path = self._folder / "scheduler.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        async with self.scheduling_with({"config": str(path)}):
+            yield
+
     def _scheduler(self, flags: Mapping[str, str]) -> Part:
         health = f"{self.scheduler_url}/healthz"
         return self._part("kube-scheduler", {**self._scheduler_flags, **flags}, health)

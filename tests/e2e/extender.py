@@ -6,11 +6,9 @@ Source: k8s.io/kube-scheduler/extender/v1/types.go.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from aiohttp import web
 
@@ -39,30 +37,18 @@ class Extender:
 
 
 @asynccontextmanager
-async def extended(control_plane: ControlPlane, folder: Path) -> AsyncIterator[Extender]:
+async def extended(control_plane: ControlPlane) -> AsyncIterator[Extender]:
     """Have the scheduler, started anew, ask an extender until the block is left."""
     extender = Extender()
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/filter", extender.answer)
     async with serving(app, control_plane.authority) as port:
-        configuration = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {
-                "kubeconfig": str(control_plane.kubeconfig("system:kube-scheduler", groups=()))
-            },
-            "leaderElection": {"leaderElect": False},
-            "extenders": [
-                {
-                    "urlPrefix": f"https://{LOCAL}:{port}",
-                    "filterVerb": "filter",
-                    "enableHTTPS": True,
-                    "tlsConfig": {"caFile": str(control_plane.authority.certificate)},
-                    "nodeCacheCapable": True,
-                }
-            ],
+        asked = {
+            "urlPrefix": f"https://{LOCAL}:{port}",
+            "filterVerb": "filter",
+            "enableHTTPS": True,
+            "tlsConfig": {"caFile": str(control_plane.authority.certificate)},
+            "nodeCacheCapable": True,
         }
-        path = folder / "scheduler.json"
-        path.write_text(json.dumps(configuration), encoding="utf-8")
-        async with control_plane.scheduling_with({"config": str(path)}):
+        async with control_plane.scheduling_by({"extenders": [asked]}):
             yield extender

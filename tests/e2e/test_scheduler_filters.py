@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -44,13 +43,12 @@ async def test_the_scheduler_finds_the_same_nodes(
     control_plane: ControlPlane,
     nodes: Nodes,
     namespace: str,
-    tmp_path: Path,
 ) -> None:
     random = Random(seed)
     world = _renamed(random_cluster(random, most_nodes=8, most_pods=14), namespace)
     drawn = (random_pod(random, f"probe-{i}") for i in range(_PROBES))
     probes = [_renamed_pod(pod, namespace) for pod in drawn if not _asks_what_is_not(pod)]
-    async with _created(world, cluster, nodes), extended(control_plane, tmp_path) as extender:
+    async with _created(world, cluster, nodes), extended(control_plane) as extender:
         view = (await _state_of(cluster, world)).view()
         stored = await asyncio.gather(*map(cluster.create, probes))
         for probe, as_stored in zip(probes, stored, strict=True):

@@ -1,6 +1,7 @@
 // Package main is a whole Kubernetes control plane in one executable: the first argument says which
-// part it is. The parts are the upstream commands, unchanged; sharing one executable means that the
-// packages they have in common are compiled and linked once.
+// part it is. The parts are the upstream commands; sharing one executable means that the packages they
+// have in common are compiled and linked once. The scheduler alone knows one plugin more, which runs
+// where a profile asks for it.
 package main
 
 import (
@@ -36,7 +37,7 @@ func main() {
 	case "kube-controller-manager":
 		run(controllermanager.NewControllerManagerCommand())
 	case "kube-scheduler":
-		run(scheduler.NewSchedulerCommand())
+		run(scheduler.NewSchedulerCommand(scheduler.WithPlugin(measuredLoadName, newMeasuredLoad)))
 	default:
 		fmt.Fprintf(os.Stderr, "unknown part `%s`\n", part)
 		os.Exit(2)
