@@ -1,13 +1,11 @@
-"""Where pods end up, and how soon: the stock scheduler, advice, held pods, and the ideal.
+"""Where pods end up, how soon, and what that costs, on a real control plane.
 
-Run as `python -m tests.e2e.bench_outcome [--nodes N --pods N --seeds N]`. A tenth of the nodes is
-hot. Each arm gets the same pods of a ReplicaSet: in a burst, at a steady pace, some one by one, and
-as a backlog, created while the scheduler hangs, so that its time for a pod depends on nothing else.
-"bare" is what held pods cannot cost less than: gated pods without anything of ours, which whoever
-creates them nominates to the nodes of the ideal and releases at once, by the same two writes.
-The ideal is the same engine deciding the same pods one by one on a recording, each counted before
-the next; the gap is what lies between the spread of the stock scheduler and that. All processes
-share this machine: compare arms of one run.
+Run as `python -m tests.e2e.bench_outcome`. Each arm (who places the pods) gets the same pods of
+each load (how they come); `tests/e2e/outcome_workload.py` says what nodes and pods there are. The
+ideal is the same engine deciding the same pods one by one on a recording, each counted before the
+next; the gap is what lies between the spread of the stock scheduler and that, and how much of it an
+arm closed is printed. All processes share this machine: compare arms of one run. They take turns,
+in the other order for every second seed, and what is printed at the end is the median over seeds.
 """
 
 from __future__ import annotations
@@ -15,52 +13,78 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import uvloop
 
-from engine.model.hold import HOLD_GATE
 from tests.bench.bench_view import machine
 from tests.e2e.allocations import allocated_bytes
 from tests.e2e.build import executables
-from tests.e2e.cluster import Cluster, Json, connected, eventually
+from tests.e2e.cluster import Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
-from tests.e2e.hot_nodes import (
-    POLICY,
-    HotNodes,
-    add_nodes,
-    add_owner,
-    hot_nodes,
-    ideal,
-    millicores_of,
-    over_threshold,
-    pods_of,
-    record,
-    spread,
-)
-from tests.e2e.installed import installed
 from tests.e2e.metrics_server import MetricsServer, metrics_server
 from tests.e2e.namespaces import create_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.nominations import GATE, Nominations
-from tests.e2e.outcome_figures import IDEAL, STOCK, Figures, show, table_of
+from tests.e2e.outcome_arms import (
+    ADVICE,
+    ARMS,
+    BARE,
+    BINDING,
+    COMPILED_STRONG,
+    Arm,
+    Stage,
+    policy_of,
+)
+from tests.e2e.outcome_cluster import (
+    add_nodes,
+    add_owners,
+    ideal,
+    occupied,
+    pods_of,
+    record,
+    report,
+)
+from tests.e2e.outcome_figures import IDEAL, STOCK, Figures, places_of, show, tables_of
+from tests.e2e.outcome_workload import (
+    WORKLOADS,
+    Ask,
+    Load,
+    Machine,
+    apps_of,
+    asks_of,
+    loads_of,
+    machines_of,
+)
 from tests.e2e.part import Part
 from tests.e2e.pod_stream import Course, PodStream, streaming
 from tests.e2e.workloads import pod
 
-_NAMESPACE = "outcome"
-_BARE, _ADVICE, _HELD = "bare", "advice", "held"
-_ARMS = (STOCK, _BARE, _ADVICE, _HELD)
-_LOADS = ("burst", "steady", "idle", "backlog")
+_NAMESPACE, _BEFORE = "outcome", "outcome-before"
+_LOADS: Final = {
+    "burst": "as fast as forty clients can",
+    "steady": "some in each second",
+    "idle": "each when the one before is bound",
+    "backlog": "while the scheduler hangs, whose time for a pod depends on nothing else then",
+}
 _CLIENTS = 40
-_AT: Final = {_ADVICE: "Admission", _HELD: "Release"}
+_WARMING = 40
+_BUSY = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:
+    for _ in range(1_000_000): pass
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,113 +92,125 @@ class Bench:
     """A cluster to place pods on."""
 
     size: argparse.Namespace
-    control_plane: ControlPlane
-    cluster: Cluster
+    stage: Stage
     metrics: MetricsServer
-    owner: Json
-    names: Sequence[str]
-    folder: Path
+    owners: Mapping[str, Json]
+    machines: Sequence[Machine]
 
     async def seed(self, seed: int) -> list[Figures]:
-        """Return the figures of all arms."""
-        loads = hot_nodes(self.names, seed)
-        loads.measured(self.metrics)
-        recording = self.folder / f"recording-{seed}.json"
-        await record(self.cluster, recording)
-        chosen = {load: self._chosen(recording, seed, load) for load in self.size.loads}
-        figures = [self._ideal(loads, chosen[load], seed, load) for load in self.size.loads]
-        for arm in self.size.arms:
-            loads.measured(self.metrics)  # a report is good for three minutes
-            async with self._arm(arm, seed) as replicas:
-                for load in self.size.loads:
-                    nodes = chosen[load] if arm == _BARE else ()
-                    figures.append(await self._load(loads, seed, arm, load, replicas, nodes))
-                    show(figures[-1])
+        """Return the figures of the ideal and of all arms."""
+        loads = loads_of(self.size.workload, self.machines, seed)
+        asks = asks_of(self.size.workload, self.size.pods, seed)
+        async with occupied(self.stage.cluster, _BEFORE, loads):
+            report(self.metrics, loads)
+            recording = self.stage.folder / f"recording-{seed}.json"
+            await record(self.stage.cluster, recording)
+            policy = policy_of(ADVICE, self.stage.folder)
+            pods = pods_of(_NAMESPACE, IDEAL, asks, self.owners)
+            nodes = await asyncio.to_thread(ideal, recording, policy, pods)
+            round_ = Round(self, seed, loads, asks, nodes)
+            figures = [round_.ideal()]
+            for arm in self.size.arms if seed % 2 == 0 else self.size.arms[::-1]:
+                figures += await round_.arm(arm)
         return figures
 
-    def _pods(self, seed: int, load: str) -> list[dict[str, object]]:
-        return pods_of(_NAMESPACE, load, self.size.pods, seed, owner=self.owner)
 
-    def _chosen(self, recording: Path, seed: int, load: str) -> Sequence[str]:
-        """Return the node of each pod of a load as the ideal has it, "" for none."""
-        return ideal(recording, self._policy(_ADVICE), self._pods(seed, load))
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What every arm has to do with one seed.
 
-    def _ideal(self, loads: HotNodes, chosen: Sequence[str], seed: int, load: str) -> Figures:
-        pods = self._pods(seed, load)
-        placed = [
-            (node, millicores_of(one)) for node, one in zip(chosen, pods, strict=True) if node
-        ]
-        after = loads.loads(placed)
+    Attributes:
+        bench: it belongs to.
+        seed: of loads and pods.
+        loads: of all nodes.
+        asks: the pods.
+        nodes: of each pod, as the ideal has it.
+    """
+
+    bench: Bench
+    seed: int
+    loads: Mapping[str, Load]
+    asks: Sequence[Ask]
+    nodes: Sequence[str]
+
+    def ideal(self) -> Figures:
+        """Return the figures of the ideal, which are the same however pods come."""
+        places = places_of(self.bench.machines, self.loads, self.asks, self.nodes)
         figures = Figures(
-            nodes=len(self.names),
-            seed=seed,
-            arm=IDEAL,
-            load=load,
-            spread=spread(after),
-            over=over_threshold(after),
-            on_hot=sum(node in loads.hot for node, _ in placed),
-            unbound=len(pods) - len(placed),
+            nodes=len(self.loads), seed=self.seed, arm=IDEAL, load="any", places=places
         )
         show(figures)
         return figures
 
-    async def _load(
-        self,
-        loads: HotNodes,
-        seed: int,
-        arm: str,
-        load: str,
-        replicas: Sequence[Part],
-        nodes: Sequence[str],
-    ) -> Figures:
-        pods = self._pods(seed, load)
-        plane = self.control_plane
-        groups = ([plane.scheduler], [plane.api_server], replicas)
-        by_hand = self._by_hand(pods, nodes) if nodes else None
-        async with streaming(self.cluster, _NAMESPACE, and_then=by_hand) as stream:
-            before = [_cpu_seconds(parts) for parts in groups]
+    async def arm(self, name: str) -> list[Figures]:
+        """Return the figures of an arm for each load."""
+        report(self.bench.metrics, self.loads)  # a report is good for three minutes
+        async with self.bench.stage.arm(name, self.loads, _NAMESPACE) as arm:
+            await self._warm_up()
+            await eventually(arm.settled, "bindings are decided")
+            figures = []
+            for load in self.bench.size.loads:
+                report(self.bench.metrics, self.loads)
+                figures.append(await self._load(name, arm, load))
+                show(figures[-1])
+        return figures
+
+    async def _load(self, name: str, arm: Arm, load: str) -> Figures:
+        pods = pods_of(_NAMESPACE, load, self.asks, self.bench.owners)
+        plane, size = self.bench.stage.control_plane, self.bench.size
+        parts = {"scheduler": plane.scheduler, "API server": plane.api_server, "etcd": plane.etcd}
+        parts |= {one.name: one for one in arm.processes}
+        by_hand = self._by_hand(pods) if name == BARE else None
+        async with streaming(self.bench.stage.cluster, _NAMESPACE, and_then=by_hand) as stream:
+            counts, before = await arm.counts(), _cpu_seconds(parts)
             allocated = -await self._scheduler_bytes()
-            await self._create(stream, pods, load)
-            used = [_cpu_seconds(parts) - was for parts, was in zip(groups, before, strict=True)]
+            await _create(stream, pods, load, plane, size.per_second)
+            used = _cpu_seconds(parts)
             allocated += await self._scheduler_bytes()
+            counts = {what: count - counts[what] for what, count in (await arm.counts()).items()}
         courses = list(stream.courses.values())
         bound = [one for one in courses if one.node]
-        there = loads.loads((one.node, millicores_of(one.raw)) for one in bound)
-        nominated = [one for one in bound if one.nominated]
-        scheduler, api_server, webhook = (seconds / len(pods) * 1_000 for seconds in used)
+        if nominated := [one for one in bound if one.nominated]:
+            landed = sum(one.node == one.nominated for one in nominated)
+            counts |= {"nominated": len(nominated), "landed": landed}
+        names = [one["metadata"]["name"] for one in pods]
+        nodes = [stream.courses[one].node for one in names]
         p50, p99 = _percentiles(bound)
         return Figures(
-            nodes=len(self.names),
-            seed=seed,
-            arm=arm,
+            nodes=len(self.loads),
+            seed=self.seed,
+            arm=name,
             load=load,
-            spread=spread(there),
-            over=over_threshold(there),
-            on_hot=sum(one.node in loads.hot for one in bound),
-            unbound=len(courses) - len(bound),
-            nominated=len(nominated),
-            landed=sum(one.node == one.nominated for one in nominated),
+            places=places_of(self.bench.machines, self.loads, self.asks, nodes),
+            counts=counts,
             p50=p50,
             p99=p99,
-            scheduler_ms=scheduler,
-            api_server_ms=api_server,
-            webhook_ms=webhook,
+            seconds=max((one.bound for one in bound), default=0.0) - courses[0].created,
+            cpu_ms={one: (used[one] - before[one]) / len(pods) * 1_000 for one in parts},
             scheduler_kb=allocated / len(pods) / 1_000,
         )
 
+    async def _warm_up(self) -> None:
+        """Have some pods placed, which are no part of the figures."""
+        pods = [
+            pod(_NAMESPACE, f"warming-{number}", requests={"cpu": "10m"})
+            for number in range(_WARMING)
+        ]
+        async with streaming(self.bench.stage.cluster, _NAMESPACE) as stream:
+            await stream.burst(pods, _CLIENTS)
+
     async def _scheduler_bytes(self) -> float:
-        plane = self.control_plane
+        plane = self.bench.stage.control_plane
         return await asyncio.to_thread(allocated_bytes, plane, plane.scheduler_url)
 
-    def _by_hand(
-        self, pods: Sequence[Json], nodes: Sequence[str]
-    ) -> Callable[[Json], Awaitable[None]]:
-        """Gate pods; return what nominates one of them, each to its node, and releases it."""
-        by_hand = Nominations(self.cluster, Nodes(self.cluster), _NAMESPACE)
+    def _by_hand(self, pods: Sequence[Json]) -> Callable[[Json], Awaitable[None]]:
+        """Gate pods; return what nominates one to the node of the ideal, and releases it."""
+        cluster = self.bench.stage.cluster
+        by_hand = Nominations(cluster, Nodes(cluster), _NAMESPACE)
         for made in pods:
             made["spec"]["schedulingGates"] = [{"name": GATE}]
         names = [made["metadata"]["name"] for made in pods]
-        node_of = dict(zip(names, nodes, strict=True))
+        node_of = dict(zip(names, self.nodes, strict=True))
 
         async def release(made: Json) -> None:
             name = made["metadata"]["name"]
@@ -184,74 +220,50 @@ class Bench:
 
         return release
 
-    async def _create(
-        self, stream: PodStream, pods: Sequence[dict[str, object]], load: str
-    ) -> None:
-        if load == "burst":
-            await stream.burst(pods, _CLIENTS)
-        elif load == "backlog":
-            self.control_plane.scheduler.pause()
-            await stream.create(pods, _CLIENTS)
-            self.control_plane.scheduler.resume()
-            await stream.all_bound(pods)
-        elif load == "steady":
-            await stream.steady(pods, self.size.per_second)
-        else:
-            await stream.idle(pods)
-
-    @asynccontextmanager
-    async def _arm(self, arm: str, seed: int) -> AsyncIterator[Sequence[Part]]:
-        """Have pods placed as an arm does until the block is left; yield the replicas."""
-        if arm in {STOCK, _BARE}:
-            yield []
-            return
-        folder = self.folder / f"{arm}-{seed}"
-        await asyncio.to_thread(folder.mkdir)
-        options = [("hold", "true")] if arm == _HELD else []
-        async with installed(
-            self.cluster,
-            self.control_plane,
-            folder,
-            [self._policy(arm)],
-            options=options,
-            admission_policies=True,
-        ) as stowplan:
-            await stowplan.knows_usage(len(self.names))
-            if arm == _HELD:
-                await eventually(self._is_held, "pods are held")
-            yield stowplan.replicas
-
-    async def _is_held(self) -> bool:
-        tried = await self.cluster.create(pod(_NAMESPACE, "tried"), dry_run=True)
-        return {"name": HOLD_GATE} in tried["spec"].get("schedulingGates", ())
-
-    def _policy(self, arm: str) -> Path:
-        path = self.folder / f"{arm}.yaml"
-        path.write_text(POLICY.format(at=_AT[arm]), encoding="utf-8")
-        return path
-
 
 def main() -> None:
     """Run the benchmark and print its figures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--nodes", type=int, default=200)
-    parser.add_argument("--pods", type=int, default=400, help="of each load")
-    parser.add_argument("--seeds", type=int, default=3, help="how many")
-    parser.add_argument("--per-second", type=float, default=50, help="of the steady load")
-    parser.add_argument("--arms", nargs="+", default=_ARMS, choices=_ARMS)
-    parser.add_argument("--loads", nargs="+", default=_LOADS, choices=_LOADS)
-    parser.add_argument("--json", type=Path, help="a file for all figures")
-    size = parser.parse_args()
+    size = _parser().parse_args()
     print(machine())
     with (
         tempfile.TemporaryDirectory() as folder,
         running(executables(), Path(folder)) as control_plane,
+        _busy(size.busy),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         figures = runner.run(_run(size, control_plane, Path(folder)))
-    print(table_of(figures))
+    asked = f"{size.workload}: {size.pods} pods on {size.nodes} nodes, {size.seeds} seeds"
+    print(f"\n{asked}, {size.replicas} replicas, {size.busy} busy processes\n")
+    print(tables_of(figures))
     if size.json:
         size.json.write_text(json.dumps([asdict(one) for one in figures], indent=1), "utf-8")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog=f"arms:\n{_listed(ARMS)}\n\nloads:\n{_listed(_LOADS)}\n\nEvery load waits three"
+        " minutes at most for the last pod to be bound; what has no node then is `unbound`.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = "nodes and pods of three sizes and fifty Deployments, or of one"
+    parser.add_argument("--workload", default=WORKLOADS[0], choices=WORKLOADS, help=what)
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--pods", type=int, default=400, help="of each load")
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--replicas", type=int, default=1, help="of stowplan")
+    parser.add_argument("--per-second", type=float, default=10, help="pods of the steady load")
+    parser.add_argument("--busy", type=int, default=0, help="busy processes beside it")
+    usual = [STOCK, COMPILED_STRONG, ADVICE, BINDING]
+    add = partial(parser.add_argument, nargs="+", help="see below (%(default)s)")
+    add("--arms", default=usual, choices=ARMS, metavar="ARM")
+    add("--loads", default=["burst"], choices=_LOADS, metavar="LOAD")
+    parser.add_argument("--json", type=Path, help="a file for the figures of every seed")
+    return parser
+
+
+def _listed(names: Mapping[str, str]) -> str:
+    return "\n".join(f"  {name:14}{meaning}" for name, meaning in names.items())
 
 
 async def _run(
@@ -260,21 +272,61 @@ async def _run(
     started = time.monotonic()
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(connected(control_plane))
-        await create_namespaces(cluster, _NAMESPACE)
+        await create_namespaces(cluster, _NAMESPACE, _BEFORE)
         await eventually(
             lambda: cluster.get("serviceaccounts", "default", "default"), "pods can be created"
         )
         await asyncio.to_thread(control_plane.controllers.kill)  # nobody needs them from here on
-        names = await add_nodes(cluster, size.nodes)
+        machines = machines_of(size.workload, size.nodes)
+        await add_nodes(cluster, machines)
         print(f"{size.nodes} nodes after {time.monotonic() - started:.0f} s", flush=True)
         metrics = await stack.enter_async_context(metrics_server(cluster, control_plane.authority))
-        owner = await add_owner(cluster, _NAMESPACE)
-        bench = Bench(size, control_plane, cluster, metrics, owner, names, folder)
-        return [one for seed in range(size.seeds) for one in await bench.seed(seed)]
+        owners = await add_owners(cluster, _NAMESPACE, apps_of(size.workload))
+        stage = Stage(control_plane, cluster, folder, size.replicas)
+        bench = Bench(size, stage, metrics, owners, machines)
+        figures = []
+        for seed in range(size.seeds):
+            figures += await bench.seed(seed)
+            print(f"seed {seed} after {time.monotonic() - started:.0f} s", flush=True)
+        return figures
 
 
-def _cpu_seconds(parts: Sequence[Part]) -> float:
-    return sum(part.cpu_seconds for part in parts)
+async def _create(
+    stream: PodStream,
+    pods: Sequence[Json],
+    load: str,
+    control_plane: ControlPlane,
+    per_second: float,
+) -> None:
+    """Create pods as a load has them come, and wait until all are bound."""
+    if load == "burst":
+        await stream.burst(pods, _CLIENTS)
+    elif load == "backlog":
+        control_plane.scheduler.pause()
+        await stream.create(pods, _CLIENTS)
+        control_plane.scheduler.resume()
+        await stream.all_bound(pods)
+    elif load == "steady":
+        await stream.steady(pods, per_second)
+    else:
+        await stream.idle(pods)
+
+
+@contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """Keep processors busy with other processes until the block is left."""
+    command = [sys.executable, "-c", _BUSY]
+    processes = [subprocess.Popen(command) for _ in range(count)]  # noqa: S603 (written above)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _cpu_seconds(parts: Mapping[str, Part]) -> dict[str, float]:
+    return {name: part.cpu_seconds for name, part in parts.items()}
 
 
 def _percentiles(courses: Sequence[Course]) -> tuple[float, float]:

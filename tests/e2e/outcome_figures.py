@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median, pstdev
+
+from tests.e2e.outcome_workload import EXPECTED_PERCENT, SMALL, Ask, Load, Machine
 
 STOCK, IDEAL = "stock", "ideal"
 """The arms that others are compared with."""
 
-_COSTS = ("scheduler_ms", "api_server_ms", "webhook_ms")
+THRESHOLD = 0.65
+"""The load above which nodes are kept off by the policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where the pods of one load ended up.
+
+    Attributes:
+        spread: standard deviation of the nodes' loads.
+        over: nodes above the threshold.
+        on_hot: pods on hot nodes.
+        overfilled: nodes whose pods ask for more than there is.
+        crowd: pods of one Deployment on one node, at most.
+        nodes_of_small: nodes that the Deployment of small replicas uses.
+        wrong_zone: pods outside the zone that they prefer.
+        tainted: pods on nodes with a soft taint.
+        unbound: pods without a node.
+    """
+
+    spread: float
+    over: int
+    on_hot: int
+    overfilled: int
+    crowd: int
+    nodes_of_small: int
+    wrong_zone: int
+    tainted: int
+    unbound: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,18 +51,13 @@ class Figures:
         nodes: how many there are.
         seed: of the loads and pods.
         arm: who placed the pods.
-        load: how they came.
-        spread: standard deviation of the nodes' loads.
-        over: nodes above the threshold.
-        on_hot: pods on hot nodes.
-        unbound: pods that were not bound in time.
-        nominated: pods that had a nomination.
-        landed: those of them that were bound there.
+        load: how they came, whatever for the ideal.
+        places: where they are.
+        counts: of what was done to pods, by name: nominated, landed, moved, kept, denied, escaped.
         p50: milliseconds from creation to binding.
         p99: the same.
-        scheduler_ms: CPU time of the scheduler for each pod.
-        api_server_ms: the same of the API server.
-        webhook_ms: the same of stowplan.
+        seconds: from the first creation to the last binding.
+        cpu_ms: CPU time of each process for each pod, by name.
         scheduler_kb: kilobytes that the scheduler allocates for each pod.
     """
 
@@ -39,75 +65,192 @@ class Figures:
     seed: int
     arm: str
     load: str
-    spread: float
-    over: int
-    on_hot: int
-    unbound: int = 0
-    nominated: int = 0
-    landed: int = 0
+    places: Places
+    counts: Mapping[str, int] = field(default_factory=dict)
     p50: float = 0.0
     p99: float = 0.0
-    scheduler_ms: float = 0.0
-    api_server_ms: float = 0.0
-    webhook_ms: float = 0.0
+    seconds: float = 0.0
+    cpu_ms: Mapping[str, float] = field(default_factory=dict)
     scheduler_kb: float = 0.0
+
+    @property
+    def cpu(self) -> float:
+        """CPU time of all processes together for each pod, in milliseconds."""
+        return sum(self.cpu_ms.values())
+
+
+def places_of(
+    machines: Sequence[Machine],
+    loads: Mapping[str, Load],
+    asks: Sequence[Ask],
+    nodes: Iterable[str],
+) -> Places:
+    """Return where pods are.
+
+    Args:
+        machines: all nodes.
+        loads: of each before any of the pods.
+        asks: the pods.
+        nodes: of each pod, "" for none.
+    """
+    pairs = list(zip(asks, nodes, strict=True))
+    placed: defaultdict[str, list[Ask]] = defaultdict(list)
+    for ask, node in pairs:
+        if node:
+            placed[node].append(ask)
+    asked = {node: sum(ask.millicores for ask in there) for node, there in placed.items()}
+    after = [
+        (loads[one.name].used + asked.get(one.name, 0) * EXPECTED_PERCENT / 100) / one.millicores
+        for one in machines
+    ]
+    return Places(
+        spread=pstdev(after),
+        over=sum(load > THRESHOLD for load in after),
+        on_hot=sum(len(there) for node, there in placed.items() if loads[node].hot),
+        overfilled=sum(
+            loads[one.name].requested + asked.get(one.name, 0) > one.millicores for one in machines
+        ),
+        crowd=max(Counter((ask.app, node) for ask, node in pairs if node).values(), default=0),
+        nodes_of_small=len({node for ask, node in pairs if node and ask.app == SMALL}),
+        wrong_zone=sum(
+            ask.zone not in {"", one.zone} for one in machines for ask in placed.get(one.name, ())
+        ),
+        tainted=sum(len(placed.get(one.name, ())) for one in machines if one.tainted),
+        unbound=sum(not node for _, node in pairs),
+    )
 
 
 def show(one: Figures) -> None:
     """Print the figures of one load."""
+    there = one.places
+    counts = "".join(f", {name} {count}" for name, count in one.counts.items())
+    processes = ", ".join(f"{name} {used:.1f}" for name, used in one.cpu_ms.items())
+    cost = (
+        f"; p50 {one.p50:.0f} p99 {one.p99:.0f} ms, all after {one.seconds:.1f} s;"
+        f" CPU ms a pod {one.cpu:.1f}: {processes}"
+    )
     print(
-        f"  seed {one.seed} {one.load:6} {one.arm:6}: spread {one.spread:.4f}, {one.over} nodes"
-        f" over, {one.on_hot} pods on hot nodes; landed {one.landed} of {one.nominated}, unbound"
-        f" {one.unbound}; p50 {one.p50:.0f} p99 {one.p99:.0f} ms;"
-        f" CPU ms a pod: scheduler {one.scheduler_ms:.1f}, API server {one.api_server_ms:.1f},"
-        f" webhook {one.webhook_ms:.1f}; scheduler {one.scheduler_kb:.0f} kB",
+        f"  seed {one.seed} {one.load:6} {one.arm}: spread {there.spread:.4f}, {there.over} nodes"
+        f" over, {there.on_hot} pods on hot nodes, unbound {there.unbound}{counts}"
+        f"{cost if one.cpu_ms else ''}",
         flush=True,
     )
 
 
-def table_of(figures: Sequence[Figures]) -> str:
-    """Return a table with a row for each arm and load, over all seeds."""
-    columns = [
-        "load",
-        "arm",
-        "gap closed",
-        "nodes over",
-        "on hot nodes",
-        "landed where nominated",
-        "p50 / p99 ms",
-        "scheduler / API server / stowplan ms a pod",
-        "scheduler kB a pod",
-    ]
+def tables_of(figures: Sequence[Figures]) -> str:
+    """Return tables with a row for each arm and load: medians over seeds, every gap."""
+    rows: defaultdict[tuple[str, str], list[Figures]] = defaultdict(list)
+    for one in figures:
+        rows[one.load, one.arm].append(one)
+    found = _Pairs(figures)
+    measured = [of_arm for (_, arm), of_arm in rows.items() if arm != IDEAL]
+    return "\n\n".join(
+        [
+            _table(
+                {
+                    "load": lambda of_arm: of_arm[0].load,
+                    "arm": lambda of_arm: of_arm[0].arm,
+                    "std": lambda of_arm: f"{_median(one.places.spread for one in of_arm):.4f}",
+                    "gap closed": lambda of_arm: " / ".join(filter(None, map(found.gap, of_arm))),
+                    **{title: _place(name) for title, name in _PLACES.items()},
+                    "pods": _counts,
+                },
+                rows.values(),
+            ),
+            _table(
+                {
+                    "load": lambda of_arm: of_arm[0].load,
+                    "arm": lambda of_arm: of_arm[0].arm,
+                    "p50 / p99 ms": lambda of_arm: (
+                        f"{_median(one.p50 for one in of_arm):.0f} /"
+                        f" {_median(one.p99 for one in of_arm):.0f}"
+                    ),
+                    "all bound after s": found.compared(lambda one: one.seconds),
+                    "CPU ms a pod": found.compared(lambda one: one.cpu),
+                    "of it": _processes,
+                    "scheduler kB a pod": lambda of_arm: (
+                        f"{_median(one.scheduler_kb for one in of_arm):.0f}"
+                    ),
+                },
+                measured,
+            ),
+        ]
+    )
+
+
+_Row = Callable[[Sequence[Figures]], str]
+
+_PLACES = {
+    "nodes over": "over",
+    "pods on hot nodes": "on_hot",
+    "nodes over allocatable": "overfilled",
+    "one Deployment on one node": "crowd",
+    "nodes of 12 small": "nodes_of_small",
+    "in the wrong zone": "wrong_zone",
+    "on tainted nodes": "tainted",
+    "unbound": "unbound",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Figures, each beside those of stock and ideal of the same pods."""
+
+    figures: Sequence[Figures]
+
+    def gap(self, one: Figures) -> str:
+        """Return which share of the way from the stock scheduler to the ideal an arm went."""
+        stock, ideal = self._of(STOCK, one), self._of(IDEAL, one)
+        if stock is None or ideal is None or stock.places.spread <= ideal.places.spread:
+            return ""
+        way = stock.places.spread - ideal.places.spread
+        return f"{(stock.places.spread - one.places.spread) / way:.3f}"
+
+    def compared(self, value: Callable[[Figures], float]) -> _Row:
+        """Return a column of a value, and how many times that of stock it is."""
+
+        def column(of_arm: Sequence[Figures]) -> str:
+            stocks = [self._of(STOCK, one) for one in of_arm]
+            ratios = [
+                value(one) / value(stock)
+                for one, stock in zip(of_arm, stocks, strict=True)
+                if stock is not None and value(stock)
+            ]
+            times = f" ({median(ratios):.2f})" if ratios else ""
+            return f"{_median(value(one) for one in of_arm):.1f}{times}"
+
+        return column
+
+    def _of(self, arm: str, one: Figures) -> Figures | None:
+        """Return the figures of an arm for the same pods; the ideal has them for any load."""
+        found = (each for each in self.figures if (each.arm, each.seed) == (arm, one.seed))
+        return next((each for each in found if arm == IDEAL or each.load == one.load), None)
+
+
+def _table(columns: Mapping[str, _Row], rows: Iterable[Sequence[Figures]]) -> str:
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    loads, arms = (dict.fromkeys(getattr(one, name) for one in figures) for name in ("load", "arm"))
-    for load in loads:
-        for arm in arms:
-            rows = [one for one in figures if (one.load, one.arm) == (load, arm)]
-            lines.append(_row(rows, figures))
+    lines += [f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows]
     return "\n".join(lines)
 
 
-def _row(rows: Sequence[Figures], figures: Sequence[Figures]) -> str:
-    def mean(name: str) -> float:
-        return fmean(getattr(one, name) for one in rows)
-
-    gaps = " / ".join(_gap(one, figures) for one in rows)
-    over, hot = (" / ".join(str(getattr(one, name)) for one in rows) for name in ("over", "on_hot"))
-    nominated = sum(one.nominated for one in rows)
-    landed = f"{sum(one.landed for one in rows)} of {nominated}" if nominated else ""
-    latency = f"{mean('p50'):.0f} / {mean('p99'):.0f}" if mean("p99") else ""
-    costs = " / ".join(f"{mean(name):.1f}" for name in _COSTS) if mean(_COSTS[0]) else ""
-    allocated = f"{mean('scheduler_kb'):.0f}" if mean("scheduler_kb") else ""
-    cells = (rows[0].load, rows[0].arm, gaps, over, hot, landed, latency, costs, allocated)
-    return f"| {' | '.join(cells)} |"
+def _place(name: str) -> _Row:
+    return lambda of_arm: f"{_median(getattr(one.places, name) for one in of_arm):g}"
 
 
-def _gap(one: Figures, figures: Sequence[Figures]) -> str:
-    """Return which share of the way from the stock scheduler to the ideal an arm went."""
-    spreads = {
-        other.arm: other.spread
-        for other in figures
-        if (other.seed, other.load) == (one.seed, one.load)
-    }
-    way = spreads.get(STOCK, 0.0) - spreads[IDEAL]
-    return f"{(spreads[STOCK] - one.spread) / way:.3f}" if way > 0 else ""
+def _counts(of_arm: Sequence[Figures]) -> str:
+    """Return what was done to pods, over all seeds."""
+    total: Counter[str] = Counter()
+    for one in of_arm:
+        total.update(one.counts)
+    return ", ".join(f"{count} {name}" for name, count in total.items())
+
+
+def _processes(of_arm: Sequence[Figures]) -> str:
+    names = dict.fromkeys(name for one in of_arm for name in one.cpu_ms)
+    return ", ".join(
+        f"{name} {_median(one.cpu_ms.get(name, 0.0) for one in of_arm):.1f}" for name in names
+    )
+
+
+def _median(values: Iterable[float]) -> float:
+    return median(values)
