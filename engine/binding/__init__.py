@@ -4,8 +4,8 @@ What becomes of one binding, what is known of those on their way, and how a deci
 Binding belong here. Which node is better does not: that is `engine.pipeline`.
 """
 
-from engine.binding.deciding import decide_binding, decide_in_haste
-from engine.binding.decision import NO_LIMITS, BindingDecision, MoveLimits, RuleVerdict, kept
+from engine.binding.deciding import decide_binding, decide_in_haste, decide_unseen
+from engine.binding.decision import NO_LIMITS, BindingDecision, MoveLimits, RuleVerdict
 from engine.binding.encoder import (
     BINDING_REASON_ANNOTATION,
     SCHEDULER_NODE_ANNOTATION,
@@ -30,6 +30,6 @@ __all__ = [
     "RuleVerdict",
     "decide_binding",
     "decide_in_haste",
+    "decide_unseen",
     "encode_binding",
-    "kept",
 ]

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.binding.decision import NO_LIMITS, POINT, BindingDecision, MoveLimits, kept
+from engine.binding.decision import NO_LIMITS, POINT, BindingDecision, MoveLimits, denied, kept
 from engine.binding.never_moved import UNJUDGED, never_moved, reserved_node
 from engine.binding.reason import REASON_TEXTS, BindingAction, BindingReason
 from engine.model.decision import Decision
@@ -95,6 +95,24 @@ def decide_in_haste(
     return _unmoved(request, node_name, reason, view, now, freshness, limits)
 
 
+def decide_unseen(
+    node_name: str, limits: MoveLimits, reason: BindingReason = BindingReason.POD_UNKNOWN
+) -> BindingDecision:
+    """Decide on the binding of a pod that was not seen yet, or that nothing is known of.
+
+    The scheduler's node is kept, unless pods were moved there so lately that it may not know it:
+    nobody can tell then whether there is room for one more.
+
+    Args:
+        node_name: the node that the scheduler took.
+        limits: what other bindings allow.
+        reason: why nothing is known of the pod.
+    """
+    if limits.disturbed is not None and node_name in limits.disturbed:
+        return denied(node_name, f"others were moved there, and of this pod {REASON_TEXTS[reason]}")
+    return kept(node_name, reason)
+
+
 def _decide_at_binding(policies: Sequence[CompiledPolicy]) -> bool:
     """Return whether policies, highest priority first, decide at the moment of binding."""
     return bool(policies) and policies[0].placement.at is PlacementAt.BINDING
@@ -118,18 +136,8 @@ def _unmoved(
     for rule in scheduler_filters(context):
         outcome = rule.outcome(context)
         if outcome.rejects[row]:
-            return _denied(node_name, f"{outcome.rule} ({outcome.reason(row)})")
+            return denied(node_name, f"{outcome.rule} ({outcome.reason(row)})")
     return kept(node_name, reason)
-
-
-def _denied(node_name: str, because: str) -> BindingDecision:
-    return BindingDecision(
-        action=BindingAction.DENY,
-        node_name=node_name,
-        scheduler_node=node_name,
-        reason=BindingReason.NO_ROOM,
-        message=f"{node_name} cannot take the pod any more: {because}",
-    )
 
 
 def _judged(  # noqa: PLR0913, PLR0917 - what a decision is made of
@@ -192,7 +200,7 @@ class _Judgement:
             return self._moved(target, reason, rejection)
         if is_scheduler:
             if self._limits.is_disturbed(self._node_name):
-                return replace(_denied(self._node_name, rejection), decision=self._decision)
+                return replace(denied(self._node_name, rejection), decision=self._decision)
             return self._kept(BindingReason.NO_MARGIN, rejection)
         if self._decision.placement.when_none_fits is WhenNoneFits.WAIT and not len(
             self._decision.ranking
@@ -214,7 +222,7 @@ class _Judgement:
         if fits and row is not None and self._limits.may_move:
             return self._moved(row, BindingReason.NOMINATION_FOLLOWED, f"reserved: {reserved}")
         if is_scheduler and self._limits.is_disturbed(self._node_name):
-            return replace(_denied(self._node_name, rejection), decision=self._decision)
+            return replace(denied(self._node_name, rejection), decision=self._decision)
         reason = BindingReason.MOVES_PAUSED if fits else BindingReason.NOMINATION_LOST
         return self._kept(reason, rejection)
 
@@ -242,7 +250,8 @@ class _Judgement:
 
     def _targets(self) -> Iterator[int]:
         """Yield the rows that the pod may be moved to, best first."""
-        may_take = self._limits.may_take
+        targets_for = self._limits.targets_for
+        may_take = targets_for and targets_for(self._request.pod, self._view)
         for row in self._decision.best(_MOST_TRIED).tolist():
             if row != self._row and (may_take is None or may_take(row)):
                 yield row

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from engine.binding.reason import REASON_TEXTS, BindingAction, BindingReason
 from engine.model.decision import Decision
+from engine.model.pod import Pod
+from engine.view import ClusterView
 
 POINT = 100
 """Hundredths in a point."""
@@ -35,15 +37,15 @@ class MoveLimits:
 
     Attributes:
         may_move: whether pods may be moved at all.
-        may_take: whether the pod may be moved to the node of a row; None for any.
+        targets_for: gives for a pod and a view whether the pod may be moved to the node of a row;
+            None where it may be to any.
         disturbed: names of nodes that pods were moved to so lately that the scheduler may not know
-            it; None where it may be any. On others the scheduler knows best what fits, so a binding
-            is denied for these alone.
+            it; None where it may be any. On others it knows best what fits, and is believed.
     """
 
     may_move: bool = True
-    may_take: Callable[[int], bool] | None = None
-    disturbed: frozenset[str] | None = None
+    targets_for: Callable[[Pod, ClusterView], Callable[[int], bool]] | None = None
+    disturbed: Collection[str] | None = None
 
     def is_disturbed(self, node_name: str) -> bool:
         """Return whether the scheduler may not know the pods of a node."""
@@ -117,12 +119,23 @@ class BindingDecision:
         return tuple(verdicts)
 
 
-def kept(node_name: str, reason: BindingReason, message: str = "") -> BindingDecision:
+def kept(node_name: str, reason: BindingReason) -> BindingDecision:
     """Return the decision to leave a binding as it is, without a judgement of the node."""
     return BindingDecision(
         action=BindingAction.KEEP,
         node_name=node_name,
         scheduler_node=node_name,
         reason=reason,
-        message=message or f"kept on {node_name}: {REASON_TEXTS[reason]}",
+        message=f"kept on {node_name}: {REASON_TEXTS[reason]}",
+    )
+
+
+def denied(node_name: str, because: str) -> BindingDecision:
+    """Return the decision to deny a binding to a node without room."""
+    return BindingDecision(
+        action=BindingAction.DENY,
+        node_name=node_name,
+        scheduler_node=node_name,
+        reason=BindingReason.NO_ROOM,
+        message=f"{node_name} may not have room any more: {because}",
     )

@@ -4,34 +4,41 @@ The API server checks no room, and the scheduler learns of a pod that was moved 
 So every binding is noted here from the moment that it is asked about until the watch tells what
 became of it.
 
-INVARIANT: when a pod is bound to a node that it was moved to, the node has room for it, unless
-something is bound there meanwhile that was not asked about. The argument: the pod is moved where it
-fits beside all pods of the view, and the view counts each binding on its way on every node that it
-may end on: the scheduler's, for an answer may get lost, and that of each answer given. It counts
-there until the watch shows the pod bound, or gone, or until the request has ended at the API server
-whatever became of it and the watch is complete up to then. One leader decides; what the last one
-has answered has ended by then, too, before the next one moves anything.
+INVARIANT: no node is filled beyond what it offers by a pod that is bound where it was moved to, nor
+by one that was asked about and kept, as long as all that is bound there was asked about. Because:
+
+1. A node is judged by a view that counts every binding on its way on each node that it may end on:
+   the scheduler's, for an answer may get lost, and that of each answer given. It counts there until
+   the watch shows the pod bound, or gone, or until its request has ended at the API server, which
+   bounds the time of each, and the watch is complete up to then.
+2. A decision counts before its answer is written, and where a node was moved to lately, the
+   scheduler's word for it is not taken: what does not fit there any more is moved on, or denied.
+3. One leader decides: it gives no answer once its Lease may be another's. The next one moves
+   nothing until all requests that the last one may have answered have ended.
 
 What is not asked about goes where the scheduler puts it, which may not know yet who was moved
-there. So a move leaves room for any one pod that waits and could be put there. Moves stop once
-bindings are seen to escape, until they do so no more.
+there: one such pod may need the room. So a move leaves room for any one pod that waits, or is like
+one of the last minute, if the scheduler may think that there is. As soon as a binding is seen to
+escape, or an answer cannot have arrived, moves stop until none has for a while. So it takes two
+that escape to one node, in the moment between a move and the end of that pause, to overfill it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from engine.binding.decision import BindingDecision, MoveLimits
+from engine.binding.margin import Margin
 from engine.binding.reason import BindingAction, BindingReason
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
-from engine.view import ClusterState, ClusterView, Sum
+from engine.view import ClusterState, ClusterView
 
 REQUEST_SECONDS: Final = 60
 """The longest time that a request takes at the API server, by its default `--request-timeout`."""
@@ -40,12 +47,12 @@ PAUSE_SECONDS: Final = 10
 """For which no pod is moved after a binding has escaped, or may have."""
 
 CACHE_LAG_SECONDS: Final = 5
-"""After which the scheduler has seen what we have seen, on any machine that works."""
+"""After which the scheduler has seen what was seen here."""
 
 MOST_BINDINGS: Final = 10_000
 """On their way at once; while there are more, no pod is moved."""
 
-_MOST_SHAPES: Final = 256
+_MOST_NODES: Final = 16  # of one pod: its scheduler would have failed as often in a minute
 _NOWHERE: Final = ("",)
 
 
@@ -64,7 +71,7 @@ class BindingCounters:
     Attributes:
         decided: decisions by action and reason.
         moved: pods moved, by each policy that applied to them.
-        repeated: bindings that were asked about again.
+        repeated: bindings that were asked about again before their end was seen.
         lost: answers that the API server cannot have got.
         escaped: bindings that were not asked about, or ended elsewhere than answered.
     """
@@ -78,7 +85,7 @@ class BindingCounters:
 
 @dataclass(frozen=True, slots=True)
 class BindingTicket:
-    """A binding that is being decided."""
+    """A binding that is being decided; see `BindingLedger.asked`."""
 
     key: str
     uid: str
@@ -91,31 +98,37 @@ class _OnItsWay:
     """A binding that was asked about, and whose end is not seen.
 
     Attributes:
+        key: `namespace/name` of the pod.
         uid: of the pod.
-        is_known: whether the pod is in the state, and so counted.
-        nodes: that it may end on, the answered one first.
-        answered: the node of the last answer, "" for none or a denial.
-        moved_to: the nodes that it was answered to move to.
+        shape: of the pod, None while it is not in the state, and so not counted.
+        nodes: that it may end on; the last answer's comes first.
+        scheduler_node: the node that the scheduler took last, and so counts it on.
+        answered: the node of the last answer, "" for none yet and for a denial.
+        is_open: whether any answer was not a denial, or may not have arrived.
         ends_by: when its request has ended at the API server, whatever became of it.
     """
 
+    key: str
     uid: str
-    is_known: bool
-    nodes: tuple[str, ...]
+    shape: PodShape | None
+    nodes: tuple[str, ...] = ()
+    scheduler_node: str = ""
     answered: str = ""
-    moved_to: frozenset[str] = frozenset()
+    is_open: bool = False
     ends_by: Micros
 
 
 class BindingLedger:
     """Notes bindings, and says what they allow; see the module.
 
-    Each method is told `now`. Memory follows the pods that wait, and MOST_BINDINGS.
+    Memory follows the pods that wait for the scheduler, and MOST_BINDINGS.
 
     Args:
-        state: where the pods count; this alone calls its `expect_binding`.
+        state: where the pods count; nobody else calls its `expect_binding`.
         scope: bindings of its excluded namespaces are not asked about, and that is no fault.
         request_seconds: see REQUEST_SECONDS.
+        pause_seconds: see PAUSE_SECONDS.
+        cache_lag_seconds: see CACHE_LAG_SECONDS.
     """
 
     def __init__(
@@ -133,12 +146,15 @@ class BindingLedger:
         self._request_micros = int(request_seconds * SECOND)
         self._pause_micros = int(pause_seconds * SECOND)
         self._lag_micros = int(cache_lag_seconds * SECOND)
-        self._on_their_way: dict[str, _OnItsWay] = {}
-        self._waiting: dict[str, PodShape] = {}
-        self._shapes: Counter[PodShape] = Counter()  # of those
-        self._disturbed: dict[str, Micros] = {}  # nodes that pods were moved to, until when
+        self._on_their_way: dict[str, _OnItsWay] = {}  # by uid
+        self._counted: dict[str, str] = {}  # of those that the state has, uid by `namespace/name`
+        self._unknown_at: Counter[str] = Counter()  # the others, by node
+        self._disturbed: Counter[str] = Counter()  # pods that the scheduler may not know, by node
+        self._of_late: deque[tuple[Micros, str, PodShape]] = deque()
+        self._margin = Margin()
         self._is_leading = False
         self._unsettled_until = Micros(0)  # of what the last leader answered
+        self._lag_until = Micros(0)  # since we lead: the scheduler may not know its last moves
         self._paused_until = Micros(0)
 
     # Leadership.
@@ -149,12 +165,12 @@ class BindingLedger:
         Args:
             now: now.
             last_answer_at: the latest moment at which another leader may have answered, such as the
-                end of its Lease; None if there was none, or all that it answered has been seen.
+                end of its Lease; None if there was none, or it was settled at its end.
         """
         self._is_leading = True
+        self._lag_until = Micros(now + self._lag_micros)
         if last_answer_at is not None:
-            ends = min(last_answer_at, now) + self._request_micros
-            self._unsettled_until = Micros(max(self._unsettled_until, ends))
+            self._unsettled_until = Micros(last_answer_at + self._request_micros)
 
     def lead_ends(self) -> None:
         """Decide no more. What is on its way is still followed."""
@@ -162,8 +178,16 @@ class BindingLedger:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is on its way: the next leader needs no pause."""
+        """Whether nothing is on its way: the next leader need not wait for it."""
         return not self._on_their_way
+
+    def may_move(self, now: Micros) -> bool:
+        """Return whether pods may be moved now."""
+        return (
+            self._is_leading
+            and now >= max(self._unsettled_until, self._paused_until)
+            and len(self._on_their_way) < MOST_BINDINGS
+        )
 
     # One binding.
 
@@ -181,216 +205,201 @@ class BindingLedger:
 
         Args:
             key: `namespace/name`.
-            uid: of the pod, as the binding names it.
+            uid: of the pod, as the binding names it; if it names none, that of the pod.
             node_name: the node that the scheduler took.
-            pod: as it was last seen; None where none of this uid was.
+            pod: as the state has it; None where it has none of this uid.
             now: now.
             answer_by: the moment from which an answer must not be given: the caller has given up by
                 then, or the Lease may be another's.
         """
-        ticket = BindingTicket(key, uid, node_name, answer_by)
-        if self._state.placement(key) is not None and pod is not None:
-            return ticket  # bound already: the API server will refuse it
-        earlier = self._on_their_way.get(key)
-        if earlier is not None and earlier.uid != uid:
-            earlier = None
-        if earlier is not None:
+        ticket = BindingTicket(key, uid or key, node_name, answer_by)
+        if pod is not None and pod.node_name:
+            return ticket  # the API server will refuse it
+        way = self._on_their_way.get(ticket.uid)
+        ends_by = Micros(now + self._request_micros)
+        if way is not None:
             self.counters.repeated += 1
-        elif len(self._on_their_way) >= MOST_BINDINGS:
+            self._tally(way, -1)
+        elif len(self._on_their_way) < MOST_BINDINGS:
+            shape = None if pod is None else pod.shape
+            way = _OnItsWay(key=key, uid=ticket.uid, shape=shape, ends_by=ends_by)
+            self._on_their_way[way.uid] = way
+        else:
             return ticket
-        nodes = () if earlier is None else earlier.nodes
-        self._follow(
-            key,
-            _OnItsWay(
-                uid=uid,
-                is_known=pod is not None,
-                nodes=tuple(dict.fromkeys((*nodes, node_name))),
-                answered="" if earlier is None else earlier.answered,
-                moved_to=frozenset() if earlier is None else earlier.moved_to,
-                ends_by=Micros(now + self._request_micros),
-            ),
-            now,
-        )
+        way.ends_by, way.scheduler_node = ends_by, node_name
+        way.nodes = _with(way.nodes, node_name)
+        self._tally(way, 1)
+        self._count(way, now)
         return ticket
 
     def view(self, ticket: BindingTicket) -> ClusterView:
         """Return the cluster with all bindings on their way but this one.
 
-        Until `decided` is called for it, nothing else may be: it counts nowhere.
+        The pod counts nowhere until `decided`, or `answer_lost`, is called for it: nothing else may
+        be decided before that.
         """
-        if ticket.key in self._on_their_way:
+        if self._on_their_way.get(ticket.uid) is not None:
             self._state.expect_binding(ticket.key, _NOWHERE, at=Micros(0))
         return self._state.view()
 
-    def limits(self, ticket: BindingTicket, pod: Pod, view: ClusterView, now: Micros) -> MoveLimits:
-        """Return what other bindings allow for one.
-
-        Args:
-            ticket: of the binding.
-            pod: the pod.
-            view: by `view`.
-            now: now.
-        """
-        if now >= self._unsettled_until:
-            self._forget_disturbances(now)
-            moved_to = [way.moved_to for way in self._on_their_way.values() if way.moved_to]
-            disturbed = frozenset(self._disturbed).union(*moved_to)
-        else:
-            disturbed = None
+    def limits(self, ticket: BindingTicket, now: Micros) -> MoveLimits:
+        """Return what other bindings allow for one, right until the next call of anything else."""
+        self._forget_moves_of_late(now)
+        is_known = now >= max(self._unsettled_until, self._lag_until)
         return MoveLimits(
-            may_move=self.may_move(now) and ticket.key in self._on_their_way,
-            may_take=self._margin(pod.shape, view),
-            disturbed=disturbed,
-        )
-
-    def may_move(self, now: Micros) -> bool:
-        """Return whether pods may be moved now."""
-        return (
-            self._is_leading
-            and now >= max(self._unsettled_until, self._paused_until)
-            and len(self._on_their_way) < MOST_BINDINGS
+            may_move=self.may_move(now) and ticket.uid in self._on_their_way,
+            targets_for=self._targets_for,
+            disturbed=self._disturbed.keys() if is_known else None,
         )
 
     def decided(self, ticket: BindingTicket, decision: BindingDecision, now: Micros) -> bool:
         """Note a decision; return whether it may be given as the answer.
 
-        It may not be once it is too late: it counts as lost then, and no answer is given at all.
+        It may not be once it is too late, and then no answer at all is given.
         """
-        way = self._on_their_way.get(ticket.key)
-        is_late = now >= ticket.answer_by
-        if way is not None and way.uid == ticket.uid:
-            if not is_late and decision.action is not BindingAction.DENY:
-                way.answered = decision.node_name
-                way.nodes = tuple(dict.fromkeys((decision.node_name, *way.nodes)))
-                if decision.is_moved:
-                    way.moved_to |= {decision.node_name}
-            elif not is_late:
-                way.answered = ""
-            self._follow(ticket.key, way, now)
-        if is_late:
-            self._lost(now)
+        if now >= ticket.answer_by:
+            self.answer_lost(ticket, now)
             return False
+        way = self._on_their_way.get(ticket.uid)
+        if way is not None:
+            way.answered = ""
+            if decision.action is not BindingAction.DENY:
+                way.answered, way.is_open = decision.node_name, True
+                self._tally(way, -1)
+                way.nodes = _with(way.nodes, decision.node_name)
+                self._tally(way, 1)
+            self._count(way, now)
         self.counters.decided[decision.action, decision.reason] += 1
         if decision.is_moved and decision.decision is not None:
             self.counters.moved.update(decision.decision.policies)
         return True
 
-    def answer_lost(self, now: Micros) -> None:
-        """Note that the API server cannot have got an answer: it was too late, or nobody was there.
-
-        The pod may be bound to the scheduler's node then, and counts there anyway.
-        """
-        self._lost(now)
-
     def answered(self, ticket: BindingTicket) -> None:
         """Note that an answer was written in time: a pod that was denied is not bound any more."""
-        way = self._on_their_way.get(ticket.key)
-        if way is not None and way.uid == ticket.uid and not way.answered and not way.moved_to:
-            way.ends_by = min(way.ends_by, Micros(ticket.answer_by + self._lag_micros))
+        way = self._on_their_way.get(ticket.uid)
+        if way is not None and not way.is_open:
+            self._drop(way)
+
+    def answer_lost(self, ticket: BindingTicket, now: Micros) -> None:
+        """Note that the API server cannot have got an answer: it was too late, or nobody was there.
+
+        Or that there was none to give. The pod may be bound to the scheduler's node then, and
+        counts there.
+        """
+        way = self._on_their_way.get(ticket.uid)
+        if way is not None:
+            way.is_open = True
+            self._count(way, now)
+        self.counters.lost += 1
+        self._pause(now)
 
     # What the watch shows.
 
     def saw(self, pod: Pod, now: Micros) -> Landing | None:
         """Note a pod as it was seen, once the state has it; return what became of its binding.
 
-        None where that is not new.
+        None where it is not bound, or that was seen before.
         """
-        key = pod.key
-        way = self._on_their_way.get(key)
-        if way is not None and way.uid != pod.uid:
-            way = None  # of another pod of that name
+        way = self._on_their_way.get(pod.uid)
         if not pod.node_name:
-            self._waits(key, None if pod.gated or pod.is_terminal else pod.shape)
-            if way is not None and not way.is_known:
-                way.is_known = True
-                self._follow(key, way, now)
+            self._margin.waits(pod.key, None if pod.gated or pod.is_terminal else pod.shape)
+            if way is not None and way.shape is None:
+                self._tally(way, -1)
+                way.shape = pod.shape
+                self._tally(way, 1)
+                self._count(way, now)
             return None
-        was_waiting = key in self._waiting
-        self._waits(key, None)
+        was_waiting = self._margin.waits(pod.key, None)
         if way is None:
-            if not was_waiting or pod.namespace in self._excluded or not self._is_leading:
+            is_no_fault = pod.namespace in self._excluded or now < self._unsettled_until
+            if not was_waiting or is_no_fault or not self._is_leading:
                 return None
-            self._escaped(now)
-            return Landing.UNASKED
-        self._drop(key, way, now)
-        if pod.node_name == way.answered:
-            return Landing.AS_ANSWERED
-        self._escaped(now)
-        return Landing.ELSEWHERE
+            landing = Landing.UNASKED
+        else:
+            is_answered = pod.node_name == way.answered
+            landing = Landing.AS_ANSWERED if is_answered else Landing.ELSEWHERE
+            self._landed(way, pod, now)
+        if landing is not Landing.AS_ANSWERED:
+            self.counters.escaped += 1
+            self._pause(now)
+        return landing
 
-    def gone(self, key: str, now: Micros) -> None:
+    def gone(self, key: str) -> None:
         """Note that a pod is gone."""
-        self._waits(key, None)
-        way = self._on_their_way.get(key)
-        if way is not None and way.is_known:
-            self._drop(key, way, now)
+        self._margin.waits(key, None)
+        uid = self._counted.get(key)
+        if uid is not None:
+            self._drop(self._on_their_way[uid])
 
     def expire(self, now: Micros, seen_until: Micros) -> None:
-        """Drop bindings that have failed.
+        """Drop bindings that have failed: their requests have ended, and the pods are not bound.
 
         Args:
             now: now.
             seen_until: the moment up to which all changes of pods have been seen.
         """
-        ended = [(key, way) for key, way in self._on_their_way.items() if way.ends_by < seen_until]
-        for key, way in ended:
-            self._drop(key, way, now)
+        self._forget_moves_of_late(now)
+        self._margin.expire(now)
+        ended = [way for way in self._on_their_way.values() if way.ends_by < seen_until]
+        for way in ended:
+            self._drop(way)
 
-    def _follow(self, key: str, way: _OnItsWay, now: Micros) -> None:
-        self._on_their_way[key] = way
-        if way.is_known:
-            self._state.expect_binding(key, way.nodes, at=now)
+    # How it is kept.
 
-    def _drop(self, key: str, way: _OnItsWay, now: Micros) -> None:
-        del self._on_their_way[key]
-        self._state.expect_binding(key, (), at=now)
-        for name in way.moved_to:
-            self._disturbed[name] = Micros(now + self._lag_micros)
+    def _targets_for(self, pod: Pod, view: ClusterView) -> Callable[[int], bool]:
+        """Return whether a pod may be moved to the node of a row; see `MoveLimits`."""
+        may_take = self._margin.for_pod(pod, view)
+        return lambda row: view.names[row] not in self._unknown_at and may_take(row)
 
-    def _waits(self, key: str, shape: PodShape | None) -> None:
-        old = self._waiting.pop(key, None)
-        if old is not None:
-            self._shapes[old] -= 1
-            if not self._shapes[old]:
-                del self._shapes[old]
-        if shape is not None:
-            self._waiting[key] = shape
-            self._shapes[shape] += 1
+    def _tally(self, way: _OnItsWay, sign: int) -> None:
+        """Count a binding for each of its nodes, 1, or no longer, -1."""
+        for name in way.nodes:
+            if way.shape is not None:
+                self._margin.unsure(name, way.shape, sign)
+            else:
+                _add(self._unknown_at, name, sign)
+            if name != way.scheduler_node:
+                _add(self._disturbed, name, sign)
 
-    def _lost(self, now: Micros) -> None:
-        self.counters.lost += 1
+    def _count(self, way: _OnItsWay, now: Micros) -> None:
+        """Let a pod count on all nodes that it may be bound to."""
+        if way.shape is not None:
+            self._counted[way.key] = way.uid
+            self._state.expect_binding(way.key, way.nodes, at=now)
+
+    def _landed(self, way: _OnItsWay, pod: Pod, now: Micros) -> None:
+        """Note where a binding ended; for a while, the scheduler may not know it."""
+        self._drop(way)
+        self._margin.landed(pod.shape, now)
+        if pod.node_name != way.scheduler_node:
+            _add(self._disturbed, pod.node_name, 1)
+            self._margin.unsure(pod.node_name, pod.shape, 1)
+            until = Micros(now + self._lag_micros)
+            self._of_late.append((until, pod.node_name, pod.shape))
+
+    def _drop(self, way: _OnItsWay) -> None:
+        del self._on_their_way[way.uid]
+        self._tally(way, -1)
+        if self._counted.get(way.key) == way.uid:
+            del self._counted[way.key]
+            self._state.expect_binding(way.key, (), at=Micros(0))
+
+    def _pause(self, now: Micros) -> None:
         self._paused_until = Micros(now + self._pause_micros)
 
-    def _escaped(self, now: Micros) -> None:
-        self.counters.escaped += 1
-        self._paused_until = Micros(now + self._pause_micros)
+    def _forget_moves_of_late(self, now: Micros) -> None:
+        while self._of_late and self._of_late[0][0] <= now:
+            _, name, shape = self._of_late.popleft()
+            _add(self._disturbed, name, -1)
+            self._margin.unsure(name, shape, -1)
 
-    def _forget_disturbances(self, now: Micros) -> None:
-        if any(until <= now for until in self._disturbed.values()):
-            self._disturbed = {
-                name: until for name, until in self._disturbed.items() if until > now
-            }
 
-    def _margin(self, shape: PodShape, view: ClusterView) -> Callable[[int], bool]:
-        """Return whether a node would still take any pod that waits, as far as it does now."""
-        waiting = [each.requests for each in self._shapes]
-        unknown = {
-            name for way in self._on_their_way.values() if not way.is_known for name in way.nodes
-        }
-        axis = view.axis
+def _with(nodes: tuple[str, ...], node_name: str) -> tuple[str, ...]:
+    """Return nodes with one more, which comes first."""
+    return tuple(dict.fromkeys((node_name, *nodes)))[:_MOST_NODES]
 
-        def may_take(row: int) -> bool:
-            if view.names[row] in unknown or len(waiting) > _MOST_SHAPES:
-                return False
-            for requests in waiting:
-                for name, amount in requests.items():
-                    at = axis.find(name)
-                    if at is None:
-                        continue
-                    free = int(view.allocatable[at, row] - view.sums[Sum.REQUESTS, at, row])
-                    taken = shape.requests.get(name, 0)
-                    if amount <= free and amount > free - taken:
-                        return False
-            return True
 
-        return may_take
+def _add(counter: Counter[str], name: str, sign: int) -> None:
+    counter[name] += sign
+    if not counter[name]:
+        del counter[name]

@@ -18,11 +18,9 @@ _DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 UNJUDGED: Final = frozenset(
     {
         BindingReason.POD_BOUND,
-        BindingReason.DAEMON_SET,
         BindingReason.STATIC_POD,
         BindingReason.SYSTEM_POD,
         BindingReason.NAMESPACE_EXCLUDED,
-        BindingReason.OTHER_SCHEDULER,
         BindingReason.POD_GATED,
     }
 )

@@ -159,6 +159,41 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ),
         ),
         (
+            "placement: {at: Binding, whenNoneFits: Deny}",
+            (
+                "a pod that is decided at binding cannot be denied any more",
+                "write `Wait`, which keeps it pending, or decide `at: Admission`",
+            ),
+        ),
+        (
+            "placement: {at: Release, whenNoneFits: Wait}",
+            (
+                "only a pod that is decided at binding can be let wait",
+                "decide `at: Binding`, or drop `whenNoneFits`",
+            ),
+        ),
+        (
+            "placement: {minGain: 3}",
+            (
+                "only a pod that is decided at binding is moved",
+                "decide `at: Binding`, or drop `minGain`",
+            ),
+        ),
+        (
+            "placement: {at: Binding, preemption: On}",
+            (
+                "pods are evicted for held pods alone",
+                "decide `at: Release`, or drop `preemption`",
+            ),
+        ),
+        (
+            "{placement: {at: Binding}, variables: [{name: a, expression: request.userInfo.uid}]}",
+            (
+                "`request.userInfo` is not known when a pod is bound",
+                "read `pod` or `object` instead, or decide `at: Admission`",
+            ),
+        ),
+        (
             "placement: {preemption: On}",
             (
                 "pods are evicted for held pods alone",
