@@ -13,12 +13,15 @@ from engine.binding.never_moved import UNJUDGED, never_moved, reserved_node
 from engine.binding.reason import REASON_TEXTS, BindingAction, BindingReason
 from engine.model.decision import Decision
 from engine.model.placement_options import PlacementAt, WhenNoneFits
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
-from engine.model.rule_outcomes import SCHEDULER
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome
 from engine.model.time import Micros
 from engine.pipeline import Scope, decide_in
 from engine.policy import CompiledPolicy, PolicySet, RuleContext, scheduler_filters
-from engine.view import FRESH, ClusterView, Freshness
+from engine.view import FRESH, BoolColumn, ClusterView, Freshness, Sum, counted_requests
+
+_FIT: Final = "NodeResourcesFit"
 
 _MOST_TRIED: Final = 64
 """Of the best nodes, those that are looked at for one with a margin."""
@@ -134,10 +137,25 @@ def _unmoved(
         return kept(node_name, reason)
     context = RuleContext(request, view, now, freshness)
     for rule in scheduler_filters(context):
+        if rule.name == _FIT and reason is BindingReason.DEVICES:
+            lacking = _lacking(request.pod, view, row)
+            if lacking:
+                return denied(node_name, f"{_FIT} (Insufficient {lacking})")
+            continue
         outcome = rule.outcome(context)
         if outcome.rejects[row]:
             return denied(node_name, f"{outcome.rule} ({outcome.reason(row)})")
     return kept(node_name, reason)
+
+
+def _lacking(pod: Pod, view: ClusterView, row: int) -> str:
+    """Return what a node offers but not enough of, "" if that is nothing."""
+    free = view.allocatable[:, row] - view.sums[Sum.REQUESTS, :, row]
+    for name, amount in counted_requests(pod.shape).items():
+        at = view.axis.find(name)
+        if amount and at is not None and view.allocatable[at, row] and amount > free[at]:
+            return name
+    return ""
 
 
 def _judged(  # noqa: PLR0913, PLR0917 - what a decision is made of
@@ -186,45 +204,55 @@ class _Judgement:
 
     def made(self) -> BindingDecision:
         """Return what becomes of the binding."""
+        # 1. What cannot know never moves nor denies.
+        filters = self._decision.filters
+        if any(outcome.abstained for outcome in filters if outcome.policy == SCHEDULER):
+            return self._kept(BindingReason.DATA_STALE)
+
+        # 2. Room that is reserved by a nomination of ours.
         reserved = reserved_node(self._request.pod)
         if reserved:
             return self._by_nomination(reserved)
-        rejection, is_scheduler = self._rejection()
-        if any(outcome.abstained for outcome in self._decision.filters if _is_scheduler(outcome)):
-            return self._kept(BindingReason.DATA_STALE)  # what cannot know never moves nor denies
-        if not rejection:
+
+        # 3. The scheduler's node, if it passes; another if that is better by enough.
+        rejection = self._rejection()
+        if rejection is None:
             return self._kept_or_better()
-        target = next(self._targets(), None) if self._limits.may_move else None
+
+        # 4. Another in its place.
+        is_scheduler = rejection.policy == SCHEDULER
+        because = f"{rejection.rule} ({rejection.reason(self._row)})"
+        target = next(self._targets(), None)
         if target is not None:
             reason = BindingReason.FAILS_SCHEDULER if is_scheduler else BindingReason.FAILS_POLICY
-            return self._moved(target, reason, rejection)
+            return self._moved(target, reason, because)
+
+        # 5. None.
         if is_scheduler:
-            if self._limits.is_disturbed(self._node_name):
-                return replace(denied(self._node_name, rejection), decision=self._decision)
-            return self._kept(BindingReason.NO_MARGIN, rejection)
-        if self._decision.placement.when_none_fits is WhenNoneFits.WAIT and not len(
-            self._decision.ranking
-        ):
-            return self._waits(rejection)
-        if not self._limits.may_move:
-            return self._kept(BindingReason.MOVES_PAUSED, rejection)
-        if len(self._decision.ranking):
-            return self._kept(BindingReason.NO_MARGIN, rejection)
-        return self._kept(BindingReason.NONE_FITS, rejection)
+            return self._kept_or_denied(because)
+        if self._decision.placement.when_none_fits is WhenNoneFits.WAIT:
+            return self._waits(because)
+        if not len(self._decision.ranking):
+            return self._kept(BindingReason.NONE_FITS, because)
+        return self._kept(self._why_no_target(), because)
 
     def _by_nomination(self, reserved: str) -> BindingDecision:
         """Follow a nomination of ours, if its node still fits."""
-        row = self._view.rows.get(reserved)
-        rejection, is_scheduler = self._rejection()
-        fits = row is not None and bool(self._decision.valid[row]) and self._left()[row]
-        if reserved == self._node_name and fits:
+        row, rejection = self._view.rows.get(reserved), self._rejection()
+        fits = row is not None and bool(self._left()[row])
+        if fits and reserved == self._node_name:
             return self._kept(BindingReason.NOMINATION_FOLLOWED)
-        if fits and row is not None and self._limits.may_move:
-            return self._moved(row, BindingReason.NOMINATION_FOLLOWED, f"reserved: {reserved}")
-        if is_scheduler and self._limits.is_disturbed(self._node_name):
-            return replace(denied(self._node_name, rejection), decision=self._decision)
-        reason = BindingReason.MOVES_PAUSED if fits else BindingReason.NOMINATION_LOST
-        return self._kept(reason, rejection)
+        if row is not None and fits and self._limits.may_move:
+            return self._moved(row, BindingReason.NOMINATION_FOLLOWED, "")
+        if rejection is not None and rejection.policy == SCHEDULER:
+            return self._kept_or_denied(f"{rejection.rule} ({rejection.reason(self._row)})")
+        return self._kept(BindingReason.MOVES_PAUSED if fits else BindingReason.NOMINATION_LOST)
+
+    def _kept_or_denied(self, because: str) -> BindingDecision:
+        """Deny what does not fit where pods were moved; elsewhere the scheduler knows better."""
+        if self._limits.is_disturbed(self._node_name):
+            return replace(denied(self._node_name, because), decision=self._decision)
+        return self._kept(BindingReason.SCHEDULER_BELIEVED, because)
 
     def _kept_or_better(self) -> BindingDecision:
         """Move the pod if another node is better by enough than the scheduler's, which fits."""
@@ -232,40 +260,39 @@ class _Judgement:
         own = self._total(self._row)
         if not self._gains(self._decision.best(1).tolist()[0], own, least):
             return self._kept(BindingReason.BEST_NODE)
-        if not self._limits.may_move:
-            return self._kept(BindingReason.MOVES_PAUSED)
         target = next(self._targets(), None)
         if target is None or not self._gains(target, own, least):
-            return self._kept(BindingReason.NO_MARGIN)
+            return self._kept(self._why_no_target())
         return self._moved(target, BindingReason.BETTER_NODE, "")
+
+    def _why_no_target(self) -> BindingReason:
+        """Return why the pod may be moved to none of the nodes that fit."""
+        may_move = self._limits.may_move
+        return BindingReason.NO_MARGIN if may_move else BindingReason.MOVES_PAUSED
 
     def _gains(self, row: int, own: int, least: int) -> bool:
         total = self._total(row)
         return total > own and total - own >= least
 
-    def _left(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _left(self) -> BoolColumn:
         """Return the nodes that all filters leave, (n,)."""
         left = self._decision.left
         return left[-1] if left else self._decision.valid
 
     def _targets(self) -> Iterator[int]:
         """Yield the rows that the pod may be moved to, best first."""
+        if not self._limits.may_move:
+            return
         targets_for = self._limits.targets_for
         may_take = targets_for and targets_for(self._request.pod, self._view)
         for row in self._decision.best(_MOST_TRIED).tolist():
             if row != self._row and (may_take is None or may_take(row)):
                 yield row
 
-    def _rejection(self) -> tuple[str, bool]:
-        """Return the first filter that rejects the scheduler's node, "" for none, with its reason.
-
-        And whether it is one of the scheduler's own.
-        """
-        for outcome in self._decision.filters:
-            if outcome.rejects[self._row]:
-                reason = outcome.reason(self._row)
-                return f"{outcome.rule} ({reason})", outcome.policy == SCHEDULER
-        return "", False
+    def _rejection(self) -> FilterOutcome | None:
+        """Return the first filter that rejects the scheduler's node, None if it passes."""
+        outcomes = self._decision.filters
+        return next((outcome for outcome in outcomes if outcome.rejects[self._row]), None)
 
     def _total(self, row: int) -> int:
         """Return the total of a candidate."""
@@ -313,7 +340,3 @@ class _Judgement:
             points=points,
             scheduler_points=self._scheduler_points,
         )
-
-
-def _is_scheduler(outcome: object) -> bool:
-    return getattr(outcome, "policy", None) == SCHEDULER

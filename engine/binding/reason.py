@@ -29,12 +29,12 @@ class BindingReason(StrEnum):
     NONE_FITS = "NoneFits"
     NO_MARGIN = "NoMargin"
     MOVES_PAUSED = "MovesPaused"
+    SCHEDULER_BELIEVED = "SchedulerBelieved"
     TOO_LATE = "TooLate"
     DATA_STALE = "DataStale"
     NOMINATION_LOST = "NominationLost"
     # Never moved.
     NO_POLICY = "NoPolicy"
-    OUT_OF_SCOPE = "OutOfScope"
     NAMESPACE_EXCLUDED = "NamespaceExcluded"
     OTHER_SCHEDULER = "OtherScheduler"
     SYSTEM_POD = "SystemPod"
@@ -62,14 +62,15 @@ REASON_TEXTS: Final = MappingProxyType(
         BindingReason.FAILS_SCHEDULER: "the scheduler's node cannot take it any more",
         BindingReason.NOMINATION_FOLLOWED: "room is reserved for it on its nominated node",
         BindingReason.NONE_FITS: "its policies leave no node, and let it pass",
-        BindingReason.NO_MARGIN: "every better node is nearly full: bindings on their way might "
-        "need the room",
+        BindingReason.NO_MARGIN: "every better node is nearly full, and bindings that nobody "
+        "asks about might need the room",
         BindingReason.MOVES_PAUSED: "no pod is moved for a while",
+        BindingReason.SCHEDULER_BELIEVED: "no pod was moved to its node of late: the scheduler "
+        "knows best what fits there",
         BindingReason.TOO_LATE: "the decision was not ready in time",
         BindingReason.DATA_STALE: "what is known of nodes or pods is too old",
         BindingReason.NOMINATION_LOST: "its nominated node cannot take it any more",
         BindingReason.NO_POLICY: "no policy decides it at its binding",
-        BindingReason.OUT_OF_SCOPE: "it is not placed by policies",
         BindingReason.NAMESPACE_EXCLUDED: "its namespace is excluded",
         BindingReason.OTHER_SCHEDULER: "another scheduler binds it",
         BindingReason.SYSTEM_POD: "the cluster cannot run without it",
@@ -85,7 +86,7 @@ REASON_TEXTS: Final = MappingProxyType(
         BindingReason.PREEMPTOR: "the scheduler evicted pods for it",
         BindingReason.SCHEDULING_GROUP: "the scheduler places its group as one",
         BindingReason.NO_ROOM: "no node can take it: others were moved there in the meantime",
-        BindingReason.WAITS: "its policies leave no node, and let it wait",
+        BindingReason.WAITS: "its policies leave no node that it may be moved to: it waits",
     }
 )
 """Each reason as a sentence for people, after "the pod was moved, kept or denied:"."""

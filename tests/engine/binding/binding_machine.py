@@ -67,6 +67,7 @@ class Faults:
         freeze: mean seconds between two freezes of the leader; 0 for none.
         handover: mean seconds between two orderly ends; 0 for none.
         node_change: mean seconds between nodes that go and come; 0 for none.
+        in_storms: whether calls are late or lost only in the first second of every five.
         fails_closed: whether a binding fails when nobody answers (`failurePolicy: Fail`).
     """
 
@@ -82,6 +83,7 @@ class Faults:
     freeze: float = 0.0
     handover: float = 0.0
     node_change: float = 0.0
+    in_storms: bool = False
     fails_closed: bool = False
 
 
@@ -108,6 +110,17 @@ WILD: Final = Faults(
     freeze=6,
     handover=9,
     node_change=3,
+)
+STORMY: Final = Faults(  # storms begin while pods are moved
+    late_call=0.2,
+    lost_call=0.2,
+    slow_watch=0.05,
+    slow_write=0.05,
+    failed_write=0.03,
+    repeated=0.05,
+    freeze=8,
+    node_change=5,
+    in_storms=True,
 )
 
 
@@ -417,13 +430,16 @@ class Leader:
         self, ticket: BindingTicket, deadline: float, respond: Callable[[Answer | None], None]
     ) -> None:
         world = self._world
-        if world.clock.now < self.frozen_until:
-            wait = self.frozen_until - world.clock.now
-            world.clock.after(wait, lambda: self._decide(ticket, deadline, respond))
-            return
+        wait = self.frozen_until - world.clock.now
         now, known = world.clock.micros, self.requests.get(ticket.key)
         node_name = ticket.scheduler_node
-        if known is None or known.pod.uid != ticket.uid:
+        is_unseen = known is None or known.pod.uid != ticket.uid
+        if wait <= 0 and is_unseen and world.clock.now < deadline - TIMEOUT / 2:
+            wait = 0.01  # it may be seen in a moment
+        if wait > 0:
+            world.clock.after(wait, lambda: self._decide(ticket, deadline, respond))
+            return
+        if known is None or is_unseen:
             decision = decide_unseen(node_name, self.ledger.limits(ticket, now))
         else:
             view = self.ledger.view(ticket)
@@ -654,6 +670,11 @@ class World:
 
     # The API server.
 
+    def happens(self, probability: float) -> bool:
+        """Return whether something goes wrong with a call."""
+        is_calm = self.faults.in_storms and self.clock.now % 5 > 1
+        return not is_calm and self.random.random() < probability
+
     def bind(
         self,
         pod: Stored,
@@ -753,10 +774,10 @@ class _Binding:
             self._write(None)
             return
         world.clock.after(TIMEOUT, lambda: self._answered(None))
-        if world.random.random() < faults.lost_call:
+        if world.happens(faults.lost_call):
             return
         delay = world.random.expovariate(1 / 0.002)
-        if world.random.random() < faults.late_call / 2:
+        if world.happens(faults.late_call / 2):
             delay = world.random.uniform(0.1, 0.5)
         leader = next((each for each in world.leaders if each.name == world.lease.holder), None)
         if leader is None:
@@ -770,7 +791,7 @@ class _Binding:
     def _respond(self, answer: Answer | None) -> None:
         world = self._world
         delay = world.random.expovariate(1 / 0.001)
-        if world.random.random() < world.faults.late_call / 2:
+        if world.happens(world.faults.late_call / 2):
             delay = world.random.uniform(0.1, 0.5)
         world.clock.after(delay, lambda: self._answered(answer))
 
@@ -812,7 +833,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     failures = 0
-    runs = {"quiet": QUIET, "asked": ASKED, "wild": WILD}
+    runs = {"quiet": QUIET, "asked": ASKED, "wild": WILD, "stormy": STORMY}
     for name, faults in runs.items():
         for fill in (0.95, 1.0):
             world = World(given.seed, faults, fill=fill)

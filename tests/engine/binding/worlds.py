@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from engine.binding import BindingAction, BindingDecision, BindingReason
 from engine.model import api
 from engine.model.node import Node
 from engine.model.pod import Pod, pod_of
@@ -17,13 +18,20 @@ from tests.engine.policy.worlds import GIB, policies
 
 NOW = Micros(1_700_000_000 * SECOND)
 
-BY_RANK = "scores: [{name: rank, expression: \"int(node.labels['rank'])\"}]"
 AT_BINDING = "placement: {at: Binding}"
 
+Outcome = tuple[BindingAction, str, BindingReason]
 
-def by_rank(*more: str) -> PolicySet:
-    """Return a policy that ranks nodes by their label."""
-    return policies(p="\n".join((BY_RANK, *(more or (AT_BINDING,)))))
+
+def outcome(decision: BindingDecision) -> Outcome:
+    """Return what became of a binding."""
+    return decision.action, decision.node_name, decision.reason
+
+
+def by_rank(*more: str, weight: int = 1) -> PolicySet:
+    """Return a policy that ranks nodes by their label, and has more parts."""
+    score = f"- {{name: rank, expression: \"int(node.labels['rank'])\", weight: {weight}}}"
+    return policies(p="\n".join(("scores:", score, *(more or (AT_BINDING,)))))
 
 
 def node(name: str, rank: int = 0, cores: int = 4, **more: Any) -> Node:  # noqa: ANN401 - its fields
@@ -37,12 +45,13 @@ def request(
     *,
     cpu: str = "1",
     on: str = "",
+    requests: dict[str, str] | None = None,
     status: dict[str, Any] | None = None,
     metadata: dict[str, Any] | None = None,
     **spec: Any,  # noqa: ANN401 - JSON
 ) -> PlacementRequest:
     """Return the request of a stored pod of namespace `shop`, whose uid is its name."""
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu, **(requests or {})}}}
     wire = {
         "metadata": {"namespace": "shop", "name": name, "uid": name, **(metadata or {})},
         "spec": {"containers": [container], "nodeName": on, **spec},
