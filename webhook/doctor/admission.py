@@ -8,7 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from engine.model.count_text import counted
-from engine.model.hold import HOLD_REASONS_ANNOTATION
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.placement import ANNOTATIONS, REASON_ANNOTATION
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.finding import Finding, Level
@@ -74,7 +74,7 @@ async def admission(installation: Installation) -> AsyncIterator[Finding]:
     advice = {name: pod.metadata.annotations.get(name, "") for name in ANNOTATIONS}
     for kind, configuration in configurations.items():
         if kind == MUTATING and HOLD_REASONS_ANNOTATION in pod.metadata.annotations:
-            yield Finding(Level.OK, "a pod comes back held, to be decided when it is released")
+            yield _held(pod)
         elif kind == MUTATING and any(advice.values()):
             reason = advice[REASON_ANNOTATION]
             yield Finding(Level.OK, f"a pod comes back with advice: {reason or 'no reason given'}")
@@ -165,6 +165,25 @@ def _refusal(
         Level.WARNING,
         f"a pod in namespace {namespace} is refused, not by us: {error.message}",
         advice,
+    )
+
+
+def _held(pod: Pod) -> Finding:
+    """Return the finding for a pod that is held, by us alone or not.
+
+    A pod that came with a gate of others would not be held: it was added after ours.
+    """
+    others = [gate.name for gate in pod.spec.scheduling_gates if gate.name != HOLD_GATE]
+    if not others:
+        return Finding(Level.OK, "a pod comes back held, to be decided when it is released")
+    return Finding(
+        Level.WARNING,
+        f"a pod comes back held, and with the gate `{', '.join(others)}` that another webhook adds"
+        " after ours: it is decided once ours is the last, and the limits of others, such as"
+        " Kueue's `waitForPodsReady`, run meanwhile",
+        "mutating webhooks are asked in the order of the names of their configurations: give that"
+        " one a name before ours, so that its pods are advised and not held, or leave its"
+        " namespaces out by `excludedNamespaces`",
     )
 
 

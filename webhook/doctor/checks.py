@@ -17,6 +17,7 @@ from webhook.doctor.hold_limits import hold_limits
 from webhook.doctor.installation import Installation
 from webhook.doctor.node_marks import node_marks
 from webhook.doctor.objects import Version
+from webhook.doctor.other_controllers import other_controllers
 from webhook.doctor.platform import platform
 from webhook.doctor.policies import policies
 from webhook.doctor.priority_classes import priority_classes
@@ -42,6 +43,7 @@ CHECKS: Mapping[str, Check] = {
     "gangs": gangs,
     "priority classes": priority_classes,
     "marks": node_marks,
+    "other controllers": other_controllers,
     "platform": platform,
 }
 

@@ -49,6 +49,7 @@ class Container(Part, frozen=True):
     """A container of a pod."""
 
     name: str
+    image: str = ""
     env: tuple[EnvironmentVariable, ...] = ()
     ports: tuple[Port, ...] = ()
 
@@ -59,10 +60,23 @@ class SecretVolume(Part, frozen=True):
     secret_name: str = ""
 
 
+class ConfigMapVolume(Part, frozen=True):
+    """A ConfigMap as files."""
+
+    name: str = ""
+
+
+class SchedulingGate(Part, frozen=True):
+    """A scheduling gate of a pod."""
+
+    name: str = ""
+
+
 class Volume(Part, frozen=True):
     """A volume of a pod."""
 
     name: str
+    config_map: ConfigMapVolume | None = None
     secret: SecretVolume | None = None
 
 
@@ -71,6 +85,7 @@ class PodSpec(Part, frozen=True):
 
     containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
     service_account_name: str = "default"
     host_network: bool = False
 
@@ -99,9 +114,9 @@ class PodSpec(Part, frozen=True):
 
 
 class Pod(Part, frozen=True):
-    """A pod."""
+    """A pod, or the template of one."""
 
-    metadata: Metadata
+    metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
 
 
@@ -125,6 +140,37 @@ class Deployment(Part, frozen=True):
 
     metadata: Metadata
     spec: DeploymentSpec
+
+
+class JobSpec(Part, frozen=True):
+    """Spec of a Job."""
+
+    template: Pod
+
+
+class JobTemplate(Part, frozen=True):
+    """A Job as a CronJob makes it."""
+
+    spec: JobSpec
+
+
+class CronJobSpec(Part, frozen=True):
+    """Spec of a CronJob."""
+
+    job_template: JobTemplate
+
+
+class CronJob(Part, frozen=True):
+    """A CronJob."""
+
+    metadata: Metadata
+    spec: CronJobSpec
+
+
+class ConfigMap(Part, frozen=True):
+    """A ConfigMap."""
+
+    data: dict[str, str] = {}
 
 
 class StatefulSetSpec(Part, frozen=True):

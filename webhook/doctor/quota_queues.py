@@ -151,11 +151,12 @@ async def _guaranteed(installation: Installation, queues: _Queues) -> list[Findi
 
 async def _resource_quotas(installation: Installation, queues: _Queues) -> list[Finding]:
     """Return ResourceQuotas that deny pods before they can wait: they count queued pods, too."""
-    findings = []
+    findings: list[Finding] = []
     for quota in queues.members[:_MOST_NAMESPACES]:
         path = f"/api/v1/namespaces/{quota.namespace}/resourcequotas"
         for found in (await installation.read(path, ObjectList[ResourceQuota])).items:
             hard = _readable(found.status.hard)
+            findings += _crowded(quota, found)
             small = sorted(name for name in hard if _is_small(name, hard[name], quota))
             if small:
                 findings.append(
@@ -168,6 +169,22 @@ async def _resource_quotas(installation: Installation, queues: _Queues) -> list[
                     )
                 )
     return findings
+
+
+def _crowded(quota: ElasticQuota, found: ResourceQuota) -> Iterator[Finding]:
+    """Yield that few more pods may exist, where pods wait: those beyond are denied."""
+    queued = quota.figures.get(QUEUED_ANNOTATION, "")
+    hard, used = _readable(found.status.hard), _readable(found.status.used)
+    for name in (PODS, "count/pods"):
+        left = hard.get(name, 0) - used.get(name, 0)
+        if queued.isdecimal() and int(queued) and name in hard and left < int(queued):
+            yield Finding(
+                Level.WARNING,
+                f"ResourceQuota {quota.namespace}/{found.metadata.name} lets {max(left, 0)} more"
+                f" pods exist (`{name}`), and {queued} wait for ElasticQuota {quota.name}: the next"
+                " ones are soon denied rather than queued",
+                f"raise `{name}` above what runs and what waits at most",
+            )
 
 
 def _is_small(name: str, hard: int, quota: ElasticQuota) -> bool:

@@ -12,6 +12,7 @@ from tests.webhook.doctor.fake_installation import (
     NAMESPACE,
     NOW,
     POD_NAMES,
+    PODS_PATH,
     FakeInstallation,
     deployment,
     fake_installation,
@@ -223,3 +224,19 @@ async def test_a_pod_that_comes_back_held_is_well(
     installation.advice["stowplan.dev/hold-reasons"] = "placement"
     found = await _found(installation, tmp_path, "admission")
     assert found[0] == ("ok", "a pod comes back held, to be decided when it is released")
+
+
+async def test_a_gate_that_another_webhook_adds_after_ours_is_told(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    def admit(pod: Json) -> Json:
+        metadata = {"name": "tried", "annotations": {"stowplan.dev/hold-reasons": "placement"}}
+        gates = [{"name": HOLD}, {"name": OTHER}]
+        return {"metadata": metadata, "spec": {**pod["spec"], "schedulingGates": gates}}
+
+    installation.server.play("POST", PODS_PATH, admit)
+    level, message = (await _found(installation, tmp_path, "admission"))[0]
+    assert level == "warning"
+    assert message.startswith(
+        f"a pod comes back held, and with the gate `{OTHER}` that another webhook adds after ours"
+    )

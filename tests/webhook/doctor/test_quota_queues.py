@@ -163,6 +163,25 @@ async def test_a_resource_quota_must_leave_room_for_what_waits(
     assert await _found(installation, tmp_path) == [expected if named else OK]
 
 
+@pytest.mark.parametrize(("queued", "is_told"), [("6", False), ("7", True), ("", False)])
+async def test_more_pods_may_not_wait_than_a_resource_quota_lets_exist(
+    queued: str, installation: FakeInstallation, tmp_path: Path, *, is_told: bool
+) -> None:
+    waiting = {"queued": queued} if queued else {}
+    installation.server.replace(
+        quota("shop", minimum={"cpu": "6"}, maximum={"cpu": "8", "pods": 20}, **waiting)
+    )
+    status = {"hard": {"pods": "50"}, "used": {"pods": "44"}}  # 6 are left
+    found = {"metadata": {"namespace": "shop", "name": "all"}, "status": status}
+    path = "/api/v1/namespaces/shop/resourcequotas"
+    installation.server.play("GET", path, lambda _: {"items": [found]})
+    message = (
+        f"ResourceQuota shop/all lets 6 more pods exist (`pods`), and {queued} wait for"
+        " ElasticQuota team: the next ones are soon denied rather than queued"
+    )
+    assert await _found(installation, tmp_path) == [("warning", message) if is_told else OK]
+
+
 async def test_a_deployment_must_not_give_up_before_its_pods_are_released(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
