@@ -18,9 +18,11 @@ from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes
 from tests.e2e.nominations import Nominations, only_on
+from tests.e2e.priorities import priority_class
 from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.reviewer import Reviewer, rule
 from webhook.cluster.client.connection import Connection, connected
+from webhook.controllers.release.pacing import Nomination
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.scheduler_lease import SchedulerLease
 from webhook.controllers.release.write_error import WriteError, WriteFailure
@@ -134,6 +136,39 @@ async def test_a_pod_is_nominated_with_a_condition_and_released_with_annotations
     stored = await stage.pods.get("web")
     assert stored["metadata"]["annotations"] == {RELEASED_ANNOTATION: "node-a"}
     assert stored["spec"]["affinity"] == PREFERRED
+
+
+async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_victims_is_not(
+    stage: Stage,
+) -> None:
+    await stage.pods.add_nodes("node-a", cpu="1")
+    await stage.pods.create("old", "1")
+    await stage.pods.bound("old")
+    async with priority_class(stage.cluster, "patient", 1000, preempts=False):
+        held = await stage.held("web", priorityClassName="patient")
+        await stage.writer.nominate(held, "node-a")
+        await stage.writer.release(held, annotations={RELEASED_ANNOTATION: "node-a"})
+        await stage.pods.unschedulable("web")
+        assert await stage.pods.nominated("web") == "node-a"  # the scheduler leaves it there
+        await stage.writer.withdraw_stale(_nomination(held))
+        assert await stage.pods.nominated("web") == ""
+        await stage.writer.withdraw_stale(_nomination(held))  # and twice equals once
+        await stage.pods.delete("web")
+    async with priority_class(stage.cluster, "urgent", 1000):
+        held = await stage.held("urgent", priorityClassName="urgent")
+        await stage.writer.release(held)
+
+        async def is_nominated() -> bool:
+            return await stage.pods.nominated("urgent") == "node-a"
+
+        await eventually(is_nominated, "the scheduler evicts the old pod for it")
+        await stage.writer.withdraw_stale(_nomination(held))
+        assert await stage.pods.nominated("urgent") == "node-a"
+
+
+def _nomination(held: HeldPod) -> Nomination:
+    pod = held.pod
+    return Nomination(namespace=pod.namespace, name=pod.name, uid=pod.uid, node_name="node-a")
 
 
 async def test_preferred_terms_are_written_while_the_gate_goes_and_count(stage: Stage) -> None:
