@@ -128,7 +128,7 @@ def preferred_by_score(
         rejections: of the decision.
     """
     scores = [score for score in decision.scored if not score.reason]
-    if len(scores) != 1 or scores[0].preferred is None:
+    if not len(decision.ranking) or len(scores) != 1 or scores[0].preferred is None:
         return None
     condition = scores[0].preferred()
     if condition.exactness is not Exactness.EXACT or len(condition.terms) != 1:

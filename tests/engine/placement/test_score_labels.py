@@ -92,6 +92,20 @@ def test_a_node_that_a_policy_rejects_is_not_preferred_with_the_others() -> None
     ]
 
 
+def test_a_pod_without_candidates_prefers_nothing_and_keeps_what_is_promised() -> None:
+    rules = PolicySet(
+        [
+            policy(
+                f"{{filters: [{{name: f, expression: \"'gpu' in node.labels\"}}],"
+                f' scores: [{{name: s, expression: "{IS_SPOT} ? 1 : 0"}}]}}'
+            )
+        ]
+    )
+    pod, *_ = placed(rules, view=view_of(NODES))
+    (affinity,) = pod["spec"]["affinity"]["nodeAffinity"]
+    assert affinity == "requiredDuringSchedulingIgnoredDuringExecution"
+
+
 def test_whoever_wants_no_labels_gets_none() -> None:
     nodes: dict[str, Labels] = {
         name: {**labels, HOSTNAME_LABEL: name} for name, labels in NODES.items()
