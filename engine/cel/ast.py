@@ -27,10 +27,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal(Node):
-    """A constant; `value` is a CEL value, possibly a type or the result of `duration('1s')`."""
+    """A constant; `value` is a CEL value, possibly a type or the result of `duration('1s')`.
+
+    Attributes:
+        call: what gave the value, where no literal of CEL can say it.
+    """
 
     value: object
     type: CelType
+    call: Node | None = field(default=None, kw_only=True)
 
     def __eq__(self, other: object) -> bool:
         """Distinguish `1`, `1.0`, `1u` and `true`, and `0.0` from `-0.0`, unlike Python."""

@@ -50,6 +50,9 @@ _CLASSES: Final[Mapping[CelType, type]] = {
     UINT: UInt,
 }
 
+_WRITABLE: Final = frozenset({BOOL, BYTES, DOUBLE, DURATION, INT, NULL, STRING, TIMESTAMP, UINT})
+"""Types whose values have literals, or a function that makes them of one."""
+
 
 def fits(overload: Overload, args: tuple[CelType, ...], opaque: Mapping[str, type[Opaque]]) -> bool:
     """Return whether a call with arguments of these types may dispatch to the overload."""
@@ -90,7 +93,9 @@ def folded(call: ast.Call, fitting: Iterable[Overload]) -> ast.Node:
             preparation.prepare(literals[preparation.position])
         if overload.folds and len(literals) == len(call.args):
             value = overload.impl(*literals.values())
-            return ast.Literal(value, type_of(value), offset=call.offset)
+            of_type = type_of(value)
+            said = None if of_type in _WRITABLE else call
+            return ast.Literal(value, of_type, call=said, offset=call.offset)
     return call
 
 

@@ -1,7 +1,7 @@
 """Text of a syntax tree: one line that parses to the same tree.
 
 Texts are equal exactly if the trees are, so a text also identifies what a sub-expression computes.
-Only values that a function made at load, such as `ip('::1')`, do not parse back.
+A value that a function made at load, such as `ip('::1')`, is the call that made it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from engine.cel import ast
 from engine.cel.lexer import KEYWORDS
 from engine.cel.times import format_duration, format_timestamp
-from engine.cel.values import DURATION, TIMESTAMP, CelType, Opaque
+from engine.cel.values import DURATION, TIMESTAMP, CelType
 
 # Precedence of each form; an operand of lower precedence than its position needs parentheses.
 _LOWEST, _OR, _AND, _RELATION, _SUM, _PRODUCT, _UNARY, _HIGHEST = range(8)
@@ -48,6 +48,8 @@ def _plain(name: str) -> str:
 
 
 def _literal(node: ast.Literal) -> _Piece:
+    if node.call is not None:
+        return _WRITERS[type(node.call)](node.call)
     value: Any = node.value
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value], _HIGHEST
@@ -58,8 +60,6 @@ def _literal(node: ast.Literal) -> _Piece:
     if node.type == TIMESTAMP:
         return f"timestamp('{format_timestamp(value)}')", _HIGHEST
     text = repr(value)
-    if isinstance(value, Opaque):
-        return f"{node.type}({text.partition('(')[2]}", _HIGHEST
     return text, _UNARY if text.startswith("-") else _HIGHEST
 
 

@@ -67,6 +67,7 @@ def _resolved(text: str) -> Node:
         "a.?b.optMap(x, x + 1).orValue(c)",
         "a.?b.or(c.?d).optFlatMap(x, x.?y)",
         "x.y + a",
+        "quantity('1Gi').compareTo(quantity(a)) > 0 && url('https://a/b').getHost() == a",
     ],
 )
 def test_the_text_of_a_tree_parses_to_the_same_tree(text: str) -> None:
@@ -83,7 +84,13 @@ def test_the_text_of_a_tree_parses_to_the_same_tree(text: str) -> None:
         ("a.map(x, x > 0, x)", "a.filter(x, x > 0)"),
         ("a.existsOne(x, x)", "a.exists_one(x, x)"),
         ("0x10", "16"),
-        ("ip('::1') == a", "net.IP(address=IPv6Address('::1')) == a"),
+        ("ip('::1') == a", "ip('::1') == a"),
+        ("quantity('1Gi').add(quantity('1')) == a", "quantity('1Gi').add(quantity('1')) == a"),
+        (
+            "format.dns1123Label().validate(a).hasValue()",
+            "format.dns1123Label().validate(a).hasValue()",
+        ),
+        ("format.named('uri') == a", "format.named('uri') == a"),
     ],
 )
 def test_the_text_is_one_line_without_needless_parentheses(text: str, shown: str) -> None:

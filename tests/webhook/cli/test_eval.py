@@ -117,3 +117,9 @@ def test_json_is_all_there_is_on_standard_output(stowplan: Stowplan) -> None:
     assert told["parts"][0]["text"] == expression
     told = json.loads(stowplan("eval", "[duration('90s'), 1.0 / 0.0]", *CLUSTER, "--json").out)
     assert (told["value"], told["values"], told["parts"]) == (["90s", "inf"], {}, [])
+
+
+def test_the_parts_of_an_expression_are_shown_as_they_were_written(stowplan: Stowplan) -> None:
+    expression = "format.dns1123Label().validate(node.name).hasValue()"
+    ran = stowplan("eval", expression, *CLUSTER, "--json")
+    assert json.loads(ran.out)["parts"][0]["text"] == expression
