@@ -1,8 +1,8 @@
 """The kinds of the Kubernetes API that are read, as one table.
 
 Decoding, watching, snapshots, policy test cases, `stowplan doctor` and the chart's ClusterRole go
-by it: a new kind touches this table, its model and its consumer. Priorities of pods are not read
-from PriorityClasses: the API server writes them into `spec.priority` before it calls any webhook.
+by it: a new kind touches this table, its model and its consumer. What the API server writes into
+pods before it calls any webhook, as their priority, is read by offline tools alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_
 from engine.model.gang import GANG_ANNOTATIONS
 from engine.model.hold import GANG_RELEASED_ANNOTATION
 from engine.model.large_pod import decode_large_pod
+from engine.model.limit_range import limit_range_of
 from engine.model.namespace import namespace_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
@@ -41,6 +42,8 @@ from engine.model.priority_class import (
     TOLERATION_SECONDS_ANNOTATION,
     priority_class_of,
 )
+from engine.model.resource_quota import resource_quota_of
+from engine.model.runtime_class import runtime_class_of
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
@@ -76,6 +79,8 @@ class Kind:
             read of it: a pod must not hide what it takes.
         only_for_reclaim: whether it is watched only where pods may be evicted for others.
         only_for_policies: whether it is watched only where policies of the API are taken.
+        only_offline: whether only tools read it that stand in for an API server: snapshots have it,
+            and the webhook has no right to it.
         field_selector: selects the objects to watch, "" for all.
         case_list: key of its list in policy test cases, "" if cases hold none.
         snapshot_annotations: annotations that a snapshot keeps; None for all but secretive ones.
@@ -95,6 +100,7 @@ class Kind:
     counts_in_part: bool = False
     only_for_reclaim: bool = False
     only_for_policies: bool = False
+    only_offline: bool = False
     field_selector: str = ""
     case_list: str = ""
     snapshot_annotations: frozenset[str] | None = None
@@ -185,8 +191,45 @@ PRIORITY_CLASSES: Final = Kind(
     wire=api.PriorityClass,
     decode=priority_class_of,
     only_for_reclaim=True,
+    case_list="priorityClasses",
     snapshot_annotations=frozenset(
         {MINIMUM_PRIORITY_ANNOTATION, PREEMPTION_ANNOTATION, TOLERATION_SECONDS_ANNOTATION}
+    ),
+)
+
+_OFFLINE: Final = (
+    Kind(
+        version="v1",
+        kind="LimitRange",
+        plural="limitranges",
+        wire=api.LimitRange,
+        decode=limit_range_of,
+        verbs=_READ,
+        only_offline=True,
+        case_list="limitRanges",
+        snapshot_annotations=frozenset(),
+    ),
+    Kind(
+        version="v1",
+        kind="ResourceQuota",
+        plural="resourcequotas",
+        wire=api.ResourceQuota,
+        decode=resource_quota_of,
+        verbs=_READ,
+        only_offline=True,
+        snapshot_annotations=frozenset(),
+    ),
+    Kind(
+        group="node.k8s.io",
+        version="v1",
+        kind="RuntimeClass",
+        plural="runtimeclasses",
+        wire=api.RuntimeClass,
+        decode=runtime_class_of,
+        verbs=_READ,
+        only_offline=True,
+        case_list="runtimeClasses",
+        snapshot_annotations=frozenset(),
     ),
 )
 
@@ -320,6 +363,7 @@ KINDS: Final = (
     ),
     DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
+    *_OFFLINE,
     *_POLICIES,
     NODE_METRICS,
     POD_METRICS,

@@ -14,6 +14,9 @@ from typing import Final
 from engine.model import api
 from engine.model.time import SECOND, Micros
 
+PREEMPT_LOWER_PRIORITY: Final = "PreemptLowerPriority"
+"""The preemptionPolicy of pods whose class names none."""
+
 NEVER: Final = "Never"
 """The preemptionPolicy of pods for which the scheduler evicts nobody."""
 
@@ -67,11 +70,17 @@ class PriorityClass:
     Attributes:
         toleration: None where its annotations have mistakes, so that they protect nobody.
         is_preempting: whether others may be evicted for its held pods.
+        value: the priority of its pods.
+        preemption_policy: of its pods.
+        is_global_default: whether pods that name no class are of this one.
     """
 
     name: str
     toleration: PreemptionToleration | None
     is_preempting: bool
+    value: int = 0
+    preemption_policy: str = PREEMPT_LOWER_PRIORITY
+    is_global_default: bool = False
     node_name: str = ""
 
     @property
@@ -92,6 +101,9 @@ def priority_class_of(wire: api.PriorityClass) -> PriorityClass:
         is_preempting=(
             wire.preemption_policy != NEVER or annotations.get(PREEMPTION_ANNOTATION) == WHILE_HELD
         ),
+        value=wire.value,
+        preemption_policy=wire.preemption_policy or PREEMPT_LOWER_PRIORITY,
+        is_global_default=wire.global_default,
     )
 
 

@@ -1,7 +1,7 @@
 """Workloads, and the pods that their controllers make of the templates in them.
 
-As far as that can be told without a cluster: random letters of names, hashes of templates and what
-admission adds are not known.
+As far as that can be told without a cluster: random letters of names and hashes of templates are
+not known. What admission adds is added by `engine.builtin_admission`.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ WORKLOADS: Final = (
 """Every kind that can stand for one of its pods."""
 
 _DAEMON_SET: Final = "DaemonSet"
+_STATEFUL_SET: Final = "StatefulSet"
 _DAEMON_TOLERATIONS: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
     for key, effect in (
@@ -115,7 +116,10 @@ def workload_of(api_version: object, kind: object) -> Workload | None:
 def pod_of_workload(
     manifest: Mapping[str, Any], workload: Workload, number: int = 0
 ) -> dict[str, Any]:
-    """Return the manifest of a pod that the controller of a workload would make.
+    """Return the manifest of a pod that the controller of a workload would send.
+
+    It has a name of its own only where the controller gives it one: those of a StatefulSet. The
+    others get theirs after admission.
 
     Args:
         manifest: of the workload, as plain JSON values.
@@ -128,8 +132,7 @@ def pod_of_workload(
     name = own.get("name") or workload.kind.lower()
     metadata = {
         **of_template,
-        "name": f"{name}-{number}",
-        "generateName": f"{name}-",
+        **_names(workload, name, number),
         "labels": {
             **_mapping(of_template, "labels"),
             **_added_labels(workload, name, number),
@@ -170,22 +173,6 @@ def pinned_to(pod: Mapping[str, Any], node: str) -> dict[str, Any]:
     return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": of_nodes}}}
 
 
-def default_requests(manifest: Mapping[str, Any]) -> None:
-    """Set in place the requests of containers to their limits, for resources without a request.
-
-    Anything that is not a pod is left as it is: decoding says what is wrong.
-
-    Source: Kubernetes, pkg/apis/core/v1/defaults.go, SetDefaults_Pod.
-    """
-    spec = _mapping(manifest, "spec")
-    containers = (spec.get(key) for key in ("initContainers", "containers"))
-    for container in (each for found in containers if isinstance(found, list) for each in found):
-        resources = _mapping(container, "resources")
-        limits, requests = _mapping(resources, "limits"), _mapping(resources, "requests")
-        if limits:
-            container["resources"] = {**resources, "requests": {**limits, **requests}}
-
-
 def value_at(document: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
     """Return the value at a path, None without one."""
     value: Any = document
@@ -194,9 +181,16 @@ def value_at(document: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa
     return value
 
 
+def _names(workload: Workload, name: str, number: int) -> dict[str, str]:
+    generated = {"generateName": f"{name}-"}
+    return (
+        {**generated, "name": f"{name}-{number}"} if workload.kind == _STATEFUL_SET else generated
+    )
+
+
 def _added_labels(workload: Workload, name: str, number: int) -> dict[str, str]:
     """Return the labels that a controller adds to those of the template."""
-    if workload.kind == "StatefulSet":
+    if workload.kind == _STATEFUL_SET:
         return {
             "apps.kubernetes.io/pod-index": str(number),
             "statefulset.kubernetes.io/pod-name": f"{name}-{number}",

@@ -74,15 +74,16 @@ class WrittenCase(Model):
         Field(
             description="Kubernetes objects in lists: `nodes`, `pods`, `nodeMetrics`, "
             "`namespaces`, `elasticQuotas`, `nodeResourceTopologies`, `appGroups`, "
-            "`networkTopologies` and `nodeDiskIOStats`; or as `kubectl get -o yaml` prints them; "
-            "or the name of a file beside this one with either."
+            "`networkTopologies`, `nodeDiskIOStats`, `limitRanges`, `priorityClasses` and "
+            "`runtimeClasses`; or as `kubectl get -o yaml` prints them; or the name of a "
+            "file beside this one with either."
         ),
     ]
     pod: Annotated[
         dict[str, Any],
         Field(
-            description="The pod that is created; of a Deployment, StatefulSet, DaemonSet, "
-            "ReplicaSet, Job or CronJob, one of its template."
+            description="The pod that is created, with what the API server adds; of a "
+            "Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob, one of its template."
         ),
     ]
     request: Annotated[

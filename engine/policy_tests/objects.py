@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
 
 from engine import documents
+from engine.builtin_admission import BuiltinAdmission
 from engine.documents import Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError, did_you_mean
+from engine.model import api
 from engine.model.aux_object import AuxObject
 from engine.model.elastic_quota import ElasticQuota
-from engine.model.kinds import KINDS, Kind
+from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
 from engine.model.namespace import Namespace
 from engine.model.node import Node
-from engine.model.pod import Pod
+from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.model.workload import (
     POD,
     WORKLOADS,
-    default_requests,
     pod_of_workload,
     value_at,
     workload_of,
@@ -94,8 +94,8 @@ class ObjectReader:
     ) -> tuple[Pod, Mapping[str, Any]] | None:
         """Return a pod with its manifest; it does not become part of the cluster.
 
-        Of a workload that is a pod of its template. Requests that are not given are those that the
-        API server sets.
+        Of a workload that is a pod of its template. Both are as the API server hands them to
+        webhooks.
         """
         template_path = _template_in(value)
         if template_path:
@@ -109,10 +109,12 @@ class ObjectReader:
             message = f"a {workload.kind} needs `{'.'.join(template)}`"
             self.problems.append(document.problem((*at, *template), message))
             return None
-        manifest = deepcopy(fields if workload is None else pod_of_workload(fields, workload))
-        default_requests(manifest)
-        pod: Pod | None = self._made(manifest, _KINDS[POD], document, (*at, *template))
-        return None if pod is None else (pod, manifest)
+        manifest = fields if workload is None else pod_of_workload(fields, workload)
+        if self._made(manifest, _KINDS[POD], document, (*at, *template)) is None:
+            return None
+        admission = BuiltinAdmission(self.state.view().extras.values())
+        admitted = admission.admit(manifest, namespace=DEFAULT_NAMESPACE).manifest
+        return pod_of(msgspec.convert(admitted, api.Pod)), admitted
 
     def _read_list(
         self, items: object, kind: Kind | None, document: Document, at: documents.Path

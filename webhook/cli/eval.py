@@ -105,7 +105,8 @@ def evaluate(
     moment, _ = moment_of(recording, now)
     view = recording.state.view()
     manifest = _NO_POD if pod is None else read_manifest(pod)
-    request = placement_request(manifest, namespace=namespace, view=view)
+    notes = None if pod is None else console.errors()
+    request = placement_request(manifest, namespace=namespace, view=view, notes=notes)
     values = node_values(program, view, moment, request=request, variables=variables)
     output = console.output()
     if json:

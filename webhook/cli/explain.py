@@ -16,18 +16,19 @@ from rich.markup import escape
 
 from engine.errors import StowplanError
 from engine.model.decision import Decision, Verdict
+from engine.model.hold import HOLD_GATE
 from engine.model.never_held import is_never_held
 from engine.model.pod import Pod
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
 from engine.report import DecisionReport, QuotaReport, decision_report
-from engine.view import ClusterView, quota_requests
+from engine.view import ClusterState, ClusterView, quota_requests
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster, moment_of, moment_text
 from webhook.cli.exit_codes import Exit
 from webhook.cli.held_explanation import ReleaseReport, release_report
-from webhook.cli.pods import placement_request, read_manifest
+from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show_patch, show_reasons, verdict_line
 from webhook.cluster import Recording
@@ -36,7 +37,7 @@ from webhook.placement.placer import Placer
 _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
-_OBJECT = re.compile(r"[a-z]+/[a-z0-9][-a-z0-9]*")  # as kubectl takes it
+_OBJECT = re.compile(r"[a-z]+/[a-z0-9][-.a-z0-9]*")  # as kubectl takes it
 _QUEUES = "the namespace queues: where `stowplan serve --hold` is on, the pod waits for its quota"
 
 
@@ -83,8 +84,9 @@ def explain(
 
     Args:
         pod: a manifest with one Pod, or with a Deployment or another workload, of which one pod is
-            decided; YAML or JSON; `-` reads standard input. With `--live` also an object of the
-            cluster, as kubectl takes it: `deploy/web`, `pod/web-0`.
+            decided; YAML or JSON; `-` reads standard input. Also a pod of the cluster, as kubectl
+            takes it: `pod/web-0`; with `--live` also a workload: `deploy/web`. A pod that exists is
+            decided as if it was created now.
         cluster: files or folders with the output of `kubectl get nodes,pods,namespaces -A -o json`;
             also of `elasticquotas` and `nodemetrics` if the cluster has them.
         policies: policy files, or folders of them; with `--live` those of the cluster, if not
@@ -108,14 +110,19 @@ def explain(
         source = _Live(kubeconfig, context, installation)
         manifest, policy_set, recording = _live(source, pod, cluster, policies, namespace, notes)
     else:
-        recorded = _given(cluster, "--cluster")
-        manifest = _manifest(pod)
+        recorded, is_object = _given(cluster, "--cluster"), _is_object(pod)
+        manifest = {} if is_object else read_manifest(Path(pod))
         policy_set = load_policy_set(_given(policies, "--policies"))
-        recording = load_cluster(recorded, notes)
+        pods = PodCollector()
+        recording = load_cluster(recorded, notes, observers=[pods] if is_object else ())
+        if is_object:
+            manifest = pods.manifest(pod, namespace)
     recording.state.track_sums(policy_set.sum_profiles)
     moment, origin = moment_of(recording, now)
 
-    request = placement_request(manifest, namespace=namespace, view=recording.state.view())
+    manifest = _as_created(manifest, recording.state, notes)
+    view = recording.state.view()
+    request = placement_request(manifest, namespace=namespace, view=view, notes=notes)
     recording.state.nominate(request.pod.key, "")  # it competes with others, not with itself
     view = recording.state.view()
     namespace = request.pod.namespace
@@ -153,13 +160,28 @@ def explain(
     return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
 
 
-def _manifest(pod: str) -> dict[str, Any]:
-    """Return the pod in a file, or hint at `--live` for an object of a cluster."""
-    if _OBJECT.fullmatch(pod) and not Path(pod).exists():
-        raise StowplanError(
-            f"there is no file `{pod}`\nhint: --live takes an object of the cluster"
-        )
-    return read_manifest(Path(pod))
+def _is_object(pod: str) -> bool:
+    """Return whether a text names an object of the cluster, and no file."""
+    return _OBJECT.fullmatch(pod) is not None and not Path(pod).exists()
+
+
+def _as_created(manifest: dict[str, Any], state: ClusterState, notes: Console) -> dict[str, Any]:
+    """Return a pod that exists as its creation sent it, and no longer count it; others as they are.
+
+    A held pod is still to be decided, and stays as it is.
+    """
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    gates = spec.get("schedulingGates") or ()
+    if not metadata.get("uid") or any(gate["name"] == HOLD_GATE for gate in gates):
+        return manifest
+    state.delete_pod(f"{metadata.get('namespace')}/{metadata['name']}")
+    if node := spec.get("nodeName"):
+        notes.print(f"it runs on {escape(node)}, and is decided as if it was created now")
+    created = {key: value for key, value in manifest.items() if key != "status"}
+    created["spec"] = {key: value for key, value in spec.items() if key != "nodeName"}
+    if metadata.get("generateName"):  # it got its name after admission
+        created["metadata"] = {**metadata, "name": ""}
+    return created
 
 
 def _quota_verdict(pod: Pod, view: ClusterView, notes: Console) -> QuotaVerdict:
@@ -192,10 +214,7 @@ def _live(
     namespace: str,
     notes: Console,
 ) -> tuple[dict[str, Any], PolicySet, Recording]:
-    """Return the pod, the policies and the cluster of `--live`.
-
-    A pod of the cluster is decided as if it was created now: without its node, and not counted.
-    """
+    """Return the pod, the policies and the cluster of `--live`."""
     # With it comes a client of the Kubernetes API, which most explanations do not need.
     from webhook.cli.live_cluster import read_live  # noqa: PLC0415
 
@@ -212,12 +231,6 @@ def _live(
         notes=notes,
     )
     manifest = read.manifest if given is None else given
-    node = manifest["spec"].get("nodeName")
-    if given is None and node:
-        del manifest["spec"]["nodeName"]
-        metadata = manifest["metadata"]
-        read.recording.state.delete_pod(f"{metadata['namespace']}/{metadata['name']}")
-        notes.print(f"it runs on {escape(node)}, and is decided as if it was created now")
     return manifest, read.policies if policy_set is None else policy_set, read.recording
 
 

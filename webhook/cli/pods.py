@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from rich.console import Console
 
-from engine.errors import Diagnostic, InvalidFileError
+from engine.builtin_admission import BuiltinAdmission
+from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 from engine.model import api
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
-from engine.model.workload import WORKLOADS, default_requests
+from engine.model.workload import WORKLOADS
 from engine.simulation import RecordedPod
 from engine.view import ClusterView
 from webhook.admission.review_result import pod_in
@@ -23,6 +25,7 @@ from webhook.cluster import read_objects
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.objects import ApiObject
 
+_POD_NAMES: Final = frozenset({"pod", "pods", "po"})
 _STANDARD_INPUT = Path("/dev/stdin")
 _HINT: Final = f"give the manifest of a Pod, or of a {', '.join(kind.kind for kind in WORKLOADS)}"
 _POD = GroupVersionKind(version="v1", kind="Pod")
@@ -46,12 +49,39 @@ class PodCollector:
         """Forget a pod."""
         self.pods.pop(f"{namespace}/{name}", None)
 
+    def manifest(self, target: str, namespace: str) -> dict[str, Any]:
+        """Return a pod as plain JSON values.
+
+        Args:
+            target: as kubectl takes it, `pod/web-0`.
+            namespace: of the pod.
+
+        Raises:
+            StowplanError: there is no such pod, or the target is no pod.
+        """
+        kind, _, name = target.partition("/")
+        if kind not in _POD_NAMES:
+            raise StowplanError(
+                f"`{target}` is neither a file nor a pod\nhint: of a recording `pod/NAME`; --live"
+                " takes workloads, too"
+            )
+        found = self.pods.get(f"{namespace}/{name}")
+        if found is not None:
+            return msgspec.json.decode(found.raw, type=dict[str, Any])
+        elsewhere = [key for key in self.pods if key.endswith(f"/{name}")]
+        if elsewhere:
+            hint = f"it is in {elsewhere[0].partition('/')[0]}: name it with --namespace"
+        else:
+            own = [key.partition("/")[2] for key in self.pods if key.startswith(f"{namespace}/")]
+            hint = did_you_mean(name, own) or "name its namespace with --namespace"
+        raise StowplanError(f"no pod `{name}` is recorded in namespace `{namespace}`\nhint: {hint}")
+
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return the one pod in a YAML or JSON file, as plain JSON values; `-` reads standard input.
 
-    Of a workload that is a pod of its template. Defaults that the API server sets before admission
-    are set, as far as decisions depend on them. Objects of other kinds beside it are skipped.
+    Of a workload that is a pod of its template, as its controller sends it. Objects of other kinds
+    beside it are skipped.
 
     Raises:
         InvalidFileError: the file cannot be read, or does not hold one pod or workload.
@@ -70,23 +100,29 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def placement_request(
-    manifest: Mapping[str, Any], *, namespace: str, view: ClusterView
+    manifest: Mapping[str, Any], *, namespace: str, view: ClusterView, notes: Console | None = None
 ) -> PlacementRequest:
-    """Return the request that creating a pod would make.
+    """Return the request that creating a pod would make, with the pod as webhooks get it.
 
     Args:
         manifest: of the pod.
         namespace: of a pod that names none.
-        view: for the labels of the namespace.
+        view: for the labels of the namespace, and for what the API server adds to pods.
+        notes: gets what it would add, or refuse, and is not known.
     """
+    admitted = BuiltinAdmission(view.extras.values()).admit(manifest, namespace=namespace)
+    if notes is not None:
+        for note in admitted.notes:
+            notes.print(note, markup=False, soft_wrap=True)
+    manifest = admitted.manifest
     raw = msgspec.json.encode(manifest)
     request = AdmissionRequest(
         uid="explain",
         operation="CREATE",
         kind=_POD,
         resource=PODS,
-        namespace=(manifest.get("metadata") or {}).get("namespace") or namespace,
-        name=(manifest.get("metadata") or {}).get("name") or "",
+        namespace=manifest["metadata"]["namespace"],
+        name=manifest["metadata"].get("name") or "",
         object=msgspec.Raw(raw),
     )
     pod = pod_in(request)
@@ -110,7 +146,6 @@ def manifest_of(found: ApiObject) -> dict[str, Any]:
         raise InvalidFileError([found.problem(("kind",), message, _HINT)])
     try:
         manifest: dict[str, Any] = msgspec.convert(pod.plain(), dict[str, Any])
-        default_requests(manifest)
         pod_of(msgspec.convert(manifest, api.Pod))
     except UNREADABLE as error:
         problems = decode_errors(pod, api.Pod, error)

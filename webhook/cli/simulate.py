@@ -14,6 +14,7 @@ from cyclopts.types import NonNegativeInt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from engine.builtin_admission import BuiltinAdmission
 from engine.errors import StowplanError
 from engine.model.placement_options import PlacementAt
 from engine.policy import PolicySet
@@ -168,7 +169,7 @@ def _arrivals(
     pods = read_pods(
         Path(text),
         namespace=_NAMESPACE,
-        priorities=priorities,
+        admission=BuiltinAdmission(cluster.extras, priorities),
         nodes_for=lambda pod: daemon_nodes(pod, cluster.empty_state().view(), cluster.now),
     )
     return manifest_arrivals(pods)

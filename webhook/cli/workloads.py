@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.builtin_admission import BuiltinAdmission
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
 from engine.model.pod import Pod, pod_of
@@ -16,7 +18,6 @@ from engine.model.workload import (
     POD,
     WORKLOADS,
     Workload,
-    default_requests,
     pinned_to,
     pod_of_workload,
     value_at,
@@ -75,7 +76,7 @@ def read_pods(
     path: Path,
     *,
     namespace: str,
-    priorities: Mapping[str, int],
+    admission: BuiltinAdmission,
     nodes_for: Callable[[Pod], Sequence[str]],
 ) -> list[RecordedPod]:
     """Return the pods in a manifest, or in those of a folder: pods, and those that workloads make.
@@ -85,16 +86,17 @@ def read_pods(
     Args:
         path: a file or a folder.
         namespace: of objects that name none.
-        priorities: of pods by name of their PriorityClass, where they give none.
+        admission: the API server's own changes to them.
         nodes_for: the nodes that a DaemonSet has such a pod on.
 
     Raises:
         InvalidFileError: something cannot be read, or there is no pod.
     """
+    made = partial(_admitted, namespace=namespace, admission=admission)
     pods = [
-        _recorded(pod, namespace, priorities)
+        made(pod)
         for found in _objects(path)
-        for pod in _pods_of(found, lambda pod: nodes_for(_recorded(pod, namespace, priorities).pod))
+        for pod in _pods_of(found, lambda pod: nodes_for(made(pod).pod))
     ]
     if not pods:
         kinds = ", ".join(workload.kind for workload in WORKLOADS)
@@ -132,15 +134,16 @@ def _pods_of(
     return (PodOfWorkload(found, pod.workload, number) for number in range(count))
 
 
-def _recorded(found: ApiObject, namespace: str, priorities: Mapping[str, int]) -> RecordedPod:
+def _admitted(found: ApiObject, namespace: str, admission: BuiltinAdmission) -> RecordedPod:
+    """Return a pod as webhooks get it, with the name that it gets afterwards."""
     try:
-        manifest = msgspec.convert(found.plain(), dict[str, Any])
-        default_requests(manifest)
-        wire = msgspec.convert(manifest, api.Pod)
-        pod = pod_of(wire, namespace=namespace)
+        written = msgspec.convert(found.plain(), dict[str, Any])
+        pod_of(msgspec.convert(written, api.Pod))
     except UNREADABLE as error:
         raise InvalidFileError(decode_errors(found, api.Pod, error)) from error
-    if wire.spec.priority is None:
-        priority = priorities.get(pod.priority_class_name, 0)
-        pod = msgspec.structs.replace(pod, priority=priority)
+    manifest = admission.admit(written, namespace=namespace).manifest
+    pod = pod_of(msgspec.convert(manifest, api.Pod))
+    if not pod.name:
+        number = found.number if isinstance(found, PodOfWorkload) else 0
+        pod = msgspec.structs.replace(pod, name=f"{pod.generate_name}{number}")
     return RecordedPod(pod, msgspec.json.encode(manifest))

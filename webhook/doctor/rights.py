@@ -89,7 +89,7 @@ def _read_rights() -> Iterator[Right]:
     # Read only if a setting asks for it.
     left_out = {POD_METRICS, *WATCHED_FOR_RECLAIM, *WATCHED_FOR_POLICIES}
     for kind in KINDS:
-        if kind not in left_out:
+        if kind not in left_out and not kind.only_offline:
             for verb in kind.verbs:
                 if verb != "get":
                     yield Right(verb, kind.group, kind.plural)

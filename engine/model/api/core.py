@@ -271,3 +271,55 @@ class Namespace(WireStruct, frozen=True):
     """A namespace: its labels and the annotations about quotas."""
 
     metadata: ObjectMeta = ObjectMeta()
+
+
+class LimitRangeItem(WireStruct, frozen=True):
+    """Limits of one type of object; the defaults are those of containers."""
+
+    type: str = ""
+    default: ResourceList | None = None
+    default_request: ResourceList | None = None
+    max: ResourceList | None = None
+    min: ResourceList | None = None
+
+
+class LimitRangeSpec(WireStruct, frozen=True):
+    """Limits by type."""
+
+    limits: list[LimitRangeItem] | None = None
+
+
+class LimitRange(WireStruct, frozen=True):
+    """A LimitRange."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class ScopeRequirement(WireStruct, frozen=True):
+    """What a ResourceQuota asks of the pods that it counts."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class ScopeSelector(WireStruct, frozen=True):
+    """Requirements that must all hold."""
+
+    match_expressions: list[ScopeRequirement] | None = None
+
+
+class ResourceQuotaSpec(WireStruct, frozen=True):
+    """The greatest amounts of a namespace, and the pods that count."""
+
+    hard: ResourceList | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuota(WireStruct, frozen=True):
+    """A ResourceQuota."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()

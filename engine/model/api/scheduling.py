@@ -65,4 +65,5 @@ class PriorityClass(WireStruct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
+    global_default: bool = False
     preemption_policy: str | None = None

@@ -4,7 +4,6 @@ from typing import Any
 
 from engine.model.workload import (
     WORKLOADS,
-    default_requests,
     pinned_to,
     pod_of_workload,
     workload_of,
@@ -20,8 +19,13 @@ def made(kind: str, number: int = 0) -> dict[str, Any]:
     return pod
 
 
-def test_pods_are_named_after_their_workload_and_number() -> None:
-    assert [made("ReplicaSet", number)["metadata"]["name"] for number in (0, 7)] == ["db-0", "db-7"]
+def test_pods_of_a_stateful_set_are_named_and_others_get_their_names_later() -> None:
+    assert [made("StatefulSet", number)["metadata"]["name"] for number in (0, 7)] == [
+        "db-0",
+        "db-7",
+    ]
+    metadata = made("ReplicaSet", 7)["metadata"]
+    assert (metadata.get("name"), metadata["generateName"]) == (None, "db-")
 
 
 def test_a_stateful_set_and_a_job_add_their_labels() -> None:
@@ -61,10 +65,3 @@ def test_a_kind_of_another_group_is_no_workload() -> None:
         assert workload_of("batch.volcano.sh/v1alpha1", workload.kind) is None
     assert workload_of(None, "Service") is None
     assert workload_of(None, ["Job"]) is None
-
-
-def test_what_is_no_pod_has_no_requests_to_set() -> None:
-    for broken in ({}, {"spec": 1}, {"spec": {"containers": [1, {"resources": {"limits": 3}}]}}):
-        before = repr(broken)
-        default_requests(broken)
-        assert repr(broken) == before

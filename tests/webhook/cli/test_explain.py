@@ -451,3 +451,137 @@ def test_a_pod_that_others_are_evicted_for_is_told_whom(
     given = ("--cluster", tmp_path / "cluster.yaml", "--policies", tmp_path / "late.yaml")
     _, release, *_ = stowplan("explain", tmp_path / "pod.yaml", *given).out.splitlines()
     assert release.startswith(f"held: {why} (as its condition says); decided now,")
+
+
+AS_ADMITTED = """
+apiVersion: v1
+kind: Node
+metadata: {name: plain}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: kata, labels: {runtime: kata}}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: gold}
+value: 1000
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: d, namespace: team}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 500m}, default: {cpu: "2"}}]}
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: kata}
+handler: kata
+overhead: {podFixed: {cpu: 250m}}
+scheduling: {nodeSelector: {runtime: kata}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db-0, namespace: team, uid: u-db, creationTimestamp: "2026-03-02T09:00:00Z"}
+spec: {nodeName: kata, containers: [{name: db, resources: {requests: {cpu: "4"}}}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-x1, namespace: team, uid: u-web, generateName: web-}
+spec: {containers: [{name: web, resources: {requests: {cpu: "1"}}}]}
+status: {phase: Pending}
+"""
+GOLD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: w, namespace: team}
+spec: {priorityClassName: gold, runtimeClassName: kata, containers: [{name: a, image: x}]}
+"""
+
+
+@pytest.fixture
+def as_admitted(tmp_path: Path) -> tuple[str | Path, ...]:
+    """Return the options of a cluster with what the API server adds to pods."""
+    file = tmp_path / "as_admitted.yaml"
+    file.write_text(AS_ADMITTED)
+    return "--cluster", file
+
+
+def test_a_pod_is_decided_as_the_api_server_would_make_it(
+    stowplan: Stowplan, tmp_path: Path, as_admitted: tuple[str | Path, ...]
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(GOLD)
+    ran = stowplan("explain", pod, *as_admitted, *POLICIES)
+    # The class's node alone, and that has no room: db-0 takes all of it.
+    assert "0 of 2 nodes fit" in ran.out
+    values = {
+        expression: stowplan("eval", expression, *as_admitted, "--pod", pod).out.splitlines()[0]
+        for expression in ("pod.priority", "pod.requests.cpu", "pod.nodeSelector['runtime']")
+    }
+    # 500m of the LimitRange and 250m of overhead.
+    assert list(values.values()) == ["1000", "0.75", '"kata"']
+
+
+def test_what_the_api_server_would_add_and_nobody_recorded_is_told(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(GOLD)
+    ran = stowplan("explain", pod, *CLUSTER, *POLICIES)
+    assert "PriorityClass `gold` is not recorded: its priority counts as 0\n" in ran.err
+    assert "RuntimeClass `kata` is not recorded: what it adds is not known\n" in ran.err
+
+
+def test_a_recorded_pod_is_decided_as_if_it_was_created_now(
+    stowplan: Stowplan, as_admitted: tuple[str | Path, ...]
+) -> None:
+    ran = stowplan("explain", "pod/db-0", *as_admitted, *POLICIES, "-n", "team")
+    assert ran.err == "it runs on kata, and is decided as if it was created now\n"
+    # It asks for 4 cores of 4: so its own node fits only where it is not counted itself.
+    assert "Place team/db-0: 2 of 2 nodes fit" in ran.out
+
+
+def test_a_pod_as_kubectl_prints_it_is_decided_as_if_it_was_created_now(
+    stowplan: Stowplan, tmp_path: Path, as_admitted: tuple[str | Path, ...]
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(AS_ADMITTED.split("---\n")[-2])
+    ran = stowplan("explain", pod, *as_admitted, *POLICIES)
+    assert "Place team/db-0: 2 of 2 nodes fit" in ran.out
+
+
+def test_a_generated_name_is_empty_as_at_admission(
+    stowplan: Stowplan, as_admitted: tuple[str | Path, ...]
+) -> None:
+    ran = stowplan("explain", "pod/web-x1", *as_admitted, *POLICIES, "-n", "team")
+    assert "Place team/web-*: 1 of 2 nodes fit, best plain" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("pod/db-1", "no pod `db-1` is recorded in namespace `team`\nhint: did you mean `db-0`?"),
+        ("pod/checkout", "hint: name its namespace with --namespace"),
+        ("deploy/db", "`deploy/db` is neither a file nor a pod\nhint: of a recording `pod/NAME`"),
+    ],
+)
+def test_a_pod_that_is_not_recorded_is_an_error_with_a_hint(
+    stowplan: Stowplan, as_admitted: tuple[str | Path, ...], target: str, message: str
+) -> None:
+    ran = stowplan("explain", target, *as_admitted, *POLICIES, "-n", "team")
+    assert ran.status == 1
+    assert message in ran.err
+
+
+def test_a_pod_of_another_namespace_is_named(
+    stowplan: Stowplan, as_admitted: tuple[str | Path, ...]
+) -> None:
+    ran = stowplan("explain", "pod/db-0", *as_admitted, *POLICIES)
+    assert "hint: it is in team: name it with --namespace" in ran.err

@@ -67,18 +67,18 @@ def test_what_is_not_one_pod_is_refused_with_its_place(
 
 
 @pytest.mark.parametrize(
-    ("kind", "api_version", "template", "owner"),
+    ("kind", "api_version", "template", "owner", "name"),
     [
-        ("CronJob", "batch/v1", "spec: {jobTemplate: {spec: {template: %s}}}", "Job"),
-        ("DaemonSet", "apps/v1", "spec: {template: %s}", "DaemonSet"),
-        ("Deployment", "apps/v1", "spec: {template: %s}", "ReplicaSet"),
-        ("Job", "batch/v1", "spec: {template: %s}", "Job"),
-        ("ReplicaSet", "apps/v1", "spec: {template: %s}", "ReplicaSet"),
-        ("StatefulSet", "apps/v1", "spec: {template: %s}", "StatefulSet"),
+        ("CronJob", "batch/v1", "spec: {jobTemplate: {spec: {template: %s}}}", "Job", ""),
+        ("DaemonSet", "apps/v1", "spec: {template: %s}", "DaemonSet", ""),
+        ("Deployment", "apps/v1", "spec: {template: %s}", "ReplicaSet", ""),
+        ("Job", "batch/v1", "spec: {template: %s}", "Job", ""),
+        ("ReplicaSet", "apps/v1", "spec: {template: %s}", "ReplicaSet", ""),
+        ("StatefulSet", "apps/v1", "spec: {template: %s}", "StatefulSet", "web-0"),
     ],
 )
 def test_a_workload_stands_for_a_pod_of_its_template(
-    tmp_path: Path, kind: str, api_version: str, template: str, owner: str
+    tmp_path: Path, kind: str, api_version: str, template: str, owner: str, name: str
 ) -> None:
     pod_template = (
         "{metadata: {labels: {a: b}}, spec: {containers: [{resources: {limits: {cpu: 2}}}]}}"
@@ -91,7 +91,8 @@ def test_a_workload_stands_for_a_pod_of_its_template(
     request = placement_request(
         read_manifest(file), namespace="default", view=ClusterState().view()
     )
-    assert (request.pod.key, request.pod.generate_name) == ("shop/web-0", "web-")
+    assert (request.pod.namespace, request.pod.name) == ("shop", name)
+    assert request.pod.generate_name == "web-"
     assert request.pod.owner_kinds == (owner,)
     assert request.pod.labels["a"] == "b"
     assert request.pod.shape.requests["cpu"] == 2000
@@ -127,8 +128,9 @@ def test_limits_are_requested_where_nothing_else_is_as_the_api_server_has_it(
             " containers: [{resources: {limits: {cpu: 2, memory: 1Gi}, requests: {cpu: 1}}}, {}]"
         )
     )
-    manifest = read_manifest(file)
-    (first, _), (init,) = manifest["spec"]["containers"], manifest["spec"]["initContainers"]
+    view = ClusterState().view()
+    spec = placement_request(read_manifest(file), namespace="default", view=view).object["spec"]
+    (first, _), (init,) = spec["containers"], spec["initContainers"]
     assert first["resources"]["requests"] == {"cpu": 1, "memory": "1Gi"}
     assert init["resources"]["requests"] == {"cpu": 3}
 
