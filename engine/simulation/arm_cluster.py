@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import structs
 
 from engine.model.pod import Pod
-from engine.model.time import SECOND, Micros
+from engine.model.time import SECOND, Micros, micros
 from engine.model.usage import (
     NO_POD_USAGES,
     AggregatedUsage,
@@ -31,7 +31,8 @@ class ArmCluster:
     """A recorded cluster without some of its pods, which others are bound to one by one.
 
     Time stands still for rules: measurements are always of now. A pod that was just bound is no
-    part of them until `report`, and counts by its estimate, as on a live cluster.
+    part of them until `report`, and counts by its estimate, as on a live cluster. Pods that stay
+    have the age that they were recorded with: evictions go by it.
 
     Args:
         recorded: the cluster.
@@ -133,9 +134,9 @@ class ArmCluster:
             if pod.key in moves:
                 gone.setdefault(pod.node_name, []).append(self._loads[pod.key])
                 continue
-            on_node[pod.key] = _settled(pod, self._now)
+            on_node[pod.key] = pod
             self._usages[pod.node_name][pod.key] = self._usage(pod)
-            self._state.set_pod(on_node[pod.key], seen_at=self._now)
+            self._state.set_pod(pod, seen_at=_seen_at(pod, self._now))
         for name, pods in self._pods.items():
             self.load[name] = base_load(self._recorded.reports.get(name), gone.get(name, ()))
             if name not in has_report:
@@ -168,6 +169,11 @@ class ArmCluster:
         """Return what is measured of a pod once its node is."""
         amounts = dict(zip(RESOURCES, self._loads[pod.key].tolist(), strict=True))
         return PodUsage(amounts, pod.shape.is_prod)
+
+
+def _seen_at(pod: Pod, now: Micros) -> Micros:
+    """Return since when a recorded pod is known: its creation, else long ago."""
+    return Micros(now - _LONG_AGO) if pod.created is None else micros(pod.created)
 
 
 def _settled(pod: Pod, now: Micros) -> Pod:

@@ -86,8 +86,10 @@ class ArmDecider:
         return self._rejections.report()
 
     def request(self, arrival: Arrival, view: ClusterView) -> PlacementRequest:
-        """Return the request that the creation of a pod makes."""
+        """Return the request that the creation of a pod makes: a generated name comes later."""
         pod = arrival.pod
+        if pod.generate_name:
+            pod = structs.replace(pod, name="")
         return PlacementRequest(
             pod=pod,
             raw=arrival.raw,

@@ -38,12 +38,14 @@ class Arrival:
     """A pod that is to be placed.
 
     Attributes:
-        pod: as it would be created: on no node, without gates and without notes of ours.
-        raw: the same as JSON.
+        pod: as it would be created: on no node, without gates and without notes of ours; with the
+            name that it has afterwards.
+        raw: the same as JSON, as webhooks get it: without a name that is generated.
         at: microseconds since the first arrival.
         ends_at: when it is gone, in the same; None for never.
         recorded_on: the node that it was recorded on, "" for none.
         like: `namespace/name` of the recorded pod whose load it has, "" for none.
+        exists: whether it was created before, and waits for a node: quotas have let it in.
     """
 
     pod: Pod
@@ -52,6 +54,7 @@ class Arrival:
     ends_at: int | None = None
     recorded_on: str = ""
     like: str = ""
+    exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ def recorded_arrivals(pods: Iterable[RecordedPod]) -> Arrivals:
 
 def manifest_arrivals(pods: Iterable[RecordedPod]) -> Arrivals:
     """Return new pods in their order, which arrive at once on the cluster as it is."""
-    arrivals = [replace(new_arrival(each), recorded_on="", like="") for each in pods]
+    arrivals = [replace(new_arrival(each), recorded_on="", like="", exists=False) for each in pods]
     return Arrivals(source=ArrivalSource.MANIFESTS, pods=arrivals)
 
 
@@ -191,6 +194,7 @@ def _arrival(recorded: RecordedPod, *, at: int) -> Arrival:
         at=at,
         recorded_on=pod.node_name,
         like=pod.key,
+        exists=not pod.node_name,
     )
 
 
@@ -209,15 +213,17 @@ def _as_created(raw: bytes) -> bytes:
         spec.pop(name, None)
     metadata = {**(document.get("metadata") or {})}
     metadata["annotations"] = _without_ours(metadata.get("annotations") or {})
+    if metadata.get("generateName"):
+        metadata.pop("name", None)
     return msgspec.json.encode({**document, "metadata": metadata, "spec": spec})
 
 
 def _copy(template: Arrival, number: int, at: int, ends_at: int | None) -> Arrival:
-    """Return another pod like one; expressions see the name of the template."""
+    """Return another pod like one."""
     pod = template.pod
     name = f"{pod.generate_name or f'{pod.name}-'}new-{number}"
     copied = msgspec.structs.replace(pod, name=name, uid=f"{pod.uid}/{number}")
-    return replace(template, pod=copied, at=at, ends_at=ends_at, recorded_on="")
+    return replace(template, pod=copied, at=at, ends_at=ends_at, recorded_on="", exists=False)
 
 
 def _moments(random: np.random.Generator, count: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from engine.model.disruption_budget import DisruptionBudget
@@ -10,6 +11,8 @@ from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.priority_class import PriorityClass
 from engine.model.request import PlacementRequest
+from engine.model.resource_quota import ResourceQuota
+from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import SYSTEM_NAMESPACES
 from engine.policy import PolicySet
@@ -30,17 +33,25 @@ from engine.report import PodName, Victim
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arms import ArmDecider, Landing
 from engine.simulation.arrivals import Arrival
+from engine.simulation.recorded_cluster import RecordedCluster
+from engine.simulation.resource_quotas import ResourceQuotas
 from engine.view import ClusterState, ClusterView, quota_requests
 
 _MODE: Final[QuotaMode] = "Enforce"  # of namespaces that name none, as the webhook's default
 _RULES: Final = QueueRules(mode=_MODE, excluded_namespaces=frozenset(SYSTEM_NAMESPACES))
 
 
-def quota_refusal(pod: Pod, view: ClusterView) -> str:
-    """Return why the quotas of its namespace refuse a new pod, "" where they do not."""
+def quota_refusal(pod: Pod, view: ClusterView, waiting: Amounts) -> str:
+    """Return why the ElasticQuotas of its namespace refuse a new pod, "" where they do not.
+
+    Args:
+        pod: the pod.
+        view: the cluster.
+        waiting: what its namespace requests with pods that have no node.
+    """
     if pod.namespace in SYSTEM_NAMESPACES or mode_of(view, pod.namespace, _MODE) != "Enforce":
         return ""
-    used = view.namespaces.requested.get(pod.namespace, {})
+    used = {**Counter(view.namespaces.requested.get(pod.namespace, {})) + Counter(waiting)}
     return judge(quota_requests(pod.shape), used, quotas_of(view, pod.namespace)).message
 
 
@@ -65,34 +76,83 @@ def quota_wait(pod: Pod, view: ClusterView) -> str:
 class Creation:
     """Places new pods: their quotas may refuse them, and others may be evicted for them.
 
-    No plan is made twice for pods of a shape unless something has changed.
+    No plan is made twice for pods of a shape unless something has changed. Pods that exist already
+    are refused by no quota.
 
     Args:
         policies: those of the arm, None for none.
+        cluster: as it was recorded, with the changes of a what-if.
+        gone: `namespace/name` of recorded pods that end, or are created again elsewhere.
     """
 
-    def __init__(self, policies: PolicySet | None) -> None:
+    def __init__(
+        self, policies: PolicySet | None, cluster: RecordedCluster, gone: frozenset[str]
+    ) -> None:
         self._policies = policies or PolicySet()
+        existing = [
+            each.pod
+            for each in cluster.pods
+            if not each.pod.is_terminal and not (each.pod.node_name and each.pod.key in gone)
+        ]
+        quotas = (each for each in cluster.extras if isinstance(each, ResourceQuota))
+        self._resource_quotas = ResourceQuotas(quotas, existing)
+        self._waiting: dict[str, Counter[str]] = {}
+        for pod in existing:
+            if not pod.node_name and not pod.is_queued:
+                self._wait(pod)
         self._hopeless: dict[tuple[str, int, PodShape], NoPlan] = {}
 
     def place(self, arrival: Arrival, cluster: ArmCluster, decider: ArmDecider) -> Landing:
         """Return where a pod goes; whoever is evicted for it is gone."""
         pod, view = arrival.pod, cluster.view()
-        refusal = quota_refusal(pod, view)
-        if refusal:
-            return Landing("", refusal, is_refused=True)
+        request = decider.request(arrival, view)
+        if not arrival.exists:
+            refusal = self._refusal(request, view)
+            if refusal:
+                return Landing("", refusal, is_refused=True)
         wait = quota_wait(pod, view)
         landing = Landing("", f"waits for quota: {wait}")
         if not wait:
             landing = decider.place(arrival, cluster)
-        if landing.node or landing.is_refused:
+        if landing.is_refused:
             return landing
-        plan = self._plan(decider.request(arrival, view), cluster)
+        if not landing.node:
+            landing = self._make_room(request, landing, cluster)
+        self._note(arrival, landing)
+        return landing
+
+    def _refusal(self, request: PlacementRequest, view: ClusterView) -> str:
+        """Return why a quota refuses a new pod, "" where none does."""
+        waiting = self._waiting.get(request.pod.namespace, Counter())
+        refusal = quota_refusal(request.pod, view, waiting)
+        return refusal or self._resource_quotas.refusal(request)
+
+    def _make_room(
+        self, request: PlacementRequest, landing: Landing, cluster: ArmCluster
+    ) -> Landing:
+        """Return where a pod goes that no node takes, with those evicted for it gone."""
+        plan = self._plan(request, cluster)
         if isinstance(plan, NoPlan):
             return landing._replace(reason=f"{landing.reason}; nobody is evicted: {plan.message}")
+        pods = {pod.key: pod for pod in cluster.pods()}
         for victim in plan.victims:
+            self._resource_quotas.remove(pods[victim.key])
             cluster.remove(victim.key, victim.node_name)
         return Landing(plan.node_name, victims=tuple(_victim(each, plan) for each in plan.victims))
+
+    def _note(self, arrival: Arrival, landing: Landing) -> None:
+        """Count a pod that exists from now on, and whether it waits for a node."""
+        pod = arrival.pod
+        if not arrival.exists:
+            self._resource_quotas.add(pod)
+            if not landing.node:
+                self._wait(pod)
+        elif landing.node and pod.namespace in self._waiting:
+            self._waiting[pod.namespace].subtract(quota_requests(pod.shape))
+
+    def _wait(self, pod: Pod) -> None:
+        counts = self._waiting.setdefault(pod.namespace, Counter())
+        counts.update(quota_requests(pod.shape))
 
     def _plan(self, request: PlacementRequest, cluster: ArmCluster) -> Plan | NoPlan:
         pod = request.pod

@@ -13,8 +13,7 @@ _ARRIVALS = {
         " pods of DaemonSets and static pods stay. Nobody is evicted, and no quota is judged."
     ),
     ArrivalSource.MANIFESTS: (
-        "The pods of the manifests arrive at once, in order, on the cluster as it is. Quotas are"
-        " judged in the mode Enforce where a namespace names no other."
+        "The pods of the manifests arrive at once, in order, on the cluster as it is."
     ),
     ArrivalSource.GENERATED: (
         "All recorded pods are there at the beginning, and as many like them come over the day, at"
@@ -24,8 +23,7 @@ _ARRIVALS = {
     ),
     ArrivalSource.CHANGES: (
         "Pods that wait, that have to move and that are new arrive at once, in this order, on the"
-        " cluster as it is. Quotas are judged in the mode Enforce where a namespace names no other;"
-        " disruption budgets keep no pod on a drained node."
+        " cluster as it is. Disruption budgets keep no pod on a drained node."
     ),
 }
 
@@ -65,6 +63,13 @@ def _notes(arrivals: Arrivals, placements: Sequence[ArmPlacement]) -> Iterator[s
     yield _LOAD
     yield _REPORTS
     if arrivals.are_created:
+        yield (
+            "New pods are made as the API server makes them, by LimitRanges, PriorityClasses and"
+            " RuntimeClasses of the recording, and judged by ResourceQuotas and ElasticQuotas;"
+            " these in the mode Enforce where a namespace names no other. Pods that wait have been"
+            " let in. Not modelled: bounds of LimitRanges, ResourceQuotas with other scopes than"
+            " BestEffort, NotBestEffort and PriorityClass, and other webhooks."
+        )
         yield (
             "Where no node takes a pod, others are evicted for it by the rules of quotas that"
             " reclaim, else by priority; gangs are placed pod by pod."

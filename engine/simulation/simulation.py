@@ -125,12 +125,15 @@ def _run(
     arrivals = simulation.scenario.arrivals
     profiles = () if arm.policies is None else arm.policies.sum_profiles
     cluster = ArmCluster(simulation.scenario.cluster, arrivals.moves, loads, profiles)
+    creation = None
+    if arrivals.are_created:
+        creation = Creation(arm.policies, simulation.scenario.cluster, arrivals.moves)
     decider = ArmDecider(arm, SchedulerModel(simulation.seed), arrivals.request)
     replay = Replay(
         arrivals,
         cluster,
         decider,
-        Creation(arm.policies) if arrivals.are_created else None,
+        creation,
         nodes=nodes,
         thresholds=simulation.thresholds,
     )

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import msgspec
 import pytest
 
+from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
+from engine.model.resource_quota import ResourceQuota, resource_quota_of
 from engine.report import ArmReport, ArrivalSource, PodFate, SimulationReport
 from engine.simulation import (
     AddNodes,
@@ -18,7 +24,7 @@ from engine.simulation import (
     simulate,
     what_if,
 )
-from tests.engine.measured_cluster import GI, report
+from tests.engine.measured_cluster import GI, report, seconds_ago
 from tests.engine.simulation.recordings import (
     large_node,
     of_daemon_set,
@@ -199,3 +205,112 @@ def test_a_recording_is_replayed_on_the_changed_cluster() -> None:
 def test_a_change_to_what_is_not_there_is_an_error(change: Change, message: str) -> None:
     with pytest.raises(ChangeError, match=message):
         answer(shop(recorded_pod("p", "a"), of_deployment("web", 1, "a")), change)
+
+
+# Quotas and ages.
+
+
+def resource_quota(hard: dict[str, str], **spec: Any) -> ResourceQuota:  # noqa: ANN401
+    meta = {"name": "budget", "namespace": "shop"}
+    wire = {"metadata": meta, "spec": {"hard": hard, **spec}}
+    return resource_quota_of(msgspec.convert(wire, api.ResourceQuota))
+
+
+def scope(name: str, operator: str, *values: str) -> dict[str, Any]:
+    """Return a selector of scopes."""
+    return {"matchExpressions": [{"scopeName": name, "operator": operator, "values": [*values]}]}
+
+
+def with_quota(cluster: RecordedCluster, quota: ResourceQuota) -> RecordedCluster:
+    return replace(cluster, extras=(*cluster.extras, quota))
+
+
+@pytest.mark.parametrize(
+    ("hard", "message"),
+    [
+        (
+            {"requests.cpu": "3", "limits.cpu": "9"},
+            (
+                "exceeded quota: budget, requested: requests.cpu=1, used: requests.cpu=3,"
+                " limited: requests.cpu=3"
+            ),
+        ),
+        (
+            {"pods": "3", "memory": "3Gi"},
+            (
+                "exceeded quota: budget, requested: memory=1Gi,pods=1, used: memory=3Gi,pods=3,"
+                " limited: memory=3Gi,pods=3"
+            ),
+        ),
+        (
+            {"limits.memory": "8Gi"},
+            "failed quota: budget: must specify limits.memory for: c",
+        ),
+        ({"services": "0", "requests.cpu": "4"}, ""),
+    ],
+)
+def test_a_resource_quota_refuses_new_pods_as_the_api_server_does(
+    hard: dict[str, str], message: str
+) -> None:
+    # One runs, one waits and counts too, one is created: the second of the new ones is too much.
+    pods = [of_deployment("web", 1, "a"), of_deployment("web", 2)]
+    cluster = with_quota(shop(*pods), resource_quota(hard))
+    (stock,) = answer(cluster, ScaleDeployment("shop", "web", 4)).arms
+    assert stock.outcomes[-1].message == message
+    assert stock.outcomes[0].fate is PodFate.PLACED  # it exists, so no quota judges it
+
+
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        ({"scopes": ["BestEffort"]}, 0),
+        ({"scopes": ["NotBestEffort"]}, 1),
+        ({"scopeSelector": scope("PriorityClass", "In", "gold")}, 0),
+        ({"scopeSelector": scope("PriorityClass", "DoesNotExist")}, 1),
+        ({"scopes": ["Terminating"]}, 0),  # not known of a recorded pod
+    ],
+)
+def test_a_resource_quota_counts_the_pods_of_its_scopes(spec: dict[str, Any], refused: int) -> None:
+    cluster = with_quota(shop(of_deployment("web", 1, "a")), resource_quota({"pods": "1"}, **spec))
+    (stock,) = answer(cluster, ScaleDeployment("shop", "web", 2)).arms
+    assert stock.refused == refused
+
+
+def test_a_drained_pod_is_created_again_within_the_quota_that_it_leaves() -> None:
+    cluster = with_quota(shop(recorded_pod("p", "a")), resource_quota({"pods": "1"}))
+    (stock,) = answer(cluster, DrainNode("a")).arms
+    assert fates(stock) == {"p": (PodFate.PLACED, "a", "b")}
+
+
+def test_a_pod_that_waits_is_not_refused_by_the_quota_that_let_it_in() -> None:
+    """What was lowered later, or is full with it, says nothing of whether more nodes would help."""
+    cluster = shop(recorded_pod("p", "a", cpu="6"), recorded_pod("w", cpu="4"), nodes="a", cpu=8000)
+    (stock,) = answer(cluster, AddNodes(1)).arms
+    assert fates(stock)["w"][::2] == (PodFate.PLACED, "a-added-1")
+
+
+def test_a_pod_that_waits_takes_of_its_quota_what_a_new_one_cannot_have() -> None:
+    pods = [of_deployment("web", 1, "a"), of_deployment("web", 2, cpu="100")]
+    (stock,) = answer(shop(*pods, cpu=101_000), ScaleDeployment("shop", "web", 3)).arms
+    assert [outcome.fate for outcome in stock.outcomes] == [PodFate.NOWHERE, PodFate.REFUSED]
+
+
+def ran_since(pod: RecordedPod, seconds: int) -> RecordedPod:
+    """Return a pod that was scheduled so many seconds ago."""
+    return RecordedPod(msgspec.structs.replace(pod.pod, scheduled_at=seconds_ago(seconds)), pod.raw)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "victims"),
+    [((9_000, 3_000, 6_000), ["lab/1"]), ((60, 60, 60), [])],  # 5 minutes are protected
+)
+def test_the_newest_is_evicted_and_nobody_who_has_just_started(
+    seconds: tuple[int, ...], victims: list[str]
+) -> None:
+    pods = [
+        ran_since(recorded_pod(str(number), "a", cpu="2", metadata={"namespace": "lab"}), age)
+        for number, age in enumerate(seconds)
+    ]
+    cluster = two_queues(*pods, recorded_pod("w", cpu="4"), least=4000)
+    (outcome,) = answer(cluster).arms[0].outcomes
+    assert [str(victim.pod) for victim in outcome.victims] == victims
