@@ -21,6 +21,7 @@ class ArmPlacement(StrEnum):
     STOCK = "stock"  # the model of the scheduler
     ADVICE = "advice"  # the same, with the advice of policies on the pods
     HELD = "held"  # policies; the scheduler is nominated a node
+    BINDING = "binding"  # the model of the scheduler, and then policies keep or replace its node
 
 
 class ArrivalSource(StrEnum):
@@ -167,6 +168,34 @@ class PodOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     victims: tuple[Victim, ...] = ()
 
 
+class BindingCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of the bindings that policies decided.
+
+    Attributes:
+        moved: pods that got another node than the scheduler took.
+        kept: pods that got the scheduler's.
+        denied: tries of pods that stayed pending.
+    """
+
+    moved: int = 0
+    kept: int = 0
+    denied: int = 0
+
+
+class Crowd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The most pods of one owner on one node, at the moment of the figures.
+
+    Attributes:
+        pods: how many; 0 where no simulated pod with an owner has a node.
+        node: which, the first by name; "" for none.
+        example: one of the pods; None for none.
+    """
+
+    pods: int = 0
+    node: str = ""
+    example: PodName | None = None
+
+
 class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How the cluster fills under one arm.
 
@@ -180,6 +209,8 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         moves: pods that landed on another node than in the first arm; one that landed in only one
             of the two counts.
         nodes_used: nodes that run a simulated pod.
+        crowd: the most replicas of one owner on one node, of owners of simulated pods that belong
+            to no DaemonSet.
         hot_nodes: nodes whose load is above a threshold.
         spreads: of each measure and resource, at the moment of the figures.
         levels: node by node, at the same moment.
@@ -187,6 +218,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         reasons: why pods have no node, most pods first.
         samples: over time, the first and the last moment among them; none where pods do not end.
         outcomes: of a what-if, pod by pod; none of other simulations.
+        bindings: what became of them; None where policies decide at another moment.
     """
 
     name: str
@@ -197,6 +229,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     refused: int
     moves: int
     nodes_used: int
+    crowd: Crowd
     hot_nodes: int
     spreads: tuple[Spread, ...]
     levels: tuple[NodeLevels, ...]
@@ -204,6 +237,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reasons: tuple[UnplacedReason, ...] = ()
     samples: tuple[Sample, ...] = ()
     outcomes: tuple[PodOutcome, ...] = ()
+    bindings: BindingCounts | None = None
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jsonpatch
 import msgspec
 from msgspec import structs
 
+from engine.binding import BindingAction, decide_binding
 from engine.model import api
 from engine.model.decision import Decision, Verdict
+from engine.model.placement_options import DynamicFilters, PlacementAt, WhenNoneFits
 from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import SCHEDULER
-from engine.pipeline import decide
+from engine.pipeline import Scope, decide
 from engine.placement import encode, encode_release
 from engine.placement.affinity import Operation
 from engine.placement.patch import read_document
 from engine.policy import PolicySet
-from engine.report import ArmPlacement, RuleRejections, Victim
+from engine.report import ArmPlacement, BindingCounts, RuleRejections, Victim
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arrivals import Arrival
 from engine.simulation.scheduler import SchedulerModel, unschedulable_message
 from engine.view import ClusterView
 
 _AFFINITY = "/spec"
+_SCOPE = Scope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +54,14 @@ class Landing(NamedTuple):
         node: "" for nowhere.
         reason: why nowhere.
         is_refused: whether it may not exist, rather than wait.
+        is_denied: whether its binding was denied: the scheduler will try it again.
         victims: who is evicted for it.
     """
 
     node: str
     reason: str = ""
     is_refused: bool = False
+    is_denied: bool = False
     victims: tuple[Victim, ...] = ()
 
 
@@ -74,6 +79,10 @@ class ArmDecider:
         self._scheduler = scheduler
         self._request = request
         self._rejections = _Rejections()
+        self._bindings = Counter[BindingAction]()
+        is_at_binding = arm.placement is ArmPlacement.BINDING
+        self._at_binding = _at_binding(arm.policies or PolicySet()) if is_at_binding else None
+        self._is_promising = is_at_binding and any(each.filters for each in arm.policies or ())
 
     @property
     def policies(self) -> PolicySet | None:
@@ -84,6 +93,17 @@ class ArmDecider:
     def rejections(self) -> tuple[RuleRejections, ...]:
         """What the filters of policies turned away so far, most nodes first."""
         return self._rejections.report()
+
+    @property
+    def bindings(self) -> BindingCounts | None:
+        """What became of bindings so far; None in an arm that decides at another moment."""
+        if self._at_binding is None:
+            return None
+        return BindingCounts(
+            moved=self._bindings[BindingAction.MOVE],
+            kept=self._bindings[BindingAction.KEEP],
+            denied=self._bindings[BindingAction.DENY],
+        )
 
     def request(self, arrival: Arrival, view: ClusterView) -> PlacementRequest:
         """Return the request that the creation of a pod makes: a generated name comes later."""
@@ -101,6 +121,8 @@ class ArmDecider:
         """Return where a pod goes; it is not bound yet."""
         if self._arm.placement is ArmPlacement.RECORDED:
             return Landing(arrival.recorded_on, "it waited when the cluster was recorded")
+        if self._at_binding is not None:
+            return self._bound(arrival, cluster, self._at_binding)
         view = cluster.view()
         request, nominated = self.request(arrival, view), ""
         if self._arm.policies is not None:
@@ -114,6 +136,41 @@ class ArmDecider:
                 request = _patched(request, encode(decision, request, view).operations)
         node = self._scheduler.place(request, view, cluster.now, nominated)
         return Landing(node, "" if node else unschedulable_message(request, view, cluster.now))
+
+    def _bound(self, arrival: Arrival, cluster: ArmCluster, policies: PolicySet) -> Landing:
+        """Return where a pod goes whose node is decided once the scheduler has taken one."""
+        view, now = cluster.view(), cluster.now
+        request = self.request(arrival, view)
+        # 1. At creation it is promised what filters say of labels.
+        if self._is_promising:
+            request, _ = _released(decide(request, policies, view, now), request, view)
+        # 2. The scheduler takes a node.
+        node = self._scheduler.place(request, view, now)
+        if not node:
+            return Landing("", unschedulable_message(request, view, now))
+        # 3. At binding the pod is stored, and so has its name.
+        stored = replace(request, pod=structs.replace(request.pod, name=arrival.pod.name))
+        binding = decide_binding(stored, node, policies, view, now, scope=_SCOPE)
+        self._bindings[binding.action] += 1
+        if binding.decision is not None:
+            self._rejections.add(binding.decision)
+        if binding.action is BindingAction.DENY:
+            return Landing("", binding.message, is_denied=True)
+        return Landing(binding.node_name)
+
+
+def _at_binding(policies: PolicySet) -> PolicySet:
+    """Return policies that decide at binding, whenever they were meant to."""
+    found = []
+    for policy in policies:
+        placement = policy.placement
+        if placement.when_none_fits is WhenNoneFits.DENY:
+            placement = replace(placement, when_none_fits=WhenNoneFits.WAIT)
+        placement = replace(
+            placement, at=PlacementAt.BINDING, dynamic_filters=DynamicFilters.PREFERRED
+        )
+        found.append(replace(policy, placement=placement))
+    return PolicySet(found)
 
 
 class _Rejections:

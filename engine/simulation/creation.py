@@ -116,7 +116,7 @@ class Creation:
             landing = decider.place(arrival, cluster)
         if landing.is_refused:
             return landing
-        if not landing.node:
+        if not (landing.node or landing.is_denied):
             landing = self._make_room(request, landing, cluster)
         self._note(arrival, landing)
         return landing

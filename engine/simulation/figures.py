@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.pod import Pod
 from engine.plugins.load_aware.usage import capacity
-from engine.report import Measure, NodeLevels, Spread
+from engine.report import Crowd, Measure, NodeLevels, PodName, Spread
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.load import RESOURCES
 from engine.view import IntColumn, Sum
@@ -68,6 +70,37 @@ def hot_nodes(levels: Percents, thresholds: Mapping[str, float]) -> int:
     """Return the number of nodes whose load is above the threshold of any resource."""
     hot = [levels[Measure.LOAD, name] > threshold for name, threshold in thresholds.items()]
     return int(np.count_nonzero(np.any(hot, axis=0)))
+
+
+def owner_of(pod: Pod) -> tuple[str, str] | None:
+    """Return namespace and uid of the owner of a pod; None without one, or of a DaemonSet."""
+    return (pod.namespace, pod.owner_uid) if pod.owner_uid and not pod.is_daemon_set else None
+
+
+def largest_crowd(pods: Iterable[Pod], owners: Container[tuple[str, str]]) -> Crowd:
+    """Return the most pods of one owner on one node.
+
+    Args:
+        pods: all that are bound.
+        owners: those that are looked at.
+    """
+    counts = Counter[tuple[tuple[str, str], str]]()
+    examples: dict[tuple[tuple[str, str], str], Pod] = {}
+    for pod in pods:
+        owner = owner_of(pod)
+        if owner is not None and owner in owners:
+            place = owner, pod.node_name
+            counts[place] += 1
+            examples.setdefault(place, pod)
+    if not counts:
+        return Crowd()
+    place = min(counts, key=lambda each: (-counts[each], each[1], each[0]))
+    example = examples[place]
+    return Crowd(
+        pods=counts[place],
+        node=place[1],
+        example=PodName(example.namespace, example.display_name),
+    )
 
 
 def _spread(measure: Measure, resource: str, column: NDArray[np.float64]) -> Spread:

@@ -39,6 +39,11 @@ _PLACEMENTS = {
         "held: policies decide for one pod after the other on what all before it left, and the"
         " scheduler is nominated that node."
     ),
+    ArmPlacement.BINDING: (
+        "binding: the model of the scheduler takes a node, and policies keep it, replace it or deny"
+        " the binding, on what all pods before left; a denied pod is tried again once nodes are"
+        " measured anew. Bindings on their way, and room that is kept for them, are not modelled."
+    ),
     ArmPlacement.RECORDED: "recorded: each pod is on the node that it was recorded on.",
 }
 

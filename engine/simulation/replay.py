@@ -10,12 +10,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.model.time import SECOND
-from engine.report import Sample
+from engine.report import Crowd, Sample
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arms import ArmDecider, Landing
 from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
 from engine.simulation.creation import Creation
-from engine.simulation.figures import Percents, hot_nodes, percents, spreads
+from engine.simulation.figures import (
+    Percents,
+    hot_nodes,
+    largest_crowd,
+    owner_of,
+    percents,
+    spreads,
+)
 from engine.view import IntColumn
 
 REPORT_SECONDS: Final = 60
@@ -37,6 +44,7 @@ class ReplayResult:
         landings: of the arrivals, in order: the first for one that landed, else the latest try.
         levels: at the moment of the figures.
         nodes_used: nodes that run a simulated pod at that moment.
+        crowd: the most replicas of one owner on one node at that moment.
         waiting: arrivals without a node at that moment, by index.
         samples: over time.
     """
@@ -45,6 +53,7 @@ class ReplayResult:
     landings: list[Landing]
     levels: Percents
     nodes_used: int
+    crowd: Crowd
     waiting: tuple[int, ...]
     samples: tuple[Sample, ...]
 
@@ -52,6 +61,7 @@ class ReplayResult:
 class _Moment(NamedTuple):
     levels: Percents
     nodes_used: int
+    crowd: Crowd
     waiting: tuple[int, ...]
 
 
@@ -84,6 +94,7 @@ class Replay:
         self._names = nodes
         self._row_of = {name: row for row, name in enumerate(nodes)}
         self._thresholds = thresholds
+        self._owners = {owner for each in arrivals.pods if (owner := owner_of(each.pod))}
         self._landed = np.full(len(arrivals.pods), _NOWHERE, np.int64)
         self._landings: list[Landing] = []
         self._waiting: dict[int, Arrival] = {}
@@ -91,7 +102,7 @@ class Replay:
         self._samples: list[Sample] = []
         self._next_report = REPORT_SECONDS * SECOND
         self._next_sample = 0
-        self._has_room = False  # whether pods ended since those that wait were last tried
+        self._is_due = False  # whether those that wait are tried again once nodes are measured
 
     def run(self, progress: Callable[[int], None]) -> ReplayResult:
         """Place all pods.
@@ -111,12 +122,13 @@ class Replay:
         progress(len(self._arrivals.pods) % _PROGRESS_EVERY)
         if samples:
             self._sample(self._arrivals.pods[-1].at)
-        levels, nodes_used, waiting = moment or self._moment()
+        levels, nodes_used, crowd, waiting = moment or self._moment()
         return ReplayResult(
             nodes=self._landed,
             landings=self._landings,
             levels=levels,
             nodes_used=nodes_used,
+            crowd=crowd,
             waiting=waiting,
             samples=tuple(self._samples),
         )
@@ -134,8 +146,8 @@ class Replay:
             return
         self._cluster.report()
         self._next_report = at + REPORT_SECONDS * SECOND
-        if self._has_room:
-            self._has_room = False
+        if self._is_due:
+            self._is_due = False
             self._try_again()
 
     def _try(self, number: int, arrival: Arrival) -> Landing:
@@ -148,6 +160,7 @@ class Replay:
             self._bind(number, arrival, landing.node)
         elif not landing.is_refused:
             self._waiting[number] = arrival
+            self._is_due |= landing.is_denied
         if arrival.ends_at is not None and not landing.is_refused:
             heappush(self._ends, (arrival.ends_at, number))
         return landing
@@ -161,6 +174,7 @@ class Replay:
             landing = self._decider.place(arrival, self._cluster)
             if not landing.node:
                 hopeless.add(arrival.pod.shape)
+                self._is_due |= landing.is_denied
                 continue
             del self._waiting[number]
             self._landings[number] = landing
@@ -175,12 +189,13 @@ class Replay:
         if self._waiting.pop(number, None) is None:
             key = self._arrivals.pods[number].pod.key
             self._cluster.remove(key, self._names[self._landed[number]])
-            self._has_room = True
+            self._is_due = True
 
     def _moment(self) -> _Moment:
         levels = percents(self._cluster, self._names)
         used = sum(map(bool, self._cluster.running.values()))
-        return _Moment(levels, used, tuple(self._waiting))
+        crowd = largest_crowd(self._cluster.pods(), self._owners)
+        return _Moment(levels, used, crowd, tuple(self._waiting))
 
     def _sample_before(self, moment: int) -> None:
         """Take the samples that are due before a moment."""

@@ -157,6 +157,7 @@ def _report(
         refused=sum(landing.is_refused for landing in result.landings),
         moves=moves,
         nodes_used=result.nodes_used,
+        crowd=result.crowd,
         hot_nodes=hot_nodes(result.levels, simulation.thresholds),
         spreads=spreads(result.levels),
         levels=node_levels(result.levels),
@@ -164,6 +165,7 @@ def _report(
         reasons=_reasons(arrivals.pods, result.landings),
         samples=result.samples,
         outcomes=outcomes,
+        bindings=decider.bindings,
     )
 
 

@@ -44,7 +44,10 @@ from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.simulation_tables import show_simulation, write_page
 from webhook.cli.workloads import read_pods
 
-_PLACEMENTS = {"advice": ArmPlacement.ADVICE, "held": ArmPlacement.HELD}
+_PLACEMENTS = {
+    str(each): each for each in (ArmPlacement.ADVICE, ArmPlacement.HELD, ArmPlacement.BINDING)
+}
+_FORM = f"[NAME=]PATH[,{'|,'.join(_PLACEMENTS)}]"
 _NAMESPACE = "default"
 _MOST_DIGITS = 5  # of a number of nodes or pods
 
@@ -65,9 +68,10 @@ def simulate_command(
 
     Args:
         cluster: files or folders as `stowplan snapshot` writes them.
-        arm: policies to compare with the scheduler alone, as `[NAME=]PATH[,advice|,held]`, once
-            for each arm; the name is that of the file or folder if not given. Held where the
-            policies decide at release, else advice, if not given.
+        arm: policies to compare with the scheduler alone, as
+            `[NAME=]PATH[,advice|,held|,binding]`, once for each arm; the name is that of the file
+            or folder if not given. If not given how they decide, then as they say: held at release,
+            binding at binding, else advice.
         arrivals: `recording` for the recorded pods in order of creation, on nodes that are emptied
             of them; `generated` for a day of such pods; or a file or folder of manifests. With a
             change the pods that it concerns, if not given, else `recording`.
@@ -105,7 +109,7 @@ def simulate_command(
 
 
 def _arm(text: str) -> Arm:
-    """Return the arm that `[NAME=]PATH[,advice|,held]` stands for.
+    """Return the arm that `[NAME=]PATH[,advice|,held|,binding]` stands for.
 
     Raises:
         InvalidFileError: the policies cannot be used.
@@ -117,17 +121,20 @@ def _arm(text: str) -> Arm:
     if not equals:
         name, path = Path(source).stem, source
     if not (name and path):
-        raise StowplanError(f"--arm: expected `[NAME=]PATH[,advice|,held]`, not `{text}`")
+        raise StowplanError(f"--arm: expected `{_FORM}`, not `{text}`")
     if comma and not ending and text.rpartition(",")[2].isalpha():
-        raise StowplanError(f"--arm: `{text.rpartition(',')[2]}` is neither `advice` nor `held`")
+        known = ", ".join(f"`{each}`" for each in _PLACEMENTS)
+        raise StowplanError(f"--arm: `{text.rpartition(',')[2]}` is none of {known}")
     policies = load_policy_set([Path(path)])
     placement = _PLACEMENTS.get(ending) or _placement_of(policies)
     return Arm(name=name, placement=placement, policies=policies)
 
 
 def _placement_of(policies: PolicySet) -> ArmPlacement:
-    at_release = any(policy.placement.at is PlacementAt.RELEASE for policy in policies)
-    return ArmPlacement.HELD if at_release else ArmPlacement.ADVICE
+    moments = {policy.placement.at for policy in policies}
+    if PlacementAt.RELEASE in moments:
+        return ArmPlacement.HELD
+    return ArmPlacement.BINDING if PlacementAt.BINDING in moments else ArmPlacement.ADVICE
 
 
 def _changes(add_nodes: Sequence[str], drain: Sequence[str], scale: Sequence[str]) -> list[Change]:

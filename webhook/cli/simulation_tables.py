@@ -94,7 +94,16 @@ def _rows(report: SimulationReport) -> Iterator[tuple[str, list[str]]]:
         yield "refused", [f"{arm.refused:,}" for arm in arms]
     if len(arms) > 1:
         yield f"other node than {escape(base)}", ["", *(f"{arm.moves:,}" for arm in arms[1:])]
+    if any(arm.bindings for arm in arms):
+        yield (
+            "bindings moved, kept, denied",
+            [
+                f"{it.moved:,}, {it.kept:,}, {it.denied:,}" if (it := arm.bindings) else ""
+                for arm in arms
+            ],
+        )
     yield "nodes used", [f"{arm.nodes_used:,}" for arm in arms]
+    yield "most replicas of one owner on one node", [f"{arm.crowd.pods:,}" for arm in arms]
     limits = ", ".join(f"{name} > {limit:g} %" for name, limit in report.cluster.thresholds.items())
     yield f"hot nodes ({limits})", [f"{arm.hot_nodes:,}" for arm in arms]
     for resource in report.cluster.resources:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
-from engine.report import ArmPlacement, ArmReport, Measure, SimulationReport
+from engine.report import ArmPlacement, ArmReport, BindingCounts, Measure, SimulationReport
 from engine.simulation import (
     Arm,
     RecordedCluster,
@@ -17,6 +19,7 @@ from tests.engine.measured_cluster import GI, node, report
 from tests.engine.simulation.recordings import (
     large_node,
     of_daemon_set,
+    of_deployment,
     policies,
     recorded_pod,
     recording,
@@ -82,7 +85,9 @@ def test_a_pod_that_fits_nowhere_is_counted_with_the_reason() -> None:
     assert (str(reason.example), reason.pods) == ("shop/p", 1)
 
 
-@pytest.mark.parametrize("placement", [ArmPlacement.ADVICE, ArmPlacement.HELD])
+@pytest.mark.parametrize(
+    "placement", [ArmPlacement.ADVICE, ArmPlacement.HELD, ArmPlacement.BINDING]
+)
 def test_policies_decide_in_their_arm(placement: ArmPlacement) -> None:
     pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(3)]
     stock, ours, _ = replay(recording(map(large_node, "abc"), pods), arm(placement)).arms
@@ -159,3 +164,87 @@ def test_the_same_arguments_give_the_same_report() -> None:
 def test_nothing_arrives_on_nothing() -> None:
     result = replay(recording([], []))
     assert [(arm.landed, arm.nodes_used, arm.hot_nodes) for arm in result.arms] == [(0, 0, 0)] * 2
+
+
+# At binding.
+
+RANK_B = "{scores: [{name: b, expression: \"node.name == 'b' ? 1 : 0\"}]%s}"
+
+
+def bindings(result: SimulationReport) -> BindingCounts:
+    found = result.arms[1].bindings
+    assert found is not None
+    return found
+
+
+def test_the_scheduler_s_node_is_kept_or_replaced_and_both_are_counted() -> None:
+    pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(6)]
+    result = replay(recording(map(large_node, "ab"), pods), arm(ArmPlacement.BINDING, RANK_B % ""))
+    stock, ours = result.arms[:2]
+    # a and b differ by 100 points: every pod ends on b, moved if the scheduler took a.
+    assert (ours.nodes_used, ours.landed) == (1, 6)
+    counts = bindings(result)
+    assert counts.moved + counts.kept == 6
+    assert counts.moved > 0
+    assert counts.denied == 0
+    assert stock.bindings is None
+
+
+def test_a_move_for_too_little_is_not_made() -> None:
+    pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(6)]
+    # One of two scores, so b is better by 50 of 100 points.
+    spec = (
+        "{scores: [{name: b, expression: \"node.name == 'b' ? 1 : 0\"},"
+        " {name: same, expression: '1'}], placement: {at: Binding, minGain: %d}}"
+    )
+    for gain, moves in ((50, True), (51, False)):
+        result = replay(
+            recording(map(large_node, "ab"), pods), arm(ArmPlacement.BINDING, spec % gain)
+        )
+        assert bool(bindings(result).moved) is moves
+
+
+def test_what_filters_say_of_labels_is_promised_before_the_scheduler_looks() -> None:
+    disks = {"a": "hdd", "b": "ssd"}
+    nodes = [replace(large_node(name), labels={"disk": disk}) for name, disk in disks.items()]
+    spec = "{filters: [{name: ssd, expression: \"node.labels['disk'] == 'ssd'\"}]}"
+    pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(4)]
+    result = replay(recording(nodes, pods), arm(ArmPlacement.BINDING, spec))
+    assert bindings(result) == BindingCounts(kept=4)
+    assert result.arms[1].nodes_used == 1
+
+
+def test_a_pod_that_is_let_wait_is_tried_again_when_nodes_are_measured() -> None:
+    # Both pods use 5 of 8 cores, beyond 60 %; so the second waits, and for ever: nothing ends.
+    # A third one comes an hour later, and both that wait are tried then.
+    pods = [recorded_pod(f"p{n}", "a", cpu="2", second=3600 * n) for n in range(3)]
+    reports = [report("a", {"cpu": 7500, "memory": 0})]
+    spec = (
+        "{filters: [{plugin: LoadAware, args: {usageThresholds: {cpu: 50}}}],"
+        " placement: {at: Binding, whenNoneFits: Wait}}"
+    )
+    result = replay(recording([large_node("a")], pods, reports), arm(ArmPlacement.BINDING, spec))
+    ours = result.arms[1]
+    # The first uses 2.5 of 8 cores, 31 %; with the next one it is 62 %.
+    assert (ours.landed, ours.unplaced, ours.refused) == (1, 2, 0)
+    assert bindings(result).denied > 2
+    assert ours.reasons[0].reason.startswith("its policies leave no node, and let it wait")
+
+
+def test_a_policy_that_denies_at_creation_lets_wait_at_binding() -> None:
+    spec = (
+        "{filters: [{name: nobody, expression: 'false', message: it is closed}],"
+        " placement: {whenNoneFits: Deny}}"
+    )
+    cluster = recording([large_node("a")], [recorded_pod("p", "a")])
+    ours = replay(cluster, arm(ArmPlacement.BINDING, spec)).arms[1]
+    assert (ours.refused, ours.unplaced, ours.landed) == (0, 1, 0)
+
+
+def test_the_most_replicas_of_one_owner_on_one_node_are_told() -> None:
+    pods = [of_deployment("web", number, "a", second=number) for number in range(3)]
+    pods += [of_deployment("api", number, "b", second=number) for number in range(2)]
+    pods += [of_daemon_set("agent", "b"), recorded_pod("alone", "b")]
+    recorded = replay(recording(map(large_node, "ab"), pods)).arms[-1]
+    assert (recorded.crowd.pods, recorded.crowd.node) == (3, "a")
+    assert str(recorded.crowd.example).startswith("shop/web-abc-")

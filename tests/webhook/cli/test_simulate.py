@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.report import SimulationReport
+from engine.report import ArmPlacement, SimulationReport
 from tests.webhook.cli.running import CLUSTER, DATA, POD, Stowplan
 
 ARM = ("--arm", f"ours={DATA / 'policies'}")
@@ -58,6 +58,31 @@ def test_one_command_compares_policies_with_the_scheduler(stowplan: Stowplan) ->
     assert ["landed", "8", "8", "8"] in words
     assert ["nodes", "used", "4", "4", "4"] in words
     assert any(line[:2] == ["limits-and-load", "LoadAware"] for line in words)
+
+
+def test_bindings_and_the_most_replicas_on_one_node_are_told(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    manifests = tmp_path / "pods.yaml"
+    manifests.write_text(WORKLOADS)
+    arguments = (*CLUSTER, "--arrivals", manifests, "--arm", f"b={DATA / 'policies'},binding")
+    words = [line.split() for line in stowplan("simulate", *arguments).out.splitlines()]
+    (crowd,) = [line for line in words if line[:5] == ["most", "replicas", "of", "one", "owner"]]
+    # Three replicas on four nodes, of which one is hot and one is tainted.
+    assert all(1 <= int(figure) <= 3 for figure in crowd[8:])
+    assert len(crowd[8:]) == 2
+    assert any(line[:4] == ["bindings", "moved,", "kept,", "denied"] for line in words)
+
+
+def test_policies_that_decide_at_binding_do_so_in_their_arm(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    written = (DATA / "policies" / "limits-and-load.yaml").read_text()
+    policy.write_text(f"{written}  placement: {{ at: Binding }}\n")
+    ours = report(stowplan, "--arm", policy).arms[1]
+    assert ours.placement is ArmPlacement.BINDING
+    assert ours.bindings is not None
 
 
 def test_the_report_as_json_has_the_same_figures_each_time(stowplan: Stowplan) -> None:
@@ -152,8 +177,8 @@ def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
         (("--scale", "web=3"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `web=3`"),
         (("--scale", "a/b=x"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `a/b=x`"),
         (("--add-nodes", "many"), "--add-nodes: expected `N` or `N=NODE`, not `many`"),
-        (("--arm", "=x"), "--arm: expected `[NAME=]PATH[,advice|,held]`, not `=x`"),
-        (("--arm", "policies,releas"), "--arm: `releas` is neither `advice` nor `held`"),
+        (("--arm", "=x"), "--arm: expected `[NAME=]PATH[,advice|,held|,binding]`, not `=x`"),
+        (("--arm", "policies,releas"), "--arm: `releas` is none of `advice`, `held`, `binding`"),
         (("--add-nodes", "100000"), "--add-nodes: at most 99999, not `100000`"),
         (("--drain", "node9"), "no node `node9` is recorded"),
         (("--html", "/nowhere/report.html"), "there is no folder `/nowhere`"),

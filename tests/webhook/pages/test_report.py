@@ -9,6 +9,8 @@ from engine.report import (
     ArmReport,
     ArrivalSource,
     ArrivalsSummary,
+    BindingCounts,
+    Crowd,
     Measure,
     NodeLevels,
     PodFate,
@@ -43,6 +45,7 @@ def arm(name: str, **more: Any) -> ArmReport:  # noqa: ANN401 (any part of an ar
         "refused": 0,
         "moves": 3,
         "nodes_used": 3,
+        "crowd": Crowd(),
         "hot_nodes": 1,
         "spreads": (spread,),
         "levels": (level,),
@@ -115,6 +118,15 @@ def test_figures_of_arms_stand_side_by_side() -> None:
     assert ">4.1<" in text
 
 
+def test_the_most_replicas_on_one_node_and_bindings_are_figures() -> None:
+    crowd = Crowd(pods=7, node="node2", example=PodName("shop", "web-1"))
+    bindings = BindingCounts(moved=1_234, kept=5, denied=6)
+    text = report_page(report(arm("stock"), arm("calm", crowd=crowd, bindings=bindings)))
+    assert '7<br><span class="quiet">shop/web-1 on node2</span>' in text
+    assert "1,234, 5, 6" in text
+    assert "Bindings moved" not in report_page(report(arm("stock")))
+
+
 def test_a_simulation_without_levels_is_a_table_alone() -> None:
     assert not figures_in(report_page(report(arm("stock", levels=(), spreads=()))))
 
@@ -132,6 +144,7 @@ def test_texts_of_the_cluster_are_escaped_everywhere() -> None:
     name = PodName(HOSTILE, HOSTILE)
     hostile = arm(
         HOSTILE,
+        crowd=Crowd(pods=2, node=HOSTILE, example=name),
         policies=(HOSTILE,),
         rejections=(
             RuleRejections(policy=HOSTILE, rule=HOSTILE, pods=1, nodes=1, example=HOSTILE),
