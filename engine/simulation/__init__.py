@@ -5,7 +5,7 @@ a what-if, as pure functions of data and a seed; `scheduler` is the model of the
 where recordings come from, how results look and how long anything takes.
 """
 
-from engine.simulation.arms import Arm
+from engine.simulation.arms import Arm, decided_at_binding
 from engine.simulation.arrivals import (
     Arrivals,
     RecordedPod,
@@ -39,6 +39,7 @@ __all__ = [
     "SchedulerModel",
     "Simulation",
     "daemon_nodes",
+    "decided_at_binding",
     "generated_arrivals",
     "manifest_arrivals",
     "node_scores",

@@ -80,9 +80,11 @@ class ArmDecider:
         self._request = request
         self._rejections = _Rejections()
         self._bindings = Counter[BindingAction]()
-        is_at_binding = arm.placement is ArmPlacement.BINDING
-        self._at_binding = _at_binding(arm.policies or PolicySet()) if is_at_binding else None
-        self._is_promising = is_at_binding and any(each.filters for each in arm.policies or ())
+        policies = arm.policies or PolicySet()
+        self._at_binding = None
+        if arm.placement is ArmPlacement.BINDING:
+            self._at_binding = decided_at_binding(policies)
+        self._is_promising = any(policy.filters for policy in policies)
 
     @property
     def policies(self) -> PolicySet | None:
@@ -159,8 +161,11 @@ class ArmDecider:
         return Landing(binding.node_name)
 
 
-def _at_binding(policies: PolicySet) -> PolicySet:
-    """Return policies that decide at binding, whenever they were meant to."""
+def decided_at_binding(policies: PolicySet) -> PolicySet:
+    """Return policies that decide at binding, whenever they were meant to.
+
+    What they would deny waits then.
+    """
     found = []
     for policy in policies:
         placement = policy.placement

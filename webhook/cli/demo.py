@@ -19,14 +19,19 @@ from rich.markup import escape
 from rich.table import Table
 
 import webhook.demo
+from engine.binding import decide_binding, encode_binding
 from engine.errors import StowplanError
 from engine.model.time import Micros
+from engine.pipeline import Scope
 from engine.plugins import PLUGINS
+from engine.policy import PolicySet
 from engine.report import ArmPlacement, DecisionReport
 from engine.simulation import (
     Arm,
     RecordedCluster,
+    SchedulerModel,
     Simulation,
+    decided_at_binding,
     recorded_arrivals,
     simulate,
     what_if,
@@ -48,7 +53,9 @@ _DATA = Path(webhook.demo.__file__).parent
 _LIMITS, _QUOTA = Path("pods/1-limits.yaml"), Path("pods/2-quota.yaml")
 _CLUSTER, _POLICIES = Path("cluster.yaml"), Path("policies")
 _PAGE = "stowplan-report.html"
+_LIMITS_SCORE = "ResourceLimitAware"
 _MILLICORES = 1000
+_SEED = 1  # of ties of the scheduler
 
 
 class DemoError(StowplanError):
@@ -75,6 +82,8 @@ async def run_demo(data: Path, output: Console, *, page: Path) -> None:
     """
     pods = PodCollector()
     recording = load_cluster([data / _CLUSTER], output, observers=[pods])
+    policies = load_policy_set([data / _POLICIES])
+    recording.state.track_sums(policies.sum_profiles)
     view, moment = recording.state.view(), recording.recorded_at
     recorded = RecordedCluster.of(view, pods.pods.values(), moment)
     settings = Settings(
@@ -91,11 +100,12 @@ async def run_demo(data: Path, output: Console, *, page: Path) -> None:
                 " API server would ask."
             )
             await _limits_that_add_up(data / _LIMITS, view, moment, caller, output)
+            _another_node_at_binding(data / _LIMITS, view, moment, policies, output)
             await _a_namespace_at_its_quota(data / _QUOTA, caller, output)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
         reason = str(error) or "it takes too long"
         raise DemoError(f"the server does not answer as it should: {reason}") from error
-    _before_you_trust_it(recorded, data / _POLICIES, page, output)
+    _before_you_trust_it(recorded, policies, page, output)
     output.print("\n[bold]Next[/]")
     output.print(_what_next(data), markup=False, soft_wrap=True)
 
@@ -105,10 +115,11 @@ async def _limits_that_add_up(
 ) -> None:
     output.print("\n[bold]1. Limits that add up[/]")
     output.print(
-        "Pod shop/checkout requests 1 core and may use 4. By requests alone, as LeastAllocated has"
-        " it, node3 is best, which looks empty but is 90 % busy; then node1, where limits add up to"
-        " 10 of 8 cores already. The policy leaves out what is hot, and prefers nodes where limits,"
-        " with those of the pod, add up to less of the cores.\n"
+        "Pod shop/checkout requests 1 core and may use 4. Looking at requests only, as"
+        " LeastAllocated does, node3 is best: it looks empty but is 90 % busy. Next comes node1,"
+        " whose limits already total 10 of its 8 cores. The policy leaves out hot nodes, and"
+        " prefers nodes whose limits, including the new pod's, are a smaller share of their"
+        " cores.\n"
     )
     manifest = read_manifest(file)
     advised = await caller.review("mutate", manifest)
@@ -121,8 +132,10 @@ async def _limits_that_add_up(
     _check("what is left out", _rejected(report, by="limits-and-load"), ["node3"])
 
     output.print(_nodes(view, by_requests, report))
-    output.print("\n[bold]POST /mutate[/] is answered with this JSON patch:")
-    show_patch(output, advised.operations)
+    output.print(
+        "\n[bold]POST /mutate[/] advises the scheduler, by a preferred node affinity for"
+        f" {_preferred(advised.operations)}."
+    )
     checked = await caller.review("validate", _patched(manifest, advised.operations))
     _check("whether the pod is admitted", checked.allowed, expected=True)
     output.print(
@@ -130,8 +143,39 @@ async def _limits_that_add_up(
     )
 
 
+def _another_node_at_binding(
+    file: Path, view: ClusterView, now: Micros, policies: PolicySet, output: Console
+) -> None:
+    output.print("\n[bold]2. Another node, at the moment of binding[/]")
+    output.print(
+        "Advice is one voice among others, and nodes change until the scheduler has decided. A"
+        " policy with [bold]placement: { at: Binding }[/] is asked last: the scheduler has taken a"
+        " node and binds the pod. The node is kept unless a filter rejects it, or another one is"
+        " clearly better.\n"
+    )
+    request = placement_request(read_manifest(file), namespace="", view=view)
+    taken = SchedulerModel(_SEED).place(request, view, now)
+    _check("the node that the scheduler takes", taken, "node3")
+    decision = decide_binding(
+        request, taken, decided_at_binding(policies), view, now, scope=Scope()
+    )
+    _check("the node that the pod gets", decision.node_name, "node2")
+    pod = request.pod
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "target": {"kind": "Node", "name": taken},
+    }
+    output.print(
+        f"The scheduler, here a model of it, takes [bold]{taken}[/]. The pod is"
+        f" [bold]{escape(decision.message)}[/]. The patch of the Binding:"
+    )
+    show_patch(output, [*encode_binding(decision, binding)])
+
+
 async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Console) -> None:
-    output.print("\n[bold]2. A namespace at its quota[/]")
+    output.print("\n[bold]3. A namespace at its quota[/]")
     output.print(
         "Pod batch/thumbnailer requests 1 core. The pods of namespace batch request 3.5 of the 4"
         " cores that its ElasticQuota allows.\n"
@@ -152,21 +196,20 @@ async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Conso
 
 
 def _before_you_trust_it(
-    recorded: RecordedCluster, policies: Path, page: Path, output: Console
+    recorded: RecordedCluster, policies: PolicySet, page: Path, output: Console
 ) -> None:
-    output.print("\n[bold]3. Before you trust it[/]")
+    output.print("\n[bold]4. Before you trust it[/]")
     output.print(
-        "What would the policy have done to the whole cluster? Its pods arrive once more, in order"
-        " of creation, on emptied nodes: under a model of the scheduler alone, with our advice, and"
-        " held until we have decided.\n"
+        "What would the policy have done to the whole cluster? All its pods arrive once more, in"
+        " order of creation, on emptied nodes: under a model of the scheduler alone, with our"
+        " advice, and with nodes decided at binding.\n"
     )
-    loaded = load_policy_set([policies])
     arms = [
-        Arm(name=str(placement), placement=placement, policies=loaded)
-        for placement in (ArmPlacement.ADVICE, ArmPlacement.HELD)
+        Arm(name=str(placement), placement=placement, policies=policies)
+        for placement in (ArmPlacement.ADVICE, ArmPlacement.BINDING)
     ]
     scenario = what_if(recorded, (), recorded_arrivals(recorded.pods))
-    report = simulate(Simulation(scenario=scenario, arms=arms))
+    report = simulate(Simulation(scenario=scenario, arms=arms, seed=_SEED))
     show_figures(output, report)
     write_page(page, report)
     address = escape(page.resolve().as_uri())
@@ -181,6 +224,13 @@ def _check(subject: str, got: object, expected: object) -> None:
 def _patched(manifest: Mapping[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
     patched: dict[str, Any] = jsonpatch.apply_patch(manifest, operations)
     return patched
+
+
+def _preferred(operations: list[dict[str, Any]]) -> str:
+    """Return the nodes that the first preferred term of a patch names."""
+    written = next(each["value"] for each in operations if each["path"] == "/spec/affinity")
+    preferred = written["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    return ", ".join(preferred[0]["preference"]["matchExpressions"][0]["values"])
 
 
 def _rejected(report: DecisionReport, *, by: str) -> list[str]:
@@ -204,8 +254,10 @@ def _scores_by_requests(
 def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionReport) -> Table:
     """Return the load of nodes, and their points by requests and by our policy."""
     ours = {
-        ranked.node: f"{ranked.total} (limits {100 - ranked.scores[0].raw} %)"
+        ranked.node: f"{score.weighted} (limits {100 - score.raw} %)"
         for ranked in report.ranking
+        for score in ranked.scores
+        if score.rule == _LIMITS_SCORE
     }
     for node, (first, *_) in report.rejected.items():
         ours[node] = f"left out: {first.reason}"

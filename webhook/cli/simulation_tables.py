@@ -103,7 +103,8 @@ def _rows(report: SimulationReport) -> Iterator[tuple[str, list[str]]]:
             ],
         )
     yield "nodes used", [f"{arm.nodes_used:,}" for arm in arms]
-    yield "most replicas of one owner on one node", [f"{arm.crowd.pods:,}" for arm in arms]
+    if any(arm.crowd.pods for arm in arms):
+        yield "most replicas of one owner on one node", [f"{arm.crowd.pods:,}" for arm in arms]
     limits = ", ".join(f"{name} > {limit:g} %" for name, limit in report.cluster.thresholds.items())
     yield f"hot nodes ({limits})", [f"{arm.hot_nodes:,}" for arm in arms]
     for resource in report.cluster.resources:

@@ -38,7 +38,11 @@ def test_the_demo_ends_by_itself_and_suggests_commands_that_work(
     assert "node1 8 4 10 1.5 60 0 (limits 175 %)" in lines
     # 54 points by requests, and limits of 5 + 4 of 8 cores
     assert "node2 8 5 5 1.6 54 100 (limits 112 %)" in lines
-    assert '"values": ["node2"]' in out
+    assert "by a preferred node affinity for node2." in " ".join(out.split())
+    # The scheduler goes by requests, and so takes the node that is 90 % busy.
+    assert '{"op": "replace", "path": "/target/name", "value": "node2"},' in lines
+    assert '"stowplan.dev/scheduler-node": "node3",' in lines
+    assert "bindings moved, kept, denied 3, 5, 0" in lines
     assert (
         'Error from server (Forbidden): error when creating "2-quota.yaml": admission webhook'
         ' "quota.stowplan.dev" denied the request: exceeded quota: batch, requested: cpu=1,'
@@ -64,6 +68,16 @@ async def test_another_order_of_nodes_is_no_demonstration(data: Path) -> None:
     policy.write_text(policy.read_text().replace("cpu: 65", "cpu: 62"))
     # node2: 1.6 + 3.4 = 5 of 8 cores, 63 %: left out
     with pytest.raises(DemoError, match=r"the order is not as .* \['node2', 'node1'\], got"):
+        await told(data)
+
+
+async def test_a_scheduler_that_takes_the_best_node_is_no_demonstration(data: Path) -> None:
+    cluster = data / "cluster.yaml"
+    # node3 with a request of 7 cores: by requests it is the worst then.
+    text = cluster.read_text()
+    assert text.count("cpu: 500m") == 1
+    cluster.write_text(text.replace("cpu: 500m", 'cpu: "7"'))
+    with pytest.raises(DemoError, match="by requests is not as expected"):
         await told(data)
 
 
