@@ -22,7 +22,7 @@ from webhook.admission import wire
 from webhook.admission.body import Body, BodyReader
 from webhook.admission.concurrency_limiter import Admission, ConcurrencyLimiter
 from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified
-from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.admission.wire import AdmissionError, AdmissionRequest, UndecidedError
 from webhook.metrics import NOTHING, Metrics
 
 Decide: TypeAlias = Callable[[AdmissionRequest], ReviewResult | Awaitable[ReviewResult]]
@@ -30,6 +30,9 @@ Decide: TypeAlias = Callable[[AdmissionRequest], ReviewResult | Awaitable[Review
 
 Shortcut: TypeAlias = Callable[[AdmissionRequest], ReviewResult | None]
 """Result of a review that need not wait for others; None where it is to be decided."""
+
+Undecided: TypeAlias = Callable[[AdmissionRequest, Outcome, str], ReviewResult]
+"""Result of a review that there is no decision for; called with its outcome, and why."""
 
 _NANOS = 1e9
 _BODY_SECONDS = 1.0  # an API server sends a body at once
@@ -56,9 +59,12 @@ class ReviewLimits:
 
     def seconds(self, request: web.Request) -> float:
         """Time from the arrival of a review to its deadline."""
+        return self.timeout(request) * self.deadline_fraction
+
+    def timeout(self, request: web.Request) -> float:
+        """Time from the arrival of a review after which its caller waits no longer."""
         sent = _timeout_in(request.rel_url.raw_query_string)
-        timeout = min(sent, _MAX_TIMEOUT_SECONDS) if sent > 0 else self.default_timeout_seconds
-        return timeout * self.deadline_fraction
+        return min(sent, _MAX_TIMEOUT_SECONDS) if sent > 0 else self.default_timeout_seconds
 
 
 @lru_cache(maxsize=_CACHED_QUERIES)
@@ -88,13 +94,15 @@ class ReviewHandler:
     Args:
         path: in the URL and in the metrics.
         decide: decides each review.
-        fails_open: whether a review that is late or beyond the limit is admitted unmodified;
-            otherwise it fails, and the API server applies its failure policy.
+        fails_open: whether a review that is late or beyond the limit gets a result all the same,
+            see `undecided`; otherwise it fails, and the API server applies its failure policy.
         limits: bounds on the cost of a review.
         limiter: of the reviews of this path.
         metrics: where reviews are counted.
         clock: monotonic seconds.
         shortcut: asked before a review waits for its turn, or is beyond the limit.
+        undecided: what that result is; by default it is admitted unmodified.
+        lost: called with a result that its caller cannot get: it has given up, or is gone.
 
     Attributes:
         path: in the URL and in the metrics.
@@ -112,11 +120,15 @@ class ReviewHandler:
         metrics: Metrics,
         clock: Callable[[], float],
         shortcut: Shortcut = lambda _: None,
+        undecided: Undecided = admit_unmodified,
+        lost: Callable[[AdmissionRequest, ReviewResult], None] = lambda *_: None,
     ) -> None:
         self.path = path
         self._decide = decide
         self._shortcut = shortcut
         self._fails_open = fails_open
+        self._undecided = undecided
+        self._lost = lost
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
@@ -132,37 +144,48 @@ class ReviewHandler:
             # INVARIANT: a review is in flight once its body is here, and not before: bodies that
             # never end must not keep others out.
             body = await self._read(request)
-            result = await self._counted(body, arrived + self._limits.seconds(request))
+            review, result = await self._counted(body, arrived + self._limits.seconds(request))
         except _ReviewFailedError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
         else:
             outcome, rule_errors, abstained = result.outcome, result.rule_errors, result.abstained
             response = web.Response(body=wire.encode(result.response), content_type=_JSON)
+            if self._is_lost(request, arrived):
+                self._lost(review, result)
         seconds = self._clock() - arrived
         self._metrics.reviewed(
             self.path, outcome, seconds, rule_errors=rule_errors, abstained=abstained
         )
         return response
 
-    async def _counted(self, body: Body, deadline: float) -> ReviewResult:
+    def _is_lost(self, request: web.Request, arrived: float) -> bool:
+        """Return whether the caller cannot get an answer any more."""
+        is_gone = request.transport is None or request.transport.is_closing()
+        return is_gone or self._clock() >= arrived + self._limits.timeout(request)
+
+    async def _counted(self, body: Body, deadline: float) -> tuple[AdmissionRequest, ReviewResult]:
         admission = self.limiter.enter()
         try:
-            return await self._result(body, admission, deadline)
+            if admission is Admission.CROWDED or (
+                admission is Admission.FULL and not self._fails_open
+            ):
+                raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
+            review = self._decoded(body)
+            is_full = admission is Admission.FULL
+            return review, await self._result(review, deadline, is_full=is_full)
         finally:
             self.limiter.leave()
 
-    async def _result(self, body: Body, admission: Admission, deadline: float) -> ReviewResult:
-        is_full = admission is Admission.FULL
-        if admission is Admission.CROWDED or (is_full and not self._fails_open):
-            raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
-        review = self._decoded(body)
+    async def _result(
+        self, review: AdmissionRequest, deadline: float, *, is_full: bool
+    ) -> ReviewResult:
         result = self._shortcut(review)
         if result is not None:
             self.limiter.spare_turn()
             return result
         if is_full:
-            return admit_unmodified(review, Outcome.SHED, "too many pods at a time")
+            return self._without_decision(review, Outcome.SHED, "too many pods at a time")
         decided = await self.limiter.run_serialized(partial(self._started, review, deadline))
         if isinstance(decided, ReviewResult):
             return decided
@@ -192,7 +215,7 @@ class ReviewHandler:
 
     def _failure(self, review: AdmissionRequest, error: Exception) -> _ReviewFailedError:
         """Failure to respond with; an internal error also goes into the log."""
-        if isinstance(error, QuotaUndecidedError):
+        if isinstance(error, QuotaUndecidedError | UndecidedError):
             return _ReviewFailedError(503, Outcome.UNDECIDED, str(error))
         if isinstance(error, AdmissionError):
             return _ReviewFailedError(400, Outcome.MALFORMED, str(error))
@@ -202,8 +225,16 @@ class ReviewHandler:
 
     def _late(self, review: AdmissionRequest) -> ReviewResult:
         if self._fails_open:
-            return admit_unmodified(review, Outcome.DEADLINE, "no time was left")
+            return self._without_decision(review, Outcome.DEADLINE, "no time was left")
         raise _ReviewFailedError(503, Outcome.DEADLINE, "no time was left")
+
+    def _without_decision(
+        self, review: AdmissionRequest, outcome: Outcome, reason: str
+    ) -> ReviewResult:
+        try:
+            return self._undecided(review, outcome, reason)
+        except Exception as error:
+            raise self._failure(review, error) from error
 
     async def _read(self, request: web.Request) -> Body:
         """Read the body of a review.

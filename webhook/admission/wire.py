@@ -50,6 +50,10 @@ class AdmissionError(StowplanError):
         super().__init__(_cut(text, _MAX_ERROR))
 
 
+class UndecidedError(StowplanError):
+    """A review that this replica must not decide; the response has status 503."""
+
+
 class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
     """Kind of the object of a request."""
 
@@ -67,6 +71,40 @@ class GroupVersionResource(msgspec.Struct, frozen=True, gc=False):
 
 
 PODS = GroupVersionResource(version="v1", resource="pods")
+_BINDINGS = GroupVersionResource(version="v1", resource="bindings")  # the older way, still served
+
+
+class BindingTarget(msgspec.Struct, frozen=True, gc=False):
+    """Whom a binding is to: a node."""
+
+    kind: str = ""
+    name: str = ""
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it may be one: an API server takes no kind for `Node`."""
+        return self.kind in {"", "Node"} and bool(self.name)
+
+
+class BindingMetadata(msgspec.Struct, frozen=True, gc=False):
+    """The pod that is bound, and what is to be written on it.
+
+    Attributes:
+        uid: that the pod must have, "" for any.
+        annotations: merged into those of the pod.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Binding(msgspec.Struct, frozen=True, gc=False):
+    """The object of a request that binds a pod."""
+
+    metadata: BindingMetadata
+    target: BindingTarget
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -103,6 +141,14 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         return self.operation == "CREATE" and self.resource == PODS and not self.sub_resource
 
     @property
+    def binds_pod(self) -> bool:
+        """Whether a pod is being bound to a node, through `pods/binding` or `bindings`."""
+        is_binding = (self.resource == PODS and self.sub_resource == "binding") or (
+            self.resource == _BINDINGS and not self.sub_resource
+        )
+        return self.operation == "CREATE" and is_binding
+
+    @property
     def changes_pod(self) -> bool:
         """Whether a stored pod is being changed, directly, through `resize` or `status`."""
         is_pod = self.resource == PODS and self.sub_resource in {"", "resize", "status"}
@@ -134,6 +180,17 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
             AdmissionError: it is not a pod.
         """
         return _pod_in(self.old_object, "old object")
+
+    def binding(self) -> Binding:
+        """Decode the object as a binding.
+
+        Raises:
+            AdmissionError: it is not a binding.
+        """
+        try:
+            return _bindings.decode(self.object)
+        except _UNREADABLE as error:
+            raise AdmissionError(_error_text("the object is not a binding", error)) from error
 
     def variables(self) -> Mapping[str, Any]:
         """Fields that expressions may read as `request`, as plain JSON values."""
@@ -194,6 +251,7 @@ class _ResponseReview(msgspec.Struct, frozen=True, rename="camel"):
 
 _reviews = msgspec.json.Decoder(_RequestReview)
 _pods = msgspec.json.Decoder(api.Pod)
+_bindings = msgspec.json.Decoder(Binding)
 _encoder = msgspec.json.Encoder()
 
 
@@ -274,14 +332,24 @@ def json_patch(operations: Sequence[Mapping[str, Any]]) -> bytes:
     return _encoder.encode(operations) if operations else b""
 
 
+FORBIDDEN = (403, "Forbidden")
+CONFLICT = (409, "Conflict")
+"""Of a request that may be repeated: the cluster is not as its sender knew it."""
+
+
 def denied(
-    uid: str, message: str, *, audit_annotations: Mapping[str, str] | None = None
+    uid: str,
+    message: str,
+    *,
+    status: tuple[int, str] = FORBIDDEN,
+    audit_annotations: Mapping[str, str] | None = None,
 ) -> AdmissionResponse:
     """Response that denies the request with a message for the user."""
+    code, reason = status
     return AdmissionResponse(
         uid=uid,
         allowed=False,
-        status=Status(code=403, reason="Forbidden", message=message),
+        status=Status(code=code, reason=reason, message=message),
         audit_annotations=_audit(audit_annotations),
     )
 

@@ -16,9 +16,16 @@ from engine.errors import QuotaUndecidedError
 from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
 from webhook.admission.concurrency_limiter import ConcurrencyLimiter
-from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, Shortcut, _timeout_in
-from webhook.admission.review_result import Outcome, ReviewResult
-from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.admission.handler import (
+    Decide,
+    ReviewHandler,
+    ReviewLimits,
+    Shortcut,
+    Undecided,
+    _timeout_in,
+)
+from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified
+from webhook.admission.wire import AdmissionError, AdmissionRequest, UndecidedError
 from webhook.metrics import Metrics
 
 BODY = json.dumps(
@@ -60,7 +67,9 @@ class Webhook:
         clock: Callable[[], float] | None = None,
         body_seconds: float = 60.0,
         shortcut: Shortcut = lambda _: None,
+        undecided: Undecided = admit_unmodified,
     ) -> None:
+        self.lost: list[str] = []
         self.metrics = Metrics()
         limits = ReviewLimits(
             default_timeout_seconds=10.0,
@@ -77,6 +86,8 @@ class Webhook:
             metrics=self.metrics,
             clock=clock or Clock(),
             shortcut=shortcut,
+            undecided=undecided,
+            lost=lambda review, _: self.lost.append(review.uid),
         )
         app = web.Application(client_max_size=LARGEST)
         app.router.add_post("/review", handler.handle)
@@ -98,6 +109,12 @@ class Webhook:
     ) -> ClientResponse:
         path = f"/review?timeout={within}" if within else "/review"
         return await self.client.post(path, data=body, headers=headers)
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections."""
+        server = self._runner.server
+        return len(server.connections) if server is not None else 0
 
     def counted(self) -> dict[str, float]:
         """Return the outcomes counted so far."""
@@ -304,6 +321,57 @@ async def test_a_late_pod_passes_unmodified() -> None:
         assert late["allowed"] is True
         assert late["warnings"] == ["stowplan gave no placement advice: no time was left"]
         assert webhook.counted() == {"deadline": 1}
+
+
+async def test_a_path_may_say_what_becomes_of_a_late_review() -> None:
+    def refuse(request: AdmissionRequest, outcome: Outcome, reason: str) -> ReviewResult:
+        return ReviewResult(outcome, wire.denied(request.uid, reason))
+
+    async with Webhook(clock=Clock(step=8.0), undecided=refuse) as webhook:
+        late = (await (await webhook.post(BODY)).json())["response"]
+        assert not late["allowed"]
+        assert late["status"]["message"] == "no time was left"
+        assert webhook.counted() == {"deadline": 1}
+
+
+async def test_a_path_that_cannot_read_a_late_review_says_so() -> None:
+    def unable(*_: object) -> ReviewResult:
+        raise AdmissionError("the object is not a binding")
+
+    async with Webhook(clock=Clock(step=8.0), undecided=unable) as webhook:
+        assert (await webhook.post(BODY)).status == 400
+
+
+async def test_an_answer_after_the_timeout_of_its_caller_is_lost() -> None:
+    # Arrival at 1, decided at 2, answered at 3; the caller waits for 1 s, or for 9 s.
+    async with Webhook(clock=Clock(step=1.0)) as webhook:
+        await webhook.post(BODY, within="9s")
+        assert not webhook.lost
+        await webhook.post(BODY, within="1s")
+        assert webhook.lost == ["u-1"]
+
+
+async def test_an_answer_to_somebody_who_is_gone_is_lost() -> None:
+    deciding = Waiting()
+    slow = BODY.replace(b"u-1", b"slow")
+    async with Webhook(deciding) as webhook:
+        asked = asyncio.create_task(webhook.post(slow))
+        await webhook.until_in_flight(1)
+        asked.cancel()
+        await webhook.client.close()
+        await until(lambda: not webhook.connections)
+        deciding.go.set()
+        await until(lambda: webhook.lost == ["slow"])
+
+
+async def test_a_review_that_must_not_be_decided_here_is_a_503() -> None:
+    def unable(_: AdmissionRequest) -> ReviewResult:
+        raise UndecidedError("another replica leads")
+
+    async with Webhook(unable) as webhook:
+        response = await webhook.post(BODY)
+        assert (response.status, await response.text()) == (503, "another replica leads\n")
+        assert webhook.counted() == {"undecided": 1}
 
 
 async def test_a_late_quota_review_is_left_to_the_failure_policy() -> None:

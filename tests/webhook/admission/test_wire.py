@@ -101,6 +101,55 @@ def test_only_the_creation_of_a_pod_itself_creates_a_pod(
     assert not wire.decode(body(**{"resource": pods, **change})).creates_pod
 
 
+def binding(**changes: object) -> bytes:
+    pods = {"group": "", "version": "v1", "resource": "pods"}
+    return body(**{"resource": pods, "subResource": "binding", **changes})
+
+
+def test_a_binding_says_which_pod_goes_to_which_node() -> None:
+    found = wire.decode(
+        binding(
+            object={
+                "metadata": {"name": "web", "namespace": "shop", "uid": "u-7"},
+                "target": {"kind": "Node", "name": "node-a"},
+            }
+        )
+    )
+    assert found.binds_pod
+    assert not found.creates_pod
+    decoded = found.binding()
+    assert (decoded.metadata.name, decoded.metadata.uid) == ("web", "u-7")
+    assert decoded.target.is_node
+    assert decoded.target.name == "node-a"
+
+
+@pytest.mark.parametrize(
+    ("change", "binds"),
+    [
+        ({}, True),
+        ({"resource": {"version": "v1", "resource": "bindings"}, "subResource": ""}, True),
+        ({"resource": {"version": "v1", "resource": "bindings"}}, False),
+        ({"operation": "UPDATE"}, False),
+        ({"subResource": "eviction"}, False),
+        ({"resource": {"group": "x", "version": "v1", "resource": "pods"}}, False),
+    ],
+)
+def test_pods_are_bound_through_two_resources(change: dict[str, Any], binds: bool) -> None:  # noqa: FBT001
+    assert wire.decode(binding(**change)).binds_pod is binds
+
+
+@pytest.mark.parametrize("target", [{"kind": "Pod", "name": "node-a"}, {"kind": "Node"}, {}])
+def test_a_binding_to_something_else_is_to_no_node(target: dict[str, str]) -> None:
+    found = wire.decode(binding(object={"metadata": {"name": "web"}, "target": target}))
+    assert not found.binding().target.is_node
+
+
+@pytest.mark.parametrize("obj", [None, {}, {"metadata": {}, "target": "node-a"}, "text"])
+def test_an_object_that_is_no_binding_is_told(obj: object) -> None:
+    with pytest.raises(AdmissionError, match="the object is not a binding"):
+        wire.decode(binding(object=obj)).binding()
+
+
 def test_expressions_see_the_request_as_kubernetes_names_it() -> None:
     fields = {
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -133,6 +182,11 @@ def test_a_denial_says_forbidden_and_why() -> None:
         "allowed": False,
         "status": {"code": 403, "reason": "Forbidden", "message": "exceeded quota: team"},
     }
+
+
+def test_a_denial_may_say_that_the_cluster_has_changed() -> None:
+    answer = response_of(wire.denied("u-1", "the node is full", status=wire.CONFLICT))
+    assert (answer["status"]["code"], answer["status"]["reason"]) == (409, "Conflict")
 
 
 def test_warnings_are_short_few_and_on_one_line() -> None:
