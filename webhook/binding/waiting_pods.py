@@ -1,0 +1,97 @@
+"""The pods that wait for the scheduler, as far as a decision needs them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
+from webhook.placement.advice_limits import MOST_BYTES
+from webhook.placement.held_pods import creation_of
+
+_MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024  # their models take as much again
+
+
+class WaitingPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that the scheduler may bind.
+
+    Attributes:
+        pod: its model.
+        raw: the object as the API server sent it, which expressions may read any field of.
+    """
+
+    pod: Pod
+    raw: bytes
+
+    @property
+    def placement_request(self) -> PlacementRequest:
+        """The request to place it: what expressions may read at a binding, see `compile_policy`."""
+        return PlacementRequest(pod=self.pod, raw=self.raw, request=creation_of(self.pod))
+
+
+class WaitingPods:
+    """An observer that keeps the pods which nothing but the scheduler keeps from a node.
+
+    Whoever may create pods may create any number that no node takes. So objects are kept within a
+    number of bytes, and where these are exceeded, the namespace with the most of them loses those
+    that have waited longest: its pods alone, and first those that no scheduler binds. A pod that is
+    not kept stays where the scheduler binds it.
+
+    Args:
+        most_bytes: of all objects together.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES_OF_ALL) -> None:
+        self._most_bytes = most_bytes
+        self._waiting: dict[str, dict[str, WaitingPod]] = {}  # by namespace and name, oldest first
+        self._bytes: dict[str, int] = {}  # INVARIANT: of the objects in `_waiting`, by namespace
+        self._all_bytes = 0  # INVARIANT: the sum of those
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def get(self, namespace: str, name: str, uid: str) -> WaitingPod | None:
+        """Return a pod; None where it is not kept, or not this one.
+
+        Args:
+            namespace: its namespace.
+            name: its name.
+            uid: its uid; "" where whoever binds it does not say.
+        """
+        found = self._waiting.get(namespace, {}).get(name)
+        return found if found is not None and uid in {"", found.pod.uid} else None
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
+        """Keep a pod, or no longer."""
+        waits = not (pod.node_name or pod.gated or pod.is_terminal or pod.deleting)
+        if not waits or not 0 < len(raw) <= MOST_BYTES:
+            self.pod_deleted(pod.namespace, pod.name)
+        else:
+            self._keep(WaitingPod(pod, bytes(raw)))
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Keep a pod no longer."""
+        of_namespace = self._waiting.get(namespace)
+        gone = None if of_namespace is None else of_namespace.pop(name, None)
+        if gone is not None:
+            self._count(namespace, -len(gone.raw))
+
+    def _keep(self, waiting: WaitingPod) -> None:
+        namespace, name = waiting.pod.namespace, waiting.pod.name
+        of_namespace = self._waiting.setdefault(namespace, {})
+        old = of_namespace.get(name)
+        of_namespace[name] = waiting
+        self._count(namespace, len(waiting.raw) - (0 if old is None else len(old.raw)))
+        while self._all_bytes > self._most_bytes:
+            largest = max(self._bytes, key=self._bytes.__getitem__)
+            self.pod_deleted(largest, next(iter(self._waiting[largest])))
+
+    def _count(self, namespace: str, added: int) -> None:
+        self._all_bytes += added
+        left = self._bytes.get(namespace, 0) + added
+        if left:
+            self._bytes[namespace] = left
+        else:
+            del self._bytes[namespace], self._waiting[namespace]
