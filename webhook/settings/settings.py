@@ -15,6 +15,7 @@ from pydantic_settings import (
 
 from engine.model.selector_text import parse_selector_text
 from engine.quota.queueing import NodeSelection, QueueRules
+from webhook.settings.binding import BindingSettings
 from webhook.settings.cluster import ClusterSettings
 from webhook.settings.placement import PlacementSettings
 from webhook.settings.quota import QuotaSettings
@@ -62,6 +63,7 @@ class _SourcedSettings(BaseSettings):
 
 # In the help, settings come in the order of the sections from the last to the first.
 class Settings(
+    BindingSettings,
     ReleaseSettings,
     QuotaSettings,
     ServerSettings,

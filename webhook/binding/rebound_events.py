@@ -1,0 +1,95 @@
+"""Events on pods that were bound to another node than the scheduler says, for `kubectl describe`.
+
+The scheduler's own Event names its node, and nothing else on the pod that people look at says why
+the pod is elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from webhook.cluster.client.connection import Connection
+from webhook.cluster.object_event import ObjectEvent, pod_reference
+from webhook.quota import MonotonicClock
+
+_PER_SECOND: Final = 5
+"""An Event costs API server and etcd as much as a tenth of a pod: a burst gets few of them."""
+
+_MOST_WAITING: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebound:
+    """A pod that is bound to another node than the scheduler chose.
+
+    Attributes:
+        scheduler_node: the scheduler's.
+        node: ours.
+        reason: why, in a line.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    scheduler_node: str
+    node: str
+    reason: str
+
+
+class ReboundEvents:
+    """Writes one Event for each pod, as long as there are not too many.
+
+    Args:
+        connection: to the API server.
+        identity: of this process, written in each Event.
+        now: the time of day, written in Events.
+        clock: of the pauses between Events.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        identity: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: MonotonicClock | None = None,
+    ) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._now = now
+        self._clock = clock or MonotonicClock()
+        self._waiting: deque[tuple[Rebound, datetime]] = deque()
+        self._recorded = asyncio.Event()
+
+    def record(self, rebound: Rebound) -> None:
+        """Have an Event written soon; where many wait, none is: the pod's annotations say it."""
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.append((rebound, self._now()))
+            self._recorded.set()
+
+    async def run(self) -> None:
+        """Write Events until cancelled."""
+        while True:
+            await self._recorded.wait()
+            self._recorded.clear()
+            while self._waiting:
+                await self._write(*self._waiting.popleft())
+                await self._clock.sleep(1 / _PER_SECOND)
+
+    async def _write(self, rebound: Rebound, at: datetime) -> None:
+        event = ObjectEvent(
+            about=pod_reference(rebound.namespace, rebound.name, rebound.uid),
+            type="Normal",
+            reason="Rebound",
+            action="Binding",
+            message=f"Bound to {rebound.node} instead of {rebound.scheduler_node}, the scheduler's"
+            f" choice: {rebound.reason}",
+            since=at,
+            until=at,
+        )
+        await event.write(self._connection, self._identity)
