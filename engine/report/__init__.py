@@ -71,6 +71,7 @@ from engine.report.simulation import (
     Victim,
 )
 from engine.report.status import (
+    BindingStatus,
     CertificateStatus,
     HeldStatus,
     PoliciesStatus,
@@ -89,6 +90,7 @@ __all__ = [
     "ArrivalsSummary",
     "AuditedPolicy",
     "BindingCounts",
+    "BindingStatus",
     "CertificateStatus",
     "Crowd",
     "DecisionExcerpt",

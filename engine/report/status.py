@@ -18,6 +18,7 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded; empty if they were.
         at_release: names of those that decide when a pod is released.
+        at_binding: names of those that decide when a pod is bound.
         refused: names of policies of the API that are not in force as they were last written.
     """
 
@@ -26,6 +27,7 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     loaded_at: str = ""
     last_reload_error: str = ""
     at_release: tuple[str, ...] = ()
+    at_binding: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
 
@@ -94,6 +96,28 @@ class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     not_nominated: tuple[str, ...] = ()
 
 
+class BindingStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The bindings that the replica was asked about as the leader, since it started.
+
+    Attributes:
+        leads: whether it decides them now.
+        kept: pods that stayed where the scheduler bound them.
+        moved: pods that went to another node.
+        denied: bindings that were denied.
+        escaped: pods that were bound without its answer.
+        lost: answers that nobody got.
+        paused: why no pod is moved just now, "" if pods are.
+    """
+
+    leads: bool = False
+    kept: int = 0
+    moved: int = 0
+    denied: int = 0
+    escaped: int = 0
+    lost: int = 0
+    paused: str = ""
+
+
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The state of one replica.
 
@@ -104,6 +128,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         modes: of placement and quota: Enforce, Audit or Off, of quota also Queue.
         reviews: number answered, by path.
         held: None where pods are never held.
+        bindings: None where it is not asked about bindings.
     """
 
     ready: bool
@@ -116,3 +141,4 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sources: tuple[SourceReport, ...] = ()
     certificate: CertificateStatus
     held: HeldStatus | None = None
+    bindings: BindingStatus | None = None

@@ -9,6 +9,7 @@ import msgspec
 
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.admission import admission, webhooks
+from webhook.doctor.bindings import bindings
 from webhook.doctor.certificates import certificates
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.gangs import gangs
@@ -30,6 +31,7 @@ Check = Callable[[Installation], AsyncIterator[Finding]]
 
 CHECKS: Mapping[str, Check] = {
     "admission": admission,
+    "bindings": bindings,
     "rollout": rollout,
     "replicas": replicas,
     "certificates": certificates,

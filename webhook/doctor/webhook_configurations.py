@@ -46,6 +46,15 @@ class Rule(Part, frozen=True):
         )
 
     @property
+    def covers_bindings(self) -> bool:
+        """Whether the binding of pods is among them."""
+        return (
+            not {"", "*"}.isdisjoint(self.api_groups)
+            and not {"CREATE", "*"}.isdisjoint(self.operations)
+            and not {"pods/binding", "pods/*", "*/*"}.isdisjoint(self.resources)
+        )
+
+    @property
     def covers_pod_changes(self) -> bool:
         """Whether changes of pods are among them."""
         return (
@@ -95,6 +104,11 @@ class Webhook(Part, frozen=True):
     def covers_pod_creation(self) -> bool:
         """Whether it is called for some new pods."""
         return any(rule.covers_pod_creation for rule in self.rules)
+
+    @property
+    def covers_bindings(self) -> bool:
+        """Whether it is called for some bindings of pods."""
+        return any(rule.covers_bindings for rule in self.rules)
 
     def selects(self, namespace: str) -> bool:
         """Whether replicas have listed a namespace, or have listed none."""
