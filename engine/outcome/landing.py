@@ -131,10 +131,50 @@ class Judge:
         stock_row = None
         if decision.policies and self._stock is not None:
             stock_row = without.rows.get(self._stock(bound.request, without, now))
-        hot = None if stock_row is None else self._hot(without, row, stock_row)
+        return self._landings(decision, decision.audit, policies, without, (row, stock_row))
+
+    def judge_binding(
+        self,
+        decision: Decision | None,
+        audit: Decision | None,
+        policies: PolicySet,
+        view: ClusterView,
+        *,
+        node_name: str,
+        scheduler_node: str,
+    ) -> list[PolicyLanding]:
+        """Return where a pod lands that is decided at its binding, as each policy sees it.
+
+        Nothing is decided again, and no model is asked: the scheduler has said what it takes.
+
+        Args:
+            decision: by the policies in Enforce mode, None where they decide nothing.
+            audit: by those in Audit mode, likewise.
+            policies: those in force.
+            view: the cluster without the pod.
+            node_name: the node that it gets.
+            scheduler_node: the node that the scheduler took.
+        """
+        row = view.rows.get(node_name)
+        if row is None:
+            return []
+        rows = row, view.rows.get(scheduler_node)
+        return self._landings(decision, audit, policies, view, rows)
+
+    def _landings(
+        self,
+        decision: Decision | None,
+        audit: Decision | None,
+        policies: PolicySet,
+        view: ClusterView,
+        rows: tuple[int, int | None],
+    ) -> list[PolicyLanding]:
+        """Return where a pod landed; the rows are that of its node and that of the scheduler's."""
+        row, stock_row = rows
+        hot = None if stock_row is None else self._hot(view, row, stock_row)
         modes = {policy.name: str(policy.mode) for policy in policies}
         landings = []
-        for made, stock_took in ((decision, stock_row), (decision.audit, None)):
+        for made, stock_took in ((decision, stock_row), (audit, None)):
             if made is not None:
                 seen = _Seen(made, row, stock_took)
                 landings += [seen.by(policy, modes[policy], hot) for policy in made.policies]

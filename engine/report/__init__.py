@@ -7,13 +7,14 @@ in camelCase on the wire, in the order in which they are declared.
 
 from engine.model.measure import Measure
 from engine.report.decision import (
+    BindingReport,
     DecisionReport,
     NodeStanding,
     PodName,
     RuleReason,
 )
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
-from engine.report.excerpt import DecisionExcerpt, decision_report, excerpt_of
+from engine.report.excerpt import DecisionExcerpt, binding_excerpt, decision_report, excerpt_of
 from engine.report.nodes import (
     NodesReport,
     ResourceColumns,
@@ -90,6 +91,7 @@ __all__ = [
     "ArrivalsSummary",
     "AuditedPolicy",
     "BindingCounts",
+    "BindingReport",
     "BindingStatus",
     "CertificateStatus",
     "Crowd",
@@ -138,6 +140,7 @@ __all__ = [
     "UnplacedReason",
     "Victim",
     "ViewStatus",
+    "binding_excerpt",
     "decision_report",
     "eta_text",
     "excerpt_of",

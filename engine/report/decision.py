@@ -77,6 +77,24 @@ class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     rejected: tuple[RuleReason, ...] = ()
 
 
+class BindingReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of a binding.
+
+    Attributes:
+        action: Keep, Move or Deny.
+        reason: why, for programs.
+        scheduler_node: the node that the scheduler took.
+        node: the node that the pod got; where it was denied, the scheduler's.
+        message: why, for people.
+    """
+
+    action: str
+    reason: str
+    scheduler_node: str
+    node: str
+    message: str
+
+
 class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A whole decision.
 
@@ -95,6 +113,7 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         audit: the decision of policies in Audit mode, None if there are none.
         held: whether the pod is to be held until such a decision is made at its release.
         standing: of the node that was asked about; None if none was, or there is no such node.
+        binding: what became of the binding that it was made for; None if it was made for none.
     """
 
     pod: PodName
@@ -116,3 +135,4 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     audit: DecisionReport | None = None
     held: bool = False
     standing: NodeStanding | None = None
+    binding: BindingReport | None = None

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from engine.model.decision import Decision, RejectionSummary, Verdict
 from engine.model.never_held import is_never_held
 from engine.model.placement_options import PlacementAt
+from engine.model.pod import Pod
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, ScoreOutcome, and_not
 from engine.model.time import Micros, date
 from engine.report.decision import (
+    BindingReport,
     DecisionReport,
     NodeStanding,
     PodName,
@@ -85,6 +87,7 @@ class DecisionExcerpt(msgspec.Struct, frozen=True, array_like=True, kw_only=True
     ages: Mapping[str, int]
     audit: DecisionExcerpt | None
     held: bool
+    binding: BindingReport | None = None
 
     def report(self) -> DecisionReport:
         """Return the decision with its reasons, without inputs of rules."""
@@ -113,7 +116,53 @@ class DecisionExcerpt(msgspec.Struct, frozen=True, array_like=True, kw_only=True
             age_seconds=self.ages,
             audit=None if self.audit is None else self.audit.report(),
             held=self.held,
+            binding=self.binding,
         )
+
+
+def binding_excerpt(
+    pod: Pod,
+    decision: Decision | None,
+    binding: BindingReport,
+    now: Micros,
+    most_nodes: int | None = None,
+) -> DecisionExcerpt:
+    """Return what a report of a binding is made of.
+
+    Args:
+        pod: that was bound.
+        decision: what rules say of all nodes; None where they were not asked.
+        binding: what became of it.
+        now: the moment.
+        most_nodes: see `excerpt_of`.
+    """
+    is_denied = binding.action == "Deny"
+    if decision is not None:
+        found = excerpt_of(decision, most_nodes)
+        verdict = Verdict.DENY if is_denied else found.verdict
+        return structs.replace(found, verdict=verdict, message=binding.message, binding=binding)
+    return DecisionExcerpt(
+        pod=PodName(pod.namespace, pod.display_name),
+        verdict=Verdict.DENY if is_denied else Verdict.ABSTAIN,
+        message=binding.message,
+        policies=(),
+        estimate={},
+        nodes=0,
+        candidates=0,
+        ranked=(),
+        totals=(),
+        scores=(),
+        rejected={},
+        rejected_by=(),
+        abstained=(),
+        errors=(),
+        decided_at=now,
+        view_version=0,
+        ages={},
+        audit=None,
+        held=False,
+        binding=binding,
+    )
 
 
 def excerpt_of(decision: Decision, most_nodes: int | None = None) -> DecisionExcerpt:

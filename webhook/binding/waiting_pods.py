@@ -6,20 +6,24 @@ from typing import Final
 
 import msgspec
 
+from engine.model import api
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
+from engine.model.shape_computation import shape_of
 from webhook.placement.advice_limits import MOST_BYTES
 from webhook.placement.held_pods import creation_of
 
 _MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024  # their models take as much again
+_NO_SHAPE: Final = shape_of(api.Pod())
 
 
 class WaitingPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that the scheduler may bind.
 
     Attributes:
-        pod: its model.
-        raw: the object as the API server sent it, which expressions may read any field of.
+        pod: its model; of one without `raw`, who it is and nothing else.
+        raw: the object as the API server sent it, which expressions may read any field of. Empty
+            where it is too large for a decision, or there is no room for it.
     """
 
     pod: Pod
@@ -36,8 +40,8 @@ class WaitingPods:
 
     Whoever may create pods may create any number that no node takes. So objects are kept within a
     number of bytes, and where these are exceeded, the namespace with the most of them loses those
-    that have waited longest: its pods alone, and first those that no scheduler binds. A pod that is
-    not kept stays where the scheduler binds it.
+    that have waited longest: its pods alone, and first those that no scheduler binds. Of the others
+    only who they are is kept, about 500 bytes each, and they stay where the scheduler binds them.
 
     Args:
         most_bytes: of all objects together.
@@ -46,37 +50,45 @@ class WaitingPods:
     def __init__(self, most_bytes: int = _MOST_BYTES_OF_ALL) -> None:
         self._most_bytes = most_bytes
         self._waiting: dict[str, dict[str, WaitingPod]] = {}  # by namespace and name, oldest first
+        self._without_raw: dict[tuple[str, str], str] = {}  # uid by namespace and name
         self._bytes: dict[str, int] = {}  # INVARIANT: of the objects in `_waiting`, by namespace
         self._all_bytes = 0  # INVARIANT: the sum of those
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+        return sum(map(len, self._waiting.values())) + len(self._without_raw)
 
     def get(self, namespace: str, name: str, uid: str) -> WaitingPod | None:
-        """Return a pod; None where it is not kept, or not this one.
+        """Return a pod; None where it does not wait, or is not this one.
 
         Args:
             namespace: its namespace.
             name: its name.
             uid: its uid; "" where whoever binds it does not say.
         """
-        found = self._waiting.get(namespace, {}).get(name)
+        found = self._waiting.get(namespace, {}).get(name) or self._identity(namespace, name)
         return found if found is not None and uid in {"", found.pod.uid} else None
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Keep a pod, or no longer."""
-        waits = not (pod.node_name or pod.gated or pod.is_terminal or pod.deleting)
-        if not waits or not 0 < len(raw) <= MOST_BYTES:
+        if pod.node_name or pod.gated or pod.is_terminal or pod.deleting:
             self.pod_deleted(pod.namespace, pod.name)
-        else:
+        elif 0 < len(raw) <= MOST_BYTES:
+            self._without_raw.pop((pod.namespace, pod.name), None)
             self._keep(WaitingPod(pod, bytes(raw)))
+        else:
+            self._drop(pod.namespace, pod.name)
+            self._without_raw[pod.namespace, pod.name] = pod.uid
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Keep a pod no longer."""
-        of_namespace = self._waiting.get(namespace)
-        gone = None if of_namespace is None else of_namespace.pop(name, None)
-        if gone is not None:
-            self._count(namespace, -len(gone.raw))
+        self._without_raw.pop((namespace, name), None)
+        self._drop(namespace, name)
+
+    def _identity(self, namespace: str, name: str) -> WaitingPod | None:
+        uid = self._without_raw.get((namespace, name))
+        if uid is None:
+            return None
+        return WaitingPod(Pod(namespace=namespace, name=name, uid=uid, shape=_NO_SHAPE), b"")
 
     def _keep(self, waiting: WaitingPod) -> None:
         namespace, name = waiting.pod.namespace, waiting.pod.name
@@ -86,7 +98,15 @@ class WaitingPods:
         self._count(namespace, len(waiting.raw) - (0 if old is None else len(old.raw)))
         while self._all_bytes > self._most_bytes:
             largest = max(self._bytes, key=self._bytes.__getitem__)
-            self.pod_deleted(largest, next(iter(self._waiting[largest])))
+            oldest = next(iter(self._waiting[largest].values())).pod
+            self._drop(largest, oldest.name)
+            self._without_raw[largest, oldest.name] = oldest.uid
+
+    def _drop(self, namespace: str, name: str) -> None:
+        of_namespace = self._waiting.get(namespace)
+        gone = None if of_namespace is None else of_namespace.pop(name, None)
+        if gone is not None:
+            self._count(namespace, -len(gone.raw))
 
     def _count(self, namespace: str, added: int) -> None:
         self._all_bytes += added

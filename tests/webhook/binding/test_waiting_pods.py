@@ -17,7 +17,9 @@ def pod(
 
 
 def kept(waiting: WaitingPods, *names: str, namespace: str = "shop") -> list[str]:
-    return [name for name in names if waiting.get(namespace, name, "") is not None]
+    """Return the pods whose objects are kept."""
+    found = {name: waiting.get(namespace, name, "") for name in names}
+    return [name for name, each in found.items() if each is not None and each.raw]
 
 
 def test_a_pod_is_kept_until_it_has_a_node() -> None:
@@ -47,11 +49,15 @@ def test_a_pod_with_a_gate_waits_for_others_than_the_scheduler() -> None:
     assert not kept(waiting, "web")
 
 
-def test_a_pod_that_is_too_large_for_a_decision_is_not_kept() -> None:
+def test_of_a_pod_that_is_too_large_for_a_decision_only_who_it_is_is_kept() -> None:
     waiting = WaitingPods()
     waiting.pod_changed(pod("web"), 1, b"{}")
     waiting.pod_changed(pod("web"), 2, b"x" * (MOST_BYTES + 1))
-    assert not kept(waiting, "web")
+    found = waiting.get("shop", "web", "uid-of-web")
+    assert found is not None
+    assert (found.raw, found.pod.key) == (b"", "shop/web")
+    waiting.pod_deleted("shop", "web")
+    assert waiting.get("shop", "web", "") is None
 
 
 def test_a_namespace_with_many_pods_loses_its_own_the_oldest_first() -> None:
@@ -63,6 +69,8 @@ def test_a_namespace_with_many_pods_loses_its_own_the_oldest_first() -> None:
     waiting.pod_changed(pod("another", namespace="small"), 1, b"x" * 20)  # 40 + 75 = 115
     assert kept(waiting, "second", "third", "fourth") == ["third", "fourth"]
     assert kept(waiting, "only", "another", namespace="small") == ["only", "another"]
+    assert waiting.get("shop", "first", "uid-of-first") is not None
+    assert len(waiting) == 6
 
 
 def test_a_pod_that_changes_counts_once() -> None:
