@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -33,6 +33,14 @@ Shortcut: TypeAlias = Callable[[AdmissionRequest], ReviewResult | None]
 
 Undecided: TypeAlias = Callable[[AdmissionRequest, Outcome, str], ReviewResult]
 """Result of a review that there is no decision for; called with its outcome, and why."""
+
+
+class Answered(Protocol):
+    """Is told what a review was answered with."""
+
+    def __call__(self, result: ReviewResult, *, is_lost: bool) -> None:
+        """Handle an answer; a lost one cannot reach its caller, who has given up, or is gone."""
+
 
 _NANOS = 1e9
 _BODY_SECONDS = 1.0  # an API server sends a body at once
@@ -102,7 +110,7 @@ class ReviewHandler:
         clock: monotonic seconds.
         shortcut: asked before a review waits for its turn, or is beyond the limit.
         undecided: what that result is; by default it is admitted unmodified.
-        lost: called with a result that its caller cannot get: it has given up, or is gone.
+        answered: called with each result right before it is written.
 
     Attributes:
         path: in the URL and in the metrics.
@@ -121,14 +129,14 @@ class ReviewHandler:
         clock: Callable[[], float],
         shortcut: Shortcut = lambda _: None,
         undecided: Undecided = admit_unmodified,
-        lost: Callable[[AdmissionRequest, ReviewResult], None] = lambda *_: None,
+        answered: Answered | None = None,
     ) -> None:
         self.path = path
         self._decide = decide
         self._shortcut = shortcut
         self._fails_open = fails_open
         self._undecided = undecided
-        self._lost = lost
+        self._answered = answered
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
@@ -144,15 +152,15 @@ class ReviewHandler:
             # INVARIANT: a review is in flight once its body is here, and not before: bodies that
             # never end must not keep others out.
             body = await self._read(request)
-            review, result = await self._counted(body, arrived + self._limits.seconds(request))
+            result = await self._counted(body, arrived + self._limits.seconds(request))
         except _ReviewFailedError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
         else:
             outcome, rule_errors, abstained = result.outcome, result.rule_errors, result.abstained
             response = web.Response(body=wire.encode(result.response), content_type=_JSON)
-            if self._is_lost(request, arrived):
-                self._lost(review, result)
+            if self._answered is not None:
+                self._answered(result, is_lost=self._is_lost(request, arrived))
         seconds = self._clock() - arrived
         self._metrics.reviewed(
             self.path, outcome, seconds, rule_errors=rule_errors, abstained=abstained
@@ -164,7 +172,7 @@ class ReviewHandler:
         is_gone = request.transport is None or request.transport.is_closing()
         return is_gone or self._clock() >= arrived + self._limits.timeout(request)
 
-    async def _counted(self, body: Body, deadline: float) -> tuple[AdmissionRequest, ReviewResult]:
+    async def _counted(self, body: Body, deadline: float) -> ReviewResult:
         admission = self.limiter.enter()
         try:
             if admission is Admission.CROWDED or (
@@ -173,7 +181,7 @@ class ReviewHandler:
                 raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
             review = self._decoded(body)
             is_full = admission is Admission.FULL
-            return review, await self._result(review, deadline, is_full=is_full)
+            return await self._result(review, deadline, is_full=is_full)
         finally:
             self.limiter.leave()
 

@@ -87,7 +87,7 @@ class Webhook:
             clock=clock or Clock(),
             shortcut=shortcut,
             undecided=undecided,
-            lost=lambda review, _: self.lost.append(review.uid),
+            answered=self._note,
         )
         app = web.Application(client_max_size=LARGEST)
         app.router.add_post("/review", handler.handle)
@@ -109,6 +109,10 @@ class Webhook:
     ) -> ClientResponse:
         path = f"/review?timeout={within}" if within else "/review"
         return await self.client.post(path, data=body, headers=headers)
+
+    def _note(self, result: ReviewResult, *, is_lost: bool) -> None:
+        if is_lost:
+            self.lost.append(result.response.uid)
 
     @property
     def connections(self) -> int:
