@@ -92,6 +92,9 @@ class LeaseElector:
         times: durations of the election.
         clock: seconds on a steady clock, for deadlines.
         now: the time of day, written for people to read and never compared.
+
+    Attributes:
+        succeeds: whether another replica has led before this one, since this one led last.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class LeaseElector:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.identity = identity
+        self.succeeds = False
         self._connection = connection
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
@@ -132,7 +136,12 @@ class LeaseElector:
         It turns false by itself when the deadline passes, also in a process that was suspended for
         longer than its lease.
         """
-        return self._clock() < self._leader_until
+        return self.seconds_left > 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds for which this replica may write at any rate; 0 or less where it may not."""
+        return self._leader_until - self._clock()
 
     @property
     def observed(self) -> ObservedLease:
@@ -225,6 +234,8 @@ class LeaseElector:
         if not ours:
             changes["acquireTime"] = self._timestamp()
             changes["leaseTransitions"] = 0 if lease is None else _transitions(spec) + 1
+        if not self.is_leader:
+            self.succeeds = lease is not None and not ours
         started = self._clock()
         await self._write(lease, **changes)
         self._leader_until = started + self._times.deadline_seconds
