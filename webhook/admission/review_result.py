@@ -22,8 +22,10 @@ class Outcome(StrEnum):
     PLACED = "placed"  # advice was written on the pod
     SHARED = "shared"  # the same, by the decision for another pod of the same template
     HELD = "held"  # the pod is held, and decided when it is released
+    KEPT = "kept"  # a binding stays as the scheduler made it
+    MOVED = "moved"  # a binding goes to another node
     ABSTAINED = "abstained"  # there is no advice for the pod
-    DENIED = "denied"  # a policy requires denial where no node passes
+    DENIED = "denied"  # a policy requires it where no node passes; a binding: its node is full
     ADMITTED = "admitted"  # fits its quotas, or has none; of a quota or policy: it is valid
     QUEUED = "queued"  # may wait for its quota
     QUOTA_DENIED = "quota_denied"

@@ -4,3 +4,20 @@ What belongs here: the pods that wait for the scheduler, the answer to each bind
 says became of it, and how that is seen: metrics, Events, records. What never does: which node is
 better and whether it has room, which `engine.binding` says; or who leads.
 """
+
+from webhook.binding.decider import BindingDecider, DeciderParts, SeenBindings
+from webhook.binding.metrics import BindingCollector
+from webhook.binding.rebound_events import ReboundEvents
+from webhook.binding.records import BindingRecord, BindingRecords
+from webhook.binding.reviews import BindingReviews
+
+__all__ = [
+    "BindingCollector",
+    "BindingDecider",
+    "BindingRecord",
+    "BindingRecords",
+    "BindingReviews",
+    "DeciderParts",
+    "ReboundEvents",
+    "SeenBindings",
+]

@@ -6,22 +6,20 @@ from typing import Final
 
 import msgspec
 
-from engine.model import api
 from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.request import PlacementRequest
-from engine.model.shape_computation import shape_of
 from webhook.placement.advice_limits import MOST_BYTES
 from webhook.placement.held_pods import creation_of
 
 _MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024  # their models take as much again
-_NO_SHAPE: Final = shape_of(api.Pod())
 
 
 class WaitingPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that the scheduler may bind.
 
     Attributes:
-        pod: its model; of one without `raw`, who it is and nothing else.
+        pod: its model; of one without `raw`, who it is and its shape, and nothing else.
         raw: the object as the API server sent it, which expressions may read any field of. Empty
             where it is too large for a decision, or there is no room for it.
     """
@@ -41,7 +39,7 @@ class WaitingPods:
     Whoever may create pods may create any number that no node takes. So objects are kept within a
     number of bytes, and where these are exceeded, the namespace with the most of them loses those
     that have waited longest: its pods alone, and first those that no scheduler binds. Of the others
-    only who they are is kept, about 500 bytes each, and they stay where the scheduler binds them.
+    only who they are is kept, about 500 bytes each, and no policy moves them.
 
     Args:
         most_bytes: of all objects together.
@@ -50,7 +48,7 @@ class WaitingPods:
     def __init__(self, most_bytes: int = _MOST_BYTES_OF_ALL) -> None:
         self._most_bytes = most_bytes
         self._waiting: dict[str, dict[str, WaitingPod]] = {}  # by namespace and name, oldest first
-        self._without_raw: dict[tuple[str, str], str] = {}  # uid by namespace and name
+        self._without_raw: dict[tuple[str, str], tuple[str, PodShape]] = {}  # uid and shape
         self._bytes: dict[str, int] = {}  # INVARIANT: of the objects in `_waiting`, by namespace
         self._all_bytes = 0  # INVARIANT: the sum of those
 
@@ -77,7 +75,7 @@ class WaitingPods:
             self._keep(WaitingPod(pod, bytes(raw)))
         else:
             self._drop(pod.namespace, pod.name)
-            self._without_raw[pod.namespace, pod.name] = pod.uid
+            self._without_raw[pod.namespace, pod.name] = pod.uid, pod.shape
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Keep a pod no longer."""
@@ -85,10 +83,11 @@ class WaitingPods:
         self._drop(namespace, name)
 
     def _identity(self, namespace: str, name: str) -> WaitingPod | None:
-        uid = self._without_raw.get((namespace, name))
-        if uid is None:
+        found = self._without_raw.get((namespace, name))
+        if found is None:
             return None
-        return WaitingPod(Pod(namespace=namespace, name=name, uid=uid, shape=_NO_SHAPE), b"")
+        uid, shape = found
+        return WaitingPod(Pod(namespace=namespace, name=name, uid=uid, shape=shape), b"")
 
     def _keep(self, waiting: WaitingPod) -> None:
         namespace, name = waiting.pod.namespace, waiting.pod.name
@@ -100,7 +99,7 @@ class WaitingPods:
             largest = max(self._bytes, key=self._bytes.__getitem__)
             oldest = next(iter(self._waiting[largest].values())).pod
             self._drop(largest, oldest.name)
-            self._without_raw[largest, oldest.name] = oldest.uid
+            self._without_raw[largest, oldest.name] = oldest.uid, oldest.shape
 
     def _drop(self, namespace: str, name: str) -> None:
         of_namespace = self._waiting.get(namespace)

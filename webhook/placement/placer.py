@@ -16,6 +16,13 @@ from engine.batch import (
     decide_batch,
     place_gang,
 )
+from engine.binding import (
+    BindingAction,
+    BindingDecision,
+    MoveLimits,
+    decide_binding,
+    decide_in_haste,
+)
 from engine.model.decision import Decision, Verdict
 from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
@@ -26,7 +33,7 @@ from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide, policies_for, skip_reason
 from engine.placement import Advice, Encoder, Patch, encode, encode_promises
 from engine.policy import CompiledPolicy, PolicySet
-from engine.report import excerpt_of
+from engine.report import BindingReport, binding_excerpt, excerpt_of
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
 
@@ -208,6 +215,68 @@ class Placer:
             if outcome.decision.pod is request.pod:  # the first of its template
                 self._explain(outcome.decision)
         return outcomes, view
+
+    def bind(
+        self,
+        request: PlacementRequest,
+        node_name: str,
+        policies: PolicySet,
+        view: ClusterView,
+        limits: MoveLimits,
+    ) -> BindingDecision:
+        """Decide on the binding of a pod; keeps the view alive.
+
+        Args:
+            request: the pod, as it is stored.
+            node_name: the node that the scheduler took.
+            policies: those in force.
+            view: the cluster without the pod, but with all bindings that are on their way.
+            limits: what these allow.
+        """
+        return decide_binding(
+            self.completed(request, view),
+            node_name,
+            policies,
+            view,
+            self._now(),
+            scope=self._scope,
+            freshness=self._freshness(),
+            limits=limits,
+        )
+
+    def bind_in_haste(
+        self, request: PlacementRequest, node_name: str, view: ClusterView, limits: MoveLimits
+    ) -> BindingDecision:
+        """Decide on the binding of a pod without policies; see `bind`."""
+        return decide_in_haste(
+            request,
+            node_name,
+            view,
+            self._now(),
+            scope=self._scope,
+            freshness=self._freshness(),
+            limits=limits,
+        )
+
+    def explain_binding(self, pod: Pod, made: BindingDecision) -> None:
+        """Record the decision on a binding."""
+        full = made.decision
+        self._explanations.offer(
+            lambda: binding_excerpt(
+                pod,
+                full,
+                BindingReport(
+                    action=str(made.action),
+                    reason=str(made.reason),
+                    scheduler_node=made.scheduler_node,
+                    node=made.node_name,
+                    message=made.message,
+                ),
+                self._now(),
+                _NODES_EXPLAINED,
+            ),
+            always=made.action is BindingAction.DENY or (full is not None and bool(full.errors)),
+        )
 
     def place_gang(
         self, gang: StartingGang, policies: PolicySet

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
+from engine.binding import BindingAction, BindingDecision
 from engine.model.decision import Decision, Verdict
 from engine.policy import Mode, PolicySet
 from webhook.placement.placer import Placement, Rejections, rejections_of
@@ -58,6 +59,24 @@ class PolicyCounts:
         audit = decision.audit
         if audit is not None:
             self._add(_AUDIT, audit.policies, audit.verdict, rejections_of(audit))
+
+    def count_binding(self, made: BindingDecision, policies: PolicySet) -> None:
+        """Count the decision on one binding.
+
+        Args:
+            made: the decision.
+            policies: those it was made by.
+        """
+        self._follow(policies)
+        for mode, each in ((_ENFORCE, made), (_AUDIT, made.audit)):
+            decision = None if each is None else each.decision
+            if each is None or decision is None:
+                continue
+            is_denied = each.action is BindingAction.DENY
+            verdict = Verdict.DENY if is_denied else decision.verdict
+            self._add(mode, decision.policies, verdict, rejections_of(decision))
+            if mode == _ENFORCE:
+                self._note(decision.errors)
 
     def decisions(self, policies: PolicySet) -> Counts:
         """Number of decisions that a policy took part in, by policy, mode and outcome."""

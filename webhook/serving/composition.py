@@ -27,7 +27,7 @@ from webhook.serving.connections import Connections, most_connections
 from webhook.serving.health import Health
 from webhook.serving.leader_duties import LeaderDuties
 from webhook.serving.placing import live_policies, placer_of
-from webhook.serving.review_paths import review_paths
+from webhook.serving.review_paths import binding_path, review_paths
 from webhook.serving.server import RunningServer, listen
 from webhook.serving.services import ServiceBuilder
 from webhook.serving.tls import LiveCertificate
@@ -87,6 +87,18 @@ async def run_server(
             now=now,
         )
         outcome = duties.take_up(services, stack)
+        bindings = None
+        if services.binding is not None and services.leadership is not None:
+            bindings = services.binding.decider(
+                stack,
+                settings,
+                cluster,
+                elector=services.leadership.elector,
+                placer=placer,
+                policies=policies,
+                counts=counts,
+                registry=metrics.registry,
+            )
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(
@@ -103,11 +115,14 @@ async def run_server(
             modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
             reviews=metrics.answered,
             held=services.held_queue.status if services.held_queue else None,
+            bindings=bindings.status if bindings else None,
         )
         _show_state(metrics, cluster, policies, counts, certificate, health, now)
 
         # 4. The HTTP applications.
         handlers = review_paths(settings, services, placer, policies, counts, metrics)
+        if bindings is not None:
+            handlers = (binding_path(settings, bindings, metrics), *handlers)
         names = frozenset(settings.client_allowed_names)
         reviews = build_app(
             handlers=handlers,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from engine.model.placement_options import PlacementAt
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
+    BindingStatus,
     CertificateStatus,
     HeldStatus,
     PoliciesStatus,
@@ -44,13 +45,14 @@ class Health:
         modes: of placement and quota.
         reviews: number of reviews answered, by path.
         held: the held pods; None where pods are never held.
+        bindings: what became of bindings; None where nobody decides them.
 
     Attributes:
         draining: set while the process ends.
         preparing: set while caches are filled at the start, in long steps.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         *,
         policies: LivePolicies,
@@ -60,6 +62,7 @@ class Health:
         modes: Mapping[str, str],
         reviews: Callable[[], Mapping[str, int]],
         held: Callable[[], HeldStatus] | None = None,
+        bindings: Callable[[], BindingStatus] | None = None,
     ) -> None:
         self._policies = policies
         self._cluster = cluster
@@ -68,6 +71,7 @@ class Health:
         self._modes = modes
         self._reviews = reviews
         self._held = held
+        self._bindings = bindings
         self.draining = False
         self.preparing = False
 
@@ -98,11 +102,8 @@ class Health:
                 digest=self._policies.digest,
                 loaded_at=self._policies.loaded_at.isoformat(),
                 last_reload_error=self._policies.last_error,
-                at_release=tuple(
-                    policy.name
-                    for policy in self._policies.current.policies
-                    if policy.placement.at is PlacementAt.RELEASE
-                ),
+                at_release=self._decided_at(PlacementAt.RELEASE),
+                at_binding=self._decided_at(PlacementAt.BINDING),
                 refused=tuple(
                     each.resource.policy_name
                     for each in self._policies.standings
@@ -121,7 +122,12 @@ class Health:
                 is_trusted=self._certificate.bundle_matches,
             ),
             held=None if self._held is None else self._held(),
+            bindings=None if self._bindings is None else self._bindings(),
         )
+
+    def _decided_at(self, moment: PlacementAt) -> tuple[str, ...]:
+        policies = self._policies.current.policies
+        return tuple(policy.name for policy in policies if policy.placement.at is moment)
 
     def _source(self, source: SourceStatus) -> SourceReport:
         age = age_seconds(source, self._now())

@@ -22,6 +22,7 @@ from webhook.admission.quota import QuotaReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
 from webhook.admission.quota_rollout import QuotaRolloutReviews
 from webhook.admission.review_result import ignored
+from webhook.binding import BindingDecider, BindingReviews
 from webhook.cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.live_policies import LivePolicies
@@ -42,11 +43,9 @@ def review_paths(
     metrics: Metrics,
 ) -> tuple[ReviewHandler, ...]:
     """Handlers of all paths: advice fails open, the others by the API server's failure policy."""
-    limits = ReviewLimits(
-        default_timeout_seconds=settings.default_timeout_seconds,
-        deadline_fraction=settings.deadline_fraction,
+    handler = partial(
+        ReviewHandler, limits=_limits(settings), metrics=metrics, clock=time.monotonic
     )
-    handler = partial(ReviewHandler, limits=limits, metrics=metrics, clock=time.monotonic)
     most = settings.max_in_flight
     quota_objects = QuotaObjectReviews(
         view=services.cluster.state.view, rules=settings.quota_rules()
@@ -75,6 +74,29 @@ def review_paths(
         rollout = QuotaRolloutReviews(services.quota_coverage)
         handlers.append(handler("rollout", rollout.review, fails_open=False, limiter=limiter))
     return tuple(handlers)
+
+
+def binding_path(settings: Settings, decider: BindingDecider, metrics: Metrics) -> ReviewHandler:
+    """Handler of bindings; the time for one is short, and it waits for no other reviews."""
+    reviews = BindingReviews(decider)
+    return ReviewHandler(
+        "bind",
+        reviews.review,
+        fails_open=True,
+        limits=_limits(settings),
+        limiter=ConcurrencyLimiter(settings.max_in_flight, time.monotonic),
+        metrics=metrics,
+        clock=time.monotonic,
+        undecided=reviews.undecided,
+        answered=reviews.answered,
+    )
+
+
+def _limits(settings: Settings) -> ReviewLimits:
+    return ReviewLimits(
+        default_timeout_seconds=settings.default_timeout_seconds,
+        deadline_fraction=settings.deadline_fraction,
+    )
 
 
 def _advise(

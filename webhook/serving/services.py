@@ -50,6 +50,7 @@ from webhook.quota import (
 from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
+from webhook.serving.binding import BindingServices
 from webhook.serving.certificate_source import local_certificate, stored_certificate
 from webhook.serving.held_queue import HeldQueueReporter
 from webhook.serving.quota_duties import QuotaDuties
@@ -91,6 +92,7 @@ class Services:
         quota_coverage: makes API servers ask about namespaces; None where the chart says which.
         policy_resources: the policies of the API; None where none are taken.
         leadership: None for a recording.
+        binding: what is seen of bindings; None where nobody decides them.
     """
 
     cluster: Cluster
@@ -105,6 +107,7 @@ class Services:
     quota_coverage: QuotaCoverage | None = None
     policy_resources: PolicyResources | None = None
     leadership: Leadership | None = None
+    binding: BindingServices | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +158,19 @@ class ServiceBuilder:
         excluded = frozenset(settings.excluded_namespaces)
         running = RunningPods(excluded) if settings.evicts else None
         bindings = Bindings() if settings.outcome else None
+        binding = None
+        if settings.binding:
+            binding = BindingServices(connection, identity=identity, now=self.now)
         gang_members = GangMembers()
         observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
-        observers += [each for each in (running, bindings) if each is not None]
+        decided = None if binding is None else binding.seen
+        observers += [each for each in (running, bindings, decided) if each is not None]
         policy_resources = PolicyResources() if settings.takes_policy_resources else None
         cluster = await watched_cluster(
             self.stack, settings, connection, observers, policy_resources, now=self.now
         )
+        if binding is not None:
+            binding.follow(cluster.state, settings)
 
         # 2. Reservations of quota, and events of what quotas denied.
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
@@ -233,6 +242,7 @@ class ServiceBuilder:
             quota_coverage=coverage,
             policy_resources=policy_resources,
             leadership=Leadership(connection=connection, elector=elector, bindings=bindings),
+            binding=binding,
         )
 
     def _quota_coverage(self, quotas: QuotaDuties) -> QuotaCoverage | None:

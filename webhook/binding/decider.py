@@ -1,0 +1,372 @@
+"""The decisions on bindings of the replica that leads, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from engine.binding import (
+    BindingAction,
+    BindingCounters,
+    BindingDecision,
+    BindingLedger,
+    BindingReason,
+    BindingTicket,
+    Landing,
+    MoveLimits,
+    decide_unseen,
+)
+from engine.model import api
+from engine.model.pod import Pod
+from engine.model.time import SECOND, Micros
+from engine.outcome import Judge
+from engine.policy import PolicySet
+from engine.report import BindingStatus
+from engine.view import ClusterView
+from webhook.binding.rebound_events import Rebound, ReboundEvents
+from webhook.binding.records import BindingRecord, BindingRecords
+from webhook.binding.waiting_pods import WaitingPod, WaitingPods
+from webhook.placement.advice_limits import beyond_limits
+from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
+
+_ANSWER_SECONDS: Final = 1.0
+"""In which a decision is made and its answer written; one that takes longer is not given."""
+
+_APPEARS_SECONDS: Final = 0.25
+_EXPIRE_SECONDS: Final = 1.0
+_PAUSED: Final = "bindings escape, or those of the last leader are still on their way"
+_decode: Final = msgspec.json.Decoder(api.Pod).decode
+
+_log = logging.getLogger(__name__)
+
+
+class AskedBinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A binding as somebody asks about it.
+
+    Attributes:
+        uid: that the pod must have, "" for any.
+        node: the node that the scheduler took.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name` of the pod."""
+        return f"{self.namespace}/{self.name}"
+
+
+class MadeDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision that may be given as the answer.
+
+    Attributes:
+        ticket: of the binding, in the ledger.
+        decision: without what rules say of all nodes, which would keep the view alive.
+        encoded: the operations on the binding, none where it is denied.
+        rule_errors: number of rules that could not be evaluated.
+    """
+
+    ticket: BindingTicket
+    decision: BindingDecision
+    encoded: bytes
+    rule_errors: int
+
+
+class SeenBindings:
+    """An observer of the pods that wait for the scheduler, and of what becomes of bindings.
+
+    Args:
+        events: on pods that were moved.
+        now: the time of day.
+
+    Attributes:
+        waiting: the pods that the scheduler may bind.
+    """
+
+    def __init__(self, events: ReboundEvents, now: Callable[[], Micros]) -> None:
+        self.waiting = WaitingPods()
+        self._events = events
+        self._now = now
+        self._ledger: BindingLedger | None = None
+        self._moved: dict[str, Rebound] = {}  # by key, those that wait to be seen bound
+        self._awaited: dict[str, asyncio.Event] = {}  # by key, pods that are asked about
+
+    def follow(self, ledger: BindingLedger) -> None:
+        """Tell a ledger what is seen from now on: it has the state that events are applied to."""
+        self._ledger = ledger
+
+    def expect_move(self, asked: AskedBinding, uid: str, decision: BindingDecision) -> None:
+        """Have an Event written once a pod is seen on the node that it was moved to."""
+        self._moved[asked.key] = Rebound(
+            namespace=asked.namespace,
+            name=asked.name,
+            uid=uid,
+            scheduler_node=decision.scheduler_node,
+            node=decision.node_name,
+            reason=decision.message,
+        )
+
+    async def appears(self, asked: AskedBinding) -> None:
+        """Wait until a pod is seen: the scheduler may be faster, but not by much."""
+        seen = self._awaited.setdefault(asked.key, asyncio.Event())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_APPEARS_SECONDS):
+                await seen.wait()
+        self._awaited.pop(asked.key, None)
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:
+        """Note that a pod waits, or where it is bound."""
+        self.waiting.pod_changed(pod, version, raw)
+        awaited = self._awaited.get(pod.key)
+        if awaited is not None:
+            awaited.set()
+        landing = None if self._ledger is None else self._ledger.saw(pod, self._now())
+        if pod.node_name:
+            rebound = self._moved.pop(pod.key, None)
+            if rebound is not None and landing is Landing.AS_ANSWERED:
+                self._events.record(rebound)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Note that a pod is gone."""
+        self.waiting.pod_deleted(namespace, name)
+        key = f"{namespace}/{name}"
+        self._moved.pop(key, None)
+        if self._ledger is not None:
+            self._ledger.gone(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeciderParts:
+    """What the decider works with.
+
+    Attributes:
+        placer: decides.
+        ledger: of the bindings on their way; this replica's own.
+        seen: the pods that wait, and what becomes of bindings.
+        policies: those in force.
+        counts: where decisions are counted.
+        judge: says where pods land; None where nobody counts outcomes.
+        records: of the decisions, for whoever does.
+        lead_seconds_left: for how long this replica leads at any rate; 0 or less if it does not.
+        succeeds: whether another replica has led before it.
+        is_ready: whether the cluster and the policies are complete.
+        seen_until: the moment up to which all changes of pods have been seen.
+        now: the time of day.
+    """
+
+    placer: Placer
+    ledger: BindingLedger
+    seen: SeenBindings
+    policies: Callable[[], PolicySet]
+    counts: PolicyCounts
+    judge: Judge | None
+    records: BindingRecords
+    lead_seconds_left: Callable[[], float]
+    succeeds: Callable[[], bool]
+    is_ready: Callable[[], bool]
+    seen_until: Callable[[], Micros]
+    now: Callable[[], Micros]
+
+
+class BindingDecider:
+    """Decides where pods are bound, while this replica leads.
+
+    Args:
+        parts: what it works with.
+    """
+
+    def __init__(self, parts: DeciderParts) -> None:
+        self._moved: Counter[str] = Counter()  # pods, by each policy that decided for them
+        self._parts = parts
+        self._leads = False
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether this replica decides bindings now."""
+        parts = self._parts
+        return self._leads and parts.lead_seconds_left() > 0 and parts.is_ready()
+
+    def knows(self, asked: AskedBinding) -> bool:
+        """Return whether the pod of a binding has been seen."""
+        waiting = self._parts.seen.waiting
+        return waiting.get(asked.namespace, asked.name, asked.uid) is not None
+
+    async def appears(self, asked: AskedBinding) -> None:
+        """Wait for a moment until the pod of a binding is seen."""
+        await self._parts.seen.appears(asked)
+
+    async def lead(self) -> None:
+        """Decide until cancelled: a task of the leader."""
+        parts, now = self._parts, self._parts.now()
+        parts.ledger.lead_begins(now, now if parts.succeeds() else None)
+        self._leads = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._leads = False
+            parts.ledger.lead_ends()
+
+    async def run(self) -> None:
+        """Forget bindings that failed, until cancelled."""
+        while True:
+            await asyncio.sleep(_EXPIRE_SECONDS)
+            self._parts.ledger.expire(self._parts.now(), self._parts.seen_until())
+
+    def decide(
+        self, asked: AskedBinding, encode: Callable[[BindingDecision], bytes], *, in_haste: bool
+    ) -> MadeDecision | None:
+        """Decide on a binding; None where the decision comes too late to be given.
+
+        Args:
+            asked: the binding.
+            encode: returns the operations on it, for a decision that is no denial.
+            in_haste: whether there is no time for policies.
+        """
+        parts, now = self._parts, self._parts.now()
+        waiting = parts.seen.waiting.get(asked.namespace, asked.name, asked.uid)
+        pod = None if waiting is None else waiting.pod
+        uid = asked.uid if pod is None else pod.uid
+        seconds = min(_ANSWER_SECONDS, parts.lead_seconds_left())
+        answer_by = Micros(now + int(seconds * SECOND))
+        ticket = parts.ledger.asked(asked.key, uid, asked.node, pod, now=now, answer_by=answer_by)
+        # INVARIANT: no view is alive once `_made` is left: a change would have to copy it. And from
+        # `BindingLedger.view` to `decided` nothing waits: the pod counts nowhere.
+        try:
+            made, record = self._made(ticket, asked, waiting, encode, now, in_haste=in_haste)
+        except Exception:
+            parts.ledger.answer_lost(ticket, parts.now())  # there will be none
+            raise
+        if not parts.ledger.decided(ticket, made.decision, parts.now()):
+            return None
+        if record is not None:
+            parts.records.put(asked.key, record)
+        if made.decision.is_moved:
+            parts.seen.expect_move(asked, uid, made.decision)
+        return made
+
+    def answered(self, made: MadeDecision, *, is_lost: bool) -> None:
+        """Note that an answer is written, or that it cannot reach the API server."""
+        if is_lost:
+            self._parts.ledger.answer_lost(made.ticket, self._parts.now())
+        else:
+            self._parts.ledger.answered(made.ticket)
+
+    @property
+    def counters(self) -> BindingCounters:
+        """What was decided and what became of it, since the start."""
+        return self._parts.ledger.counters
+
+    @property
+    def waiting(self) -> int:
+        """Number of pods that the scheduler may bind."""
+        return len(self._parts.seen.waiting)
+
+    @property
+    def moved_by_policy(self) -> Mapping[str, int]:
+        """Pods that were moved, by each policy in force that decided for them."""
+        names = {policy.name for policy in self._parts.policies()}
+        return {name: count for name, count in self._moved.items() if name in names}
+
+    def status(self) -> BindingStatus:
+        """Return what became of bindings so far."""
+        ledger, counters = self._parts.ledger, self.counters
+        by_action = Counter[BindingAction]()
+        for (action, _), count in counters.decided.items():
+            by_action[action] += count
+        is_paused = self.may_decide and not ledger.may_move(self._parts.now())
+        return BindingStatus(
+            leads=self.may_decide,
+            kept=by_action[BindingAction.KEEP],
+            moved=by_action[BindingAction.MOVE],
+            denied=by_action[BindingAction.DENY],
+            escaped=counters.escaped,
+            lost=counters.lost,
+            paused=_PAUSED if is_paused else "",
+        )
+
+    def _made(
+        self,
+        ticket: BindingTicket,
+        asked: AskedBinding,
+        waiting: WaitingPod | None,
+        encode: Callable[[BindingDecision], bytes],
+        now: Micros,
+        *,
+        in_haste: bool,
+    ) -> tuple[MadeDecision, BindingRecord | None]:
+        """Return the decision, and its record if it moves or keeps a pod by policies."""
+        parts = self._parts
+        view = parts.ledger.view(ticket)
+        limits = parts.ledger.limits(ticket, now)
+        decision = self._decision(asked, waiting, view, limits, in_haste=in_haste)
+        encoded = b"" if decision.action is BindingAction.DENY else encode(decision)
+        record = None if waiting is None else self._noted(waiting, decision, view)
+        full = decision.decision
+        errors = 0 if full is None else len(full.errors)
+        light = replace(decision, decision=None, audit=None)
+        return MadeDecision(
+            ticket=ticket, decision=light, encoded=encoded, rule_errors=errors
+        ), record
+
+    def _decision(
+        self,
+        asked: AskedBinding,
+        waiting: WaitingPod | None,
+        view: ClusterView,
+        limits: MoveLimits,
+        *,
+        in_haste: bool,
+    ) -> BindingDecision:
+        placer = self._parts.placer
+        if waiting is None:
+            return decide_unseen(asked.node, limits)
+        if not waiting.raw or beyond_limits(_decode(waiting.raw)):
+            return decide_unseen(asked.node, limits, BindingReason.POD_TOO_LARGE)
+        request = waiting.placement_request
+        if not in_haste:
+            try:
+                return placer.bind(request, asked.node, self._parts.policies(), view, limits)
+            except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod from its node
+                _log.exception("no policy decides the binding of pod `%s`", asked.key)
+        return placer.bind_in_haste(request, asked.node, view, limits)
+
+    def _noted(
+        self, waiting: WaitingPod, decision: BindingDecision, view: ClusterView
+    ) -> BindingRecord | None:
+        """Explain and count a decision; return its record, None where no policy had a say."""
+        parts, policies = self._parts, self._parts.policies()
+        full, audit = decision.decision, decision.audit
+        parts.placer.explain_binding(waiting.pod, decision)
+        if full is None and audit is None:
+            return None
+        parts.counts.count_binding(decision, policies)
+        if decision.is_moved and full is not None:
+            self._moved.update(full.policies)
+        if parts.judge is None or decision.action is BindingAction.DENY:
+            return None
+        landings = parts.judge.judge_binding(
+            full,
+            None if audit is None else audit.decision,
+            policies,
+            view,
+            node_name=decision.node_name,
+            scheduler_node=decision.scheduler_node,
+        )
+        return BindingRecord(
+            uid=waiting.pod.uid,
+            node=decision.node_name,
+            scheduler_node=decision.scheduler_node,
+            audited_node="" if audit is None else audit.node_name,
+            landings=landings,
+        )

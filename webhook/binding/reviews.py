@@ -1,0 +1,119 @@
+"""Reviews of bindings: `/bind` of the mutating webhook."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+import msgspec
+
+from engine.binding import BindingAction, BindingDecision, BindingReason, encode_binding
+from webhook.admission import wire
+from webhook.admission.review_result import Outcome, ReviewResult, ignored
+from webhook.admission.wire import AdmissionRequest, UndecidedError
+from webhook.binding.decider import AskedBinding, BindingDecider, MadeDecision
+
+_OUTCOMES: Final = {
+    BindingAction.KEEP: Outcome.KEPT,
+    BindingAction.MOVE: Outcome.MOVED,
+    BindingAction.DENY: Outcome.DENIED,
+}
+
+
+class BindingResult(ReviewResult, frozen=True, kw_only=True):
+    """The result of a review of a binding, with the decision that it is made of."""
+
+    made: MadeDecision
+
+
+class BindingReviews:
+    """Translates reviews of bindings for a decider, and its decisions into responses.
+
+    A replica that does not lead answers nothing: the failure policy says what becomes of the
+    binding. An answer without a decision would let it pass unseen by the leader, whatever that
+    policy says.
+
+    Args:
+        decider: decides.
+    """
+
+    def __init__(self, decider: BindingDecider) -> None:
+        self._decider = decider
+
+    def review(self, request: AdmissionRequest) -> ReviewResult | Awaitable[ReviewResult]:
+        """Decide on a binding; that of a pod which is not seen yet waits for a moment.
+
+        Raises:
+            AdmissionError: the object is not a binding.
+            UndecidedError: this replica must not answer it.
+        """
+        asked = self._asked(request)
+        if asked is None:
+            return ignored(request)
+        if self._decider.knows(asked):
+            return self._decided(request, asked, in_haste=False)
+        return self._decided_once_seen(request, asked)
+
+    def undecided(self, request: AdmissionRequest, outcome: Outcome, _reason: str) -> ReviewResult:
+        """Decide on a binding that there is no time for: by room alone; see `review`."""
+        asked = self._asked(request)
+        if asked is None:
+            return ignored(request)
+        result = self._decided(request, asked, in_haste=True)
+        return msgspec.structs.replace(result, outcome=outcome)
+
+    def answered(self, result: ReviewResult, *, is_lost: bool) -> None:
+        """Note that an answer is written, or that it cannot reach the API server."""
+        if isinstance(result, BindingResult):
+            self._decider.answered(result.made, is_lost=is_lost)
+
+    def _asked(self, request: AdmissionRequest) -> AskedBinding | None:
+        """Return the binding of a pod to a node; None for anything else."""
+        if not request.binds_pod:
+            return None
+        binding = request.binding()
+        if request.dry_run or not binding.target.is_node:
+            return None  # no pod is bound: the ledger must not wait for one
+        return AskedBinding(
+            namespace=request.namespace,
+            name=binding.metadata.name or request.name,
+            uid=binding.metadata.uid,
+            node=binding.target.name,
+        )
+
+    async def _decided_once_seen(
+        self, request: AdmissionRequest, asked: AskedBinding
+    ) -> ReviewResult:
+        if self._decider.may_decide:
+            await self._decider.appears(asked)
+        return self._decided(request, asked, in_haste=False)
+
+    def _decided(
+        self, request: AdmissionRequest, asked: AskedBinding, *, in_haste: bool
+    ) -> ReviewResult:
+        if not self._decider.may_decide:
+            raise UndecidedError("this replica does not decide bindings: it does not lead, or yet")
+
+        def encode(decision: BindingDecision) -> bytes:
+            obj = msgspec.json.decode(request.object, type=dict[str, Any])
+            return wire.json_patch(encode_binding(decision, obj))
+
+        made = self._decider.decide(asked, encode, in_haste=in_haste)
+        if made is None:
+            raise UndecidedError("the decision came too late")
+        return BindingResult(
+            outcome=_OUTCOMES[made.decision.action],
+            response=_response(request, made),
+            rule_errors=made.rule_errors,
+            made=made,
+        )
+
+
+def _response(request: AdmissionRequest, made: MadeDecision) -> wire.AdmissionResponse:
+    decision = made.decision
+    audit = {"decision": decision.message}
+    if decision.action is BindingAction.DENY:
+        is_policy = decision.reason is BindingReason.WAITS
+        status = wire.FORBIDDEN if is_policy else wire.CONFLICT
+        return wire.denied(request.uid, decision.message, status=status, audit_annotations=audit)
+    return wire.allowed(request.uid, patch=made.encoded, audit_annotations=audit)

@@ -1,0 +1,109 @@
+"""Composition of decisions at binding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from engine.binding import BindingLedger
+from engine.model.time import SECOND, Micros
+from engine.outcome import Judge
+from engine.view import ClusterState
+from webhook.background import in_background
+from webhook.binding import (
+    BindingCollector,
+    BindingDecider,
+    BindingRecords,
+    DeciderParts,
+    ReboundEvents,
+    SeenBindings,
+)
+from webhook.cluster import Cluster
+from webhook.cluster.client.connection import Connection
+from webhook.controllers.leader_election import LeaseElector
+from webhook.placement.live_policies import LivePolicies
+from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
+from webhook.settings import Settings
+
+_LAG: Final = 5 * SECOND
+"""Of a watch behind what it reports on, at most, while it is heard at all."""
+
+
+class BindingServices:
+    """What this replica sees of bindings, from the first pod on.
+
+    Args:
+        connection: to the API server, for Events.
+        identity: of this process, written in each Event.
+        now: the time of day.
+
+    Attributes:
+        seen: an observer of pods.
+        records: of decisions, for whoever counts outcomes.
+    """
+
+    def __init__(self, connection: Connection, *, identity: str, now: Callable[[], Micros]) -> None:
+        self._events = ReboundEvents(connection, identity=identity)
+        self.seen = SeenBindings(self._events, now)
+        self.records = BindingRecords()
+        self._now = now
+        self._ledger: BindingLedger | None = None
+
+    def follow(self, state: ClusterState, settings: Settings) -> None:
+        """Note what is seen; before the first pod is."""
+        self._ledger = BindingLedger(state, scope=settings.scope())
+        self.seen.follow(self._ledger)
+
+    def decider(  # noqa: PLR0913 - named parts, joined in one place
+        self,
+        stack: AsyncExitStack,
+        settings: Settings,
+        cluster: Cluster,
+        *,
+        elector: LeaseElector,
+        placer: Placer,
+        policies: LivePolicies,
+        counts: PolicyCounts,
+        registry: CollectorRegistry,
+    ) -> BindingDecider:
+        """Return what decides while this replica leads; it runs until the stack unwinds.
+
+        Args:
+            stack: of everything that is started.
+            settings: the settings.
+            cluster: the one whose state is followed.
+            elector: of the leader.
+            placer: decides.
+            policies: those in force.
+            counts: where decisions are counted.
+            registry: of metrics.
+        """
+        if self._ledger is None:
+            raise ValueError("bindings are decided by what is followed")
+        pods = cluster.sources["pods"]
+        hot = settings.outcome_hot_percent
+        decider = BindingDecider(
+            DeciderParts(
+                placer=placer,
+                ledger=self._ledger,
+                seen=self.seen,
+                policies=lambda: policies.current,
+                counts=counts,
+                judge=Judge(settings.scope(), None, hot_percent=hot) if settings.outcome else None,
+                records=self.records,
+                lead_seconds_left=lambda: elector.seconds_left,
+                succeeds=lambda: elector.succeeds,
+                is_ready=lambda: cluster.is_synced and policies.is_loaded,
+                seen_until=lambda: Micros((pods.last_contact or 0) - _LAG),
+                now=self._now,
+            )
+        )
+        elector.add_duty(decider.lead)
+        in_background(stack, decider.run())
+        in_background(stack, self._events.run())
+        registry.register(BindingCollector(decider))
+        return decider
