@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from engine.model.time import Micros
 from engine.outcome import Judge, WorseRules
 from engine.simulation import SchedulerModel
+from webhook.binding import BindingRecords
 from webhook.cluster import Cluster
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.controllers.outcome import (
@@ -33,6 +34,7 @@ _SEED = 0
 def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
     leadership: Leadership,
     bindings: Bindings,
+    decided: BindingRecords,
     cluster: Cluster,
     *,
     placer: Placer,
@@ -46,6 +48,7 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
     Args:
         leadership: of the replicas.
         bindings: the pods that are bound.
+        decided: what was decided at bindings.
         cluster: the cluster.
         placer: completes requests.
         policies: those in force.
@@ -76,6 +79,7 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
             identity=elector.identity,
             bindings=bindings,
             judge=judge,
+            decided=decided,
             record=OutcomeRecord(
                 ConfigMapStore(
                     leadership.connection,

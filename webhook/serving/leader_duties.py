@@ -12,6 +12,7 @@ from engine.policy import PolicySet
 from engine.reclaim import NodeFit
 from engine.view import WhatIf
 from webhook.background import in_background
+from webhook.binding import BindingRecords
 from webhook.cluster import Cluster
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
@@ -66,7 +67,8 @@ class LeaderDuties:
         outcome = None
         if services.leadership is not None:
             self._mark_nodes(services.leadership)
-            outcome = self._judge_outcomes(services.leadership, stack)
+            decided = services.binding.records if services.binding else BindingRecords()
+            outcome = self._judge_outcomes(services.leadership, decided, stack)
             if services.policy_resources is not None:
                 self._write_policy_status(services.leadership, outcome)
         if services.releasing is not None:
@@ -96,7 +98,7 @@ class LeaderDuties:
         return self.policies.current if self.settings.node_marks else PolicySet()
 
     def _judge_outcomes(
-        self, leadership: Leadership, stack: AsyncExitStack
+        self, leadership: Leadership, decided: BindingRecords, stack: AsyncExitStack
     ) -> OutcomeController | None:
         """Let the leader judge the pods that are bound, and all replicas follow its judgement."""
         if leadership.bindings is None:
@@ -104,6 +106,7 @@ class LeaderDuties:
         controller, audited = outcome_controller(
             leadership,
             leadership.bindings,
+            decided,
             self.cluster,
             placer=self.placer,
             policies=self.policies,

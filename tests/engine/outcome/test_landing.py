@@ -9,7 +9,7 @@ from engine.model import api
 from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.outcome import BoundPod, Judge, PolicyLanding, meant_nodes
-from engine.pipeline import Scope
+from engine.pipeline import Scope, decide
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 from engine.policy import PolicySet, load_policies
 from engine.view import FRESH, ClusterState
@@ -155,3 +155,20 @@ def test_a_pod_is_meant_for_its_advised_nodes_or_the_nominated(
     annotations: dict[str, str], meant: tuple[str, ...]
 ) -> None:
     assert meant_nodes(pod(metadata={"annotations": annotations})) == meant
+
+
+def test_a_binding_is_judged_by_its_decision_and_the_node_that_the_scheduler_took() -> None:
+    # As above: a has 75 points, b 62.5 and c 25.
+    state, loaded = state_of(), policies(("p", "Enforce", "a"), ("q", "Audit", "b"))
+    waiting = msgspec.structs.replace(bound_to("a", state_of()).request.pod, node_name="")
+    made = decide(PlacementRequest(pod=waiting, raw=b"{}"), loaded, state.view(), NOW)
+    landings = Judge(Scope(), None, hot_percent=80).judge_binding(
+        made, made.audit, loaded, state.view(), node_name="a", scheduler_node="c"
+    )
+    enforced, audited = landings
+    assert enforced == PolicyLanding(
+        policy="p", mode="Enforce", rank=1, points=7500, best=7500, stock=2500, moved=True
+    )
+    # b would have had (3 x 100 + 100) / 4 = 100 points, and a has none by that policy.
+    assert (audited.policy, audited.rank, audited.points, audited.best) == ("q", 3, 0, 10_000)
+    assert audited.stock is None

@@ -23,6 +23,7 @@ from engine.outcome import (
 )
 from engine.policy import CompiledPolicy, PolicySet
 from engine.report import AuditedPolicy, OutcomeReport
+from webhook.binding import BindingRecords
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.object_event import ObjectEvent, ObjectReference
 from webhook.controllers.outcome.audited_policies import AUDITED_ANNOTATION, AuditedPolicies
@@ -58,6 +59,7 @@ class OutcomeParts:
         identity: of this process, written in each Event.
         bindings: the pods that are bound.
         judge: judges them.
+        decided: what was decided at bindings: nothing is judged again that is there.
         record: of the figures.
         audited: keeps policies in Audit mode here.
         annotate: writes an annotation on the Lease, for the other replicas.
@@ -70,6 +72,7 @@ class OutcomeParts:
     identity: str
     bindings: Bindings
     judge: LandingJudge
+    decided: BindingRecords
     record: OutcomeRecord
     audited: AuditedPolicies
     annotate: Callable[[str, str], None]
@@ -183,6 +186,11 @@ class OutcomeController:
 
     def _count(self, window: OutcomeWindow, binding: Binding) -> None:
         parts, pod, now = self._parts, binding.pod, self._parts.now()
+        decided = parts.decided.take(pod.key, pod.uid, pod.node_name)
+        if decided is not None:
+            window.add(pod.namespace, decided.landings, now, landed=True)
+            self.counts.add(pod.namespace, decided.landings, landed=True)
+            return
         landings = parts.judge.judge(binding, parts.bindings.waiting())
         if landings is None:
             self._unjudged += 1

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.outcome import PolicyLanding
 from engine.policy import Mode
 from engine.report import OutcomeReport
 from tests.webhook.controllers.outcome.worlds import POLICY, World, world
+from webhook.binding import BindingRecord
 from webhook.controllers.outcome import AuditedPolicies, OutcomeCollector
 
 ADVICE = {"stowplan.dev/advice": '{"policies":["prefers-a"],"nodes":["a"],"candidates":3}'}
@@ -46,6 +48,34 @@ async def test_a_bound_pod_is_judged_against_the_ranking_and_the_stock_scheduler
         assert (total.mean_points, total.mean_lost) == (50, 50)  # 100, 0 and 50 of 100
         assert (total.compared, total.stock_points, total.moved) == (3, 15_000, 2)
         assert [each.namespace for each in policy.namespaces] == ["shop"]
+
+
+async def test_a_pod_that_was_decided_at_its_binding_is_not_judged_again(tmp_path: Path) -> None:
+    # The model of the scheduler would take `b`, but the scheduler has said `c`: of the landings as
+    # they were recorded, 100 points where `c` has 0.
+    async with world(tmp_path) as made:
+        landing = PolicyLanding(
+            policy="prefers-a",
+            mode="Enforce",
+            rank=1,
+            points=10_000,
+            best=10_000,
+            stock=0,
+            moved=True,
+        )
+        for name, uid in (("decided", "uid-decided"), ("escaped", "uid-escaped")):
+            record = BindingRecord(
+                uid=uid, node="a", scheduler_node="c", audited_node="", landings=[landing]
+            )
+            made.decided.put(f"shop/{name}", record)
+        made.bind("decided", "a")
+        (policy,) = (await made.report()).policies
+        assert (policy.total.pods, policy.total.compared, policy.total.moved) == (1, 1, 1)
+        assert (policy.total.stock_points, policy.total.meant, policy.total.landed) == (0, 1, 1)
+        # One that is elsewhere than was answered is judged as any other: the model takes `b`.
+        made.bind("escaped", "c")
+        (policy,) = (await made.report()).policies
+        assert (policy.total.pods, policy.total.stock_points) == (2, 5_000)
 
 
 async def test_pods_that_were_never_seen_waiting_are_not_counted(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from engine.pipeline import Scope
 from engine.report import OutcomeReport
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from webhook.binding import BindingRecords
 from webhook.cluster import Cluster
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection, connected
@@ -69,6 +70,7 @@ class World:
         self.lease: dict[str, str] = {}
         self.leads = True
         self.bindings = Bindings()
+        self.decided = BindingRecords()
         state = ClusterState()
         self.applier = EventApplier(state, now=self.now, observers=[self.bindings])
         for name in "abc":
@@ -109,6 +111,7 @@ class World:
                 identity="one",
                 bindings=self.bindings,
                 judge=self.judge,
+                decided=self.decided,
                 record=OutcomeRecord(
                     ConfigMapStore(
                         self._connection,
