@@ -25,6 +25,11 @@ from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
 from engine.report import DecisionReport, QuotaReport, decision_report
 from engine.view import ClusterState, ClusterView, quota_requests
 from webhook.cli import console
+from webhook.cli.binding_explanation import (
+    BindingExplanation,
+    binding_explanation,
+    show_binding,
+)
 from webhook.cli.cluster_loading import load_cluster, moment_of, moment_text
 from webhook.cli.exit_codes import Exit
 from webhook.cli.held_explanation import ReleaseReport, release_report
@@ -55,12 +60,14 @@ class ExplainReport(DecisionReport, frozen=True, kw_only=True):
     Attributes:
         patch: of the answer; of a held pod that of its release.
         release: of a held pod; None for others.
+        bound: of a pod of a live cluster that was decided at its binding; None for others.
     """
 
     quota: QuotaReport
     patch: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
     release: ReleaseReport | None = None
+    bound: BindingExplanation | None = None
 
 
 def explain(
@@ -120,6 +127,7 @@ def explain(
     recording.state.track_sums(policy_set.sum_profiles)
     moment, origin = moment_of(recording, now)
 
+    node = manifest["spec"].get("nodeName", "")
     manifest = _as_created(manifest, recording.state, notes)
     view = recording.state.view()
     request = placement_request(manifest, namespace=namespace, view=view, notes=notes)
@@ -135,6 +143,7 @@ def explain(
         release = release_report(request, placer, policy_set, recording.state, moment)
         operations = release.patch
 
+    bound = binding_explanation(request.pod.annotations, node, decision)
     output = console.output()
     if json:
         report = ExplainReport(
@@ -143,6 +152,7 @@ def explain(
             patch=tuple(operations),
             warnings=tuple(advice.warnings),
             release=release,
+            bound=bound,
         )
         output.print_json(msgspec.json.encode(report).decode())
     else:
@@ -151,6 +161,9 @@ def explain(
             judged = f"{_QUEUES}\n{judged}"
         if release is not None:
             judged = f"{release}\n{judged}"
+        if bound is not None:
+            show_binding(output, bound)
+            output.print()
         _show(output, decision, quota, judged, nodes=nodes, inputs=inputs)
         for warning in advice.warnings:
             output.print(f"[yellow]warning:[/] {escape(warning)}")

@@ -108,6 +108,36 @@ def test_a_pod_of_the_cluster_is_decided_anew_and_does_not_count(
     assert json.loads(ran.out)["verdict"] == "Place"
 
 
+def test_a_pod_that_was_decided_at_its_binding_says_from_where_to_where_and_why(
+    explain: Callable[..., Ran], server: FakeApiServer
+) -> None:
+    install(server)
+    bound = pod("here", "gamma-node")
+    bound["metadata"]["annotations"] = {
+        "stowplan.dev/scheduler-node": "alpha-node",
+        "stowplan.dev/binding": "BetterNode",
+        "stowplan.dev/reason": "moved from alpha-node to gamma-node: another node is better",
+    }
+    server.create(bound)
+    ran = explain("pod/here", "-n", "shop")
+    assert ran.out.startswith(
+        "bound to gamma-node instead of alpha-node, the scheduler's choice: moved from alpha-node"
+    )
+    told = json.loads(explain("pod/here", "-n", "shop", "--json").out)["bound"]
+    assert told["schedulerNode"] == "alpha-node"
+    assert (told["node"], told["reason"]) == ("gamma-node", "BetterNode")
+    # By now alpha-node has no device left, so scores give it nothing.
+    assert told["rules"] == [
+        {
+            "policy": "scheduler",
+            "rule": "NodeResourcesFit",
+            "onSchedulerNode": "Insufficient acme.example/fpga",
+            "onNode": "",
+        },
+        {"policy": "of-the-cluster", "rule": "zone", "onSchedulerNode": "", "onNode": "0 points"},
+    ]
+
+
 def test_nothing_is_written_to_the_cluster_or_left_on_the_disk(
     explain: Callable[..., Ran],
     server: FakeApiServer,
