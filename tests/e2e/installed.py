@@ -166,7 +166,8 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         stowplan = Installed(running, front, every, folder)
         stack.push_async_callback(_stop, running)
         url, holds = f"https://{LOCAL}:{front.port}", given.get("hold") == "true"
-        admission = list(_configurations(url, quotas, holds=holds))
+        binds = given.get("binding") == "true"
+        admission = list(_configurations(url, quotas, holds=holds, binds=binds))
         if admission_policies:
             admission += _policies_of_chart(quotas, holds=holds)
         for resource, manifest in admission:
@@ -219,7 +220,7 @@ def _replica(name: str, folder: Path, options: Sequence[tuple[str, str]]) -> Rep
 
 
 def _configurations(
-    url: str, quotas: FailurePolicy | None, *, holds: bool
+    url: str, quotas: FailurePolicy | None, *, holds: bool, binds: bool
 ) -> Iterator[tuple[str, Json]]:
     """Yield the webhook configurations, without a `caBundle`: that is stowplan's to write.
 
@@ -239,11 +240,17 @@ def _configurations(
         "failurePolicy": "Ignore",
         "timeoutSeconds": _TIMEOUT_SECONDS,
     }
+    binding = {
+        **webhook,
+        "name": "bind.stowplan.dev",
+        "clientConfig": {"url": f"{url}/bind"},
+        "rules": [rule("", ["pods/binding", "bindings"], "CREATE")],
+    }
     mutating = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": NAME},
-        "webhooks": [webhook],
+        "webhooks": [webhook, *([binding] if binds else [])],
     }
     yield "mutatingwebhookconfigurations", mutating
     if quotas:
