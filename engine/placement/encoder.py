@@ -71,8 +71,7 @@ def encode(
     if not placing and not labels.required:
         return Patch()
     if decides_bindings and decision.placement.at is PlacementAt.BINDING:
-        operations = assemble(document, required=labels.required) if labels.required else ()
-        return Patch(operations, warnings=tuple(labels.warnings))
+        return Patch(assemble(document, required=promised), warnings=tuple(labels.warnings))
 
     # 2. Exclusion of rejected nodes, if the policy wants its filters to be binding.
     rejections, hostnames = Rejections(decision, labels.enforced), Hostnames(view)
