@@ -130,7 +130,7 @@ def _counted(name: str, shape: PodShape) -> tuple[Amounts, str]:
     side, resource = _side_of(name)
     if not side:
         return {PODS: 1}, resource
-    return (shape.limits if side == _LIMITS else shape.requests), resource
+    return (shape.limits if side == _LIMITS else shape.quota_requests), resource
 
 
 def _matches(scope: api.ScopeRequirement, pod: Pod) -> bool:

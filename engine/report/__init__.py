@@ -53,13 +53,13 @@ from engine.report.queue import (
 )
 from engine.report.quota import QuotaReport
 from engine.report.quotas import QuotaAmount, QuotaRow, QuotasReport
+from engine.report.replicas import Crowd, Replicas, owner_of
 from engine.report.simulation import (
     ArmPlacement,
     ArmReport,
     ArrivalSource,
     ArrivalsSummary,
     BindingCounts,
-    Crowd,
     NodeLevels,
     PodFate,
     PodOutcome,
@@ -124,6 +124,7 @@ __all__ = [
     "RefusedPolicy",
     "ReleaseRates",
     "ReleaserReport",
+    "Replicas",
     "ResourceColumns",
     "RuleKind",
     "RuleOutcome",
@@ -147,6 +148,7 @@ __all__ = [
     "expected_wait",
     "nodes_report",
     "overdue_seconds",
+    "owner_of",
     "place_text",
     "policies_report",
     "queue_report",

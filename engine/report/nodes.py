@@ -15,6 +15,7 @@ from engine.model.time import SECOND, Micros, date
 from engine.model.well_known import ZONE_LABEL
 from engine.plugins.load_aware.usage import capacity
 from engine.policy import PolicySet
+from engine.report.replicas import Crowd
 from engine.view import ClusterView, IntColumn, Sum
 
 SHOWN_RESOURCES: Final = (CPU, MEMORY)
@@ -65,6 +66,7 @@ class NodesReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         report_age_seconds: of the usage, None where there is no report.
         resources: columns by resource name.
         thresholds: of the policies in force.
+        crowd: the most replicas of one owner on one node; None where nobody counts.
     """
 
     at: str
@@ -77,6 +79,7 @@ class NodesReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     report_age_seconds: Sequence[int | None]
     resources: Mapping[str, ResourceColumns]
     thresholds: Sequence[Threshold] = ()
+    crowd: Crowd | None = None
 
 
 def nodes_report(
@@ -86,6 +89,7 @@ def nodes_report(
     resources: Sequence[str] = SHOWN_RESOURCES,
     thresholds: Sequence[Threshold] = (),
     stale: Sequence[str] = (),
+    crowd: Crowd | None = None,
 ) -> NodesReport:
     """Return the report on the nodes of a view; some milliseconds for thousands of them.
 
@@ -95,6 +99,7 @@ def nodes_report(
         resources: those to report.
         thresholds: of the policies in force.
         stale: the sources that are too old, each with its age.
+        crowd: the most replicas of one owner on one node.
     """
     rows = np.array(
         sorted(np.flatnonzero(view.valid).tolist(), key=view.names.__getitem__), np.intp
@@ -111,6 +116,7 @@ def nodes_report(
         report_age_seconds=_ages(view.metric_time[rows], now),
         resources={name: _columns(view, name, rows) for name in resources},
         thresholds=thresholds,
+        crowd=crowd,
     )
 
 

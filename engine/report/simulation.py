@@ -12,6 +12,7 @@ import msgspec
 
 from engine.model.measure import Measure
 from engine.report.decision import PodName
+from engine.report.replicas import Crowd
 
 
 class ArmPlacement(StrEnum):
@@ -180,20 +181,6 @@ class BindingCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     moved: int = 0
     kept: int = 0
     denied: int = 0
-
-
-class Crowd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The most pods of one owner on one node, at the moment of the figures.
-
-    Attributes:
-        pods: how many; 0 where no simulated pod with an owner has a node.
-        node: which, the first by name; "" for none.
-        example: one of the pods; None for none.
-    """
-
-    pods: int = 0
-    node: str = ""
-    example: PodName | None = None
 
 
 class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

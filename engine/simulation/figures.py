@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 
 from engine.model.pod import Pod
 from engine.plugins.load_aware.usage import capacity
-from engine.report import Crowd, Measure, NodeLevels, PodName, Spread
+from engine.report import Crowd, Measure, NodeLevels, Replicas, Spread, owner_of
+from engine.report.replicas import Owner
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.load import RESOURCES
 from engine.view import IntColumn, Sum
@@ -72,35 +72,18 @@ def hot_nodes(levels: Percents, thresholds: Mapping[str, float]) -> int:
     return int(np.count_nonzero(np.any(hot, axis=0)))
 
 
-def owner_of(pod: Pod) -> tuple[str, str] | None:
-    """Return namespace and uid of the owner of a pod; None without one, or of a DaemonSet."""
-    return (pod.namespace, pod.owner_uid) if pod.owner_uid and not pod.is_daemon_set else None
-
-
-def largest_crowd(pods: Iterable[Pod], owners: Container[tuple[str, str]]) -> Crowd:
+def largest_crowd(pods: Iterable[Pod], owners: Container[Owner]) -> Crowd:
     """Return the most pods of one owner on one node.
 
     Args:
         pods: all that are bound.
         owners: those that are looked at.
     """
-    counts = Counter[tuple[tuple[str, str], str]]()
-    examples: dict[tuple[tuple[str, str], str], Pod] = {}
+    replicas = Replicas()
     for pod in pods:
-        owner = owner_of(pod)
-        if owner is not None and owner in owners:
-            place = owner, pod.node_name
-            counts[place] += 1
-            examples.setdefault(place, pod)
-    if not counts:
-        return Crowd()
-    place = min(counts, key=lambda each: (-counts[each], each[1], each[0]))
-    example = examples[place]
-    return Crowd(
-        pods=counts[place],
-        node=place[1],
-        example=PodName(example.namespace, example.display_name),
-    )
+        if owner_of(pod) in owners:
+            replicas.set(pod)
+    return replicas.crowd()
 
 
 def _spread(measure: Measure, resource: str, column: NDArray[np.float64]) -> Spread:

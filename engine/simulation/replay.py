@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.model.time import SECOND
-from engine.report import Crowd, Sample
+from engine.report import Crowd, Sample, owner_of
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arms import ArmDecider, Landing
 from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
@@ -19,7 +19,6 @@ from engine.simulation.figures import (
     Percents,
     hot_nodes,
     largest_crowd,
-    owner_of,
     percents,
     spreads,
 )

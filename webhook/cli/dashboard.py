@@ -11,14 +11,17 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.markup import escape
 
 from engine.errors import StowplanError
+from engine.model.pod import Pod
 from engine.pipeline import Scope
 from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
+from engine.report import Replicas
 from webhook.background import in_background, on_change
 from webhook.cli import console
 from webhook.cli.api_errors import reason
@@ -56,6 +59,22 @@ _REFUSING_ALL: Final = (NO_CONTACT, HTTPStatus.UNAUTHORIZED)
 _RULES: Final = QueueRules(mode="Enforce")  # what the installation says is not known here
 
 
+class _CountedReplicas:
+    """An observer of pods that counts the replicas of each owner on each node."""
+
+    def __init__(self) -> None:
+        self._replicas = Replicas()
+        self.crowd = self._replicas.crowd
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - of the protocol
+        """Count a pod where it is."""
+        self._replicas.set(pod)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Count a pod no longer."""
+        self._replicas.delete(f"{namespace}/{name}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
     """What is shown.
@@ -65,6 +84,7 @@ class _Shown:
         cluster: the cluster.
         held: its held pods.
         read_pod: where its pods are read from.
+        replicas: the pods of each owner, by node.
         policy_resources: the policies that its API server holds; None for a recording.
     """
 
@@ -72,6 +92,7 @@ class _Shown:
     cluster: Cluster
     held: HeldPods
     read_pod: ReadPod
+    replicas: _CountedReplicas
     policy_resources: PolicyResources | None = None
 
 
@@ -126,13 +147,14 @@ async def _run(
 
 
 def _recorded(paths: list[Path]) -> _Shown:
-    held, pods = HeldPods(wall_clock), RecordedPods()
-    recording = load_cluster(paths, console.errors(), observers=(held, pods))
+    held, pods, replicas = HeldPods(wall_clock), RecordedPods(), _CountedReplicas()
+    recording = load_cluster(paths, console.errors(), observers=(held, pods, replicas))
     return _Shown(
         name=", ".join(path.name for path in paths),
         cluster=recorded_cluster(recording, wall_clock),
         held=held,
         read_pod=pods.read,
+        replicas=replicas,
     )
 
 
@@ -144,14 +166,14 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
         )
     except NoKubeconfigError as error:
         raise StowplanError(f"{error}, or a recorded cluster with `--cluster`") from error
-    held = HeldPods(wall_clock)
+    held, replicas = HeldPods(wall_clock), _CountedReplicas()
     # Pods that wait for quota use none, as where they are held.
     settings = Settings(hold=True)
     policies = PolicyResources()
     with console.errors().status("reading the cluster"):
         await _require_contact(connection)
         cluster = await watched_cluster(
-            stack, settings, connection, [held], policies, now=wall_clock
+            stack, settings, connection, [held, replicas], policies, now=wall_clock
         )
         with suppress(TimeoutError):
             async with asyncio.timeout(_SYNC_SECONDS):
@@ -162,6 +184,7 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
         cluster=cluster,
         held=held,
         read_pod=stored_pods(connection),
+        replicas=replicas,
         policy_resources=policies,
     )
 
@@ -208,6 +231,7 @@ def _source(stack: AsyncExitStack, shown: _Shown, paths: list[Path]) -> ClusterS
         ),
         read_pod=shown.read_pod,
         outcome=None,
+        crowd=shown.replicas.crowd,
         held=lambda namespace: held.report(
             None, lists=lambda pod: namespace in {"", pod.namespace}
         ),

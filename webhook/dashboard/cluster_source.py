@@ -9,6 +9,7 @@ import msgspec
 
 from engine.quota.queueing import QueueRules
 from engine.report import (
+    Crowd,
     NodesReport,
     OutcomeReport,
     PodReport,
@@ -44,6 +45,7 @@ class ClusterSource:
         outcome: where pods of the policies were bound; None where nobody knows.
         waits_for_cluster: whether nothing is shown before the whole cluster is read.
         held: the held pods in order, of a namespace or ("") of all; None where none is held.
+        crowd: the most replicas of one owner on one node; None where nobody counts.
     """
 
     name: str
@@ -56,6 +58,7 @@ class ClusterSource:
     outcome: Callable[[], Awaitable[OutcomeReport]] | None
     held: Callable[[str], QueueReport] | None
     waits_for_cluster: bool = False
+    crowd: Callable[[], Crowd] | None = None
 
     @property
     def is_live(self) -> bool:
@@ -86,6 +89,7 @@ class ClusterSource:
             self.cluster.now(),
             thresholds=thresholds_of(self.policies.current),
             stale=tuple(self.cluster.freshness().stale.values()),
+            crowd=None if self.crowd is None else self.crowd(),
         )
 
     async def pod(self, namespace: str, name: str, node: str) -> PodReport | None:

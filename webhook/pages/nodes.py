@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.report import Measure, NodesReport, Threshold
+from engine.report import Crowd, Measure, NodesReport, Threshold
 from webhook.pages.amounts import percent
 from webhook.pages.figures import bin_labels, grouped_bars, histogram, upright
 from webhook.pages.heat_map import heat_map
@@ -77,7 +77,7 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
             find=find,
             sort=sort,
             thresholds=thresholds,
-            facts=_facts(levels, known, lowest),
+            facts=[*_facts(levels, known, lowest), *_crowd(report.crowd)],
             part=part,
             rows=[_row(report, resource, i) for i in part.items],
             link=linked(choice),
@@ -154,6 +154,14 @@ def _facts(
     if len(known) < len(levels):
         facts.append(("Unknown", f"{len(levels) - len(known):,}"))
     return facts
+
+
+def _crowd(crowd: Crowd | None) -> list[tuple[str, str]]:
+    """Return the most replicas of one owner on one node, if there are several."""
+    if crowd is None or crowd.pods <= 1:
+        return []
+    where = f"{crowd.pods:,} ({crowd.example} on {crowd.node})"
+    return [("Most replicas of one owner on one node", where)]
 
 
 def _order(

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from engine.report import Crowd, PodName
 from tests.webhook.pages.reports import HOSTILE, busy, nodes_of
 from webhook.pages import nodes_page, update
 
@@ -35,6 +36,14 @@ def test_each_zone_begins_a_row() -> None:
     places = dict(zip(trace["text"], zip(trace["x"], trace["y"], strict=True), strict=True))
     assert places == {"a": (0, 0), "c": (1, 0), "b": (0, 1)}
     assert figure["layout"]["yaxis"]["ticktext"] == ["z1", "z2"]
+
+
+@pytest.mark.parametrize(("pods", "shown"), [(12, True), (1, False)])
+def test_the_most_replicas_on_one_node_are_a_fact(*, pods: int, shown: bool) -> None:
+    crowd = Crowd(pods=pods, node="a", example=PodName("shop", "web-1"))
+    page = nodes_page(replace(nodes_of({"a": 1}), crowd=crowd), {})
+    assert ("Most replicas of one owner on one node" in page.body) is shown
+    assert ("12 (shop/web-1 on a)" in page.body) is shown
 
 
 def test_facts_are_of_the_measure_that_is_shown() -> None:
