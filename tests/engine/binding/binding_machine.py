@@ -136,7 +136,7 @@ class Stored:
     port: bool
     node: str = ""
     was_moved: bool = False
-    bound_at: float = 0.0
+    answer: Answer | None = None
 
     @property
     def key(self) -> str:
@@ -311,7 +311,12 @@ class Answer:
     """What the leader said of a binding."""
 
     decision: BindingDecision
-    seen: frozenset[str]  # pods that were bound without an answer, and seen
+    at: float
+    heard: dict[tuple[str, str], float]  # by its leader, see there
+
+    def knew(self, uid: str, node_name: str) -> bool:
+        """Return whether the leader knew by then that a pod may be, or is, on a node."""
+        return self.heard.get((uid, node_name), self.at) < self.at
 
 
 class Leader:
@@ -329,7 +334,8 @@ class Leader:
         )
         self.watch = Watch(world.clock, world.random, world.faults.slow_watch, self._see)
         self.requests: dict[str, PlacementRequest] = {}
-        self.seen: set[str] = set()  # uids of bound pods
+        # When it was first asked about a pod and a node, or saw it there.
+        self.heard: dict[tuple[str, str], float] = {}
         self.holds_until = 0.0
         self._seen_until = 0.0
         self.frozen_until = 0.0
@@ -355,14 +361,13 @@ class Leader:
                 self.state.delete_pod(it.key)
                 self.ledger.gone(it.key)
                 self.requests.pop(it.key, None)
-                self.seen.discard(it.uid)
                 return
             request = request_of(it)
             self.state.set_pod(request.pod, seen_at=now)
             self.ledger.saw(request.pod, now)
             if it.node:
                 self.requests.pop(it.key, None)
-                self.seen.add(it.uid)
+                self.heard.setdefault((it.uid, it.node), self._world.clock.now)
             else:
                 self.requests[it.key] = request
 
@@ -413,6 +418,7 @@ class Leader:
             return
         known = self.requests.get(pod.key)
         known = known if known is not None and known.pod.uid == pod.uid else None
+        self.heard.setdefault((pod.uid, node_name), world.clock.now)
         answer_by = min(deadline - 0.05, self.holds_until - LEASE_MARGIN)
         ticket = self.ledger.asked(
             pod.key,
@@ -453,7 +459,7 @@ class Leader:
             del view, limits
         if not self.ledger.decided(ticket, decision, now):
             return
-        answer = Answer(decision, frozenset(world.escaped.keys() & self.seen))
+        answer = Answer(decision, world.clock.now, self.heard)
         # It may be frozen between the decision and the answer.
         wait = max(0.0, self.frozen_until - world.clock.now) + world.random.expovariate(1 / 0.001)
         world.clock.after(wait, lambda: self._write(ticket, answer, deadline, respond))
@@ -528,7 +534,6 @@ class World:
         self.result = Result()
         self._fill = fill
         self._names = count()
-        self.escaped: dict[str, str] = {}  # uid of pods bound unanswered, with their node
         self.on_node: dict[str, dict[str, Stored]] = {}
         self.schedulers = [Scheduler(self, "default-scheduler")]
         if faults.other_scheduler:
@@ -628,7 +633,6 @@ class World:
         if self.pods.get(pod.key) is pod:
             del self.pods[pod.key]
             self.on_node.get(pod.node, {}).pop(pod.uid, None)
-            self.escaped.pop(pod.uid, None)
             self._tell(("gone", pod))
 
     def _add_node(self, name: str) -> None:
@@ -698,10 +702,8 @@ class World:
     def write(self, pod: Stored, binding: _Binding, answer: Answer | None) -> None:
         """Bind a pod, and judge it."""
         node_name = binding.node_name if answer is None else answer.decision.node_name
-        pod.node, pod.bound_at = node_name, self.clock.now
+        pod.node, pod.answer = node_name, answer
         pod.was_moved = node_name != binding.node_name
-        if answer is None:
-            self.escaped[pod.uid] = node_name
         there = self.on_node.setdefault(node_name, {})
         there[pod.uid] = pod
         self.result.bindings += 1
@@ -710,16 +712,25 @@ class World:
         self._tell(("pod", pod))
 
     def _judge(self, pod: Stored, binding: _Binding, answer: Answer | None) -> None:
-        there = self.on_node[pod.node]
+        there, result, uid = self.on_node[pod.node], self.result, pod.uid
         if not self._is_over(pod.node, set()):
             return
-        result = self.result
-        moved = {uid for uid, each in there.items() if each.was_moved and uid != pod.uid}
-        is_own_fault = self._is_over(pod.node, moved - binding.known)
+        moved = {
+            each.uid: each.answer
+            for each in there.values()
+            if each.was_moved and each is not pod and each.answer is not None
+        }
+        is_own_fault = self._is_over(pod.node, moved.keys() - binding.known)
         if answer is None or answer.decision.reason in _NOT_JUDGED:
-            result.by_stock += is_own_fault
-            result.by_escape += not is_own_fault
-        elif not self._is_over(pod.node, self.escaped.keys() - answer.seen):
+            # Whoever was moved there after this was asked about has taken its room.
+            takers = {each for each, by in moved.items() if by.knew(uid, pod.node)}
+            if not self._is_over(pod.node, takers):
+                result.by_move += 1
+            elif is_own_fault:
+                result.by_stock += 1
+            else:
+                result.by_escape += 1
+        elif not self._is_over(pod.node, self._unheard_of(pod.node, answer)):
             result.by_escape += 1
         elif pod.was_moved:
             result.by_move += 1
@@ -727,6 +738,15 @@ class World:
             result.by_stock += 1
         else:
             result.by_yes += 1
+
+    def _unheard_of(self, node_name: str, answer: Answer) -> set[str]:
+        """Return the pods of a node that were bound without an answer, and not known then."""
+        there = self.on_node[node_name].values()
+        return {
+            each.uid
+            for each in there
+            if each.answer is None and not answer.knew(each.uid, node_name)
+        }
 
     def _is_over(self, node_name: str, without: AbstractSet[str]) -> bool:
         there = [each for uid, each in self.on_node[node_name].items() if uid not in without]
