@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -42,6 +43,8 @@ _ANSWER_SECONDS: Final = 1.0
 
 _APPEARS_SECONDS: Final = 0.25
 _EXPIRE_SECONDS: Final = 1.0
+_SETTLE_SECONDS: Final = 1.0
+_SETTLE_POLL_SECONDS: Final = 0.02
 _PAUSED: Final = "bindings escape, or those of the last leader are still on their way"
 _decode: Final = msgspec.json.Decoder(api.Pod).decode
 
@@ -159,7 +162,8 @@ class DeciderParts:
         judge: says where pods land; None where nobody counts outcomes.
         records: of the decisions, for whoever does.
         lead_seconds_left: for how long this replica leads at any rate; 0 or less if it does not.
-        succeeds: whether another replica has led before it.
+        succeeds: whether bindings that another replica has answered may still be on their way.
+        hand_over: called at the end of a lead with no binding on its way.
         is_ready: whether the cluster and the policies are complete.
         seen_until: the moment up to which all changes of pods have been seen.
         now: the time of day.
@@ -174,6 +178,7 @@ class DeciderParts:
     records: BindingRecords
     lead_seconds_left: Callable[[], float]
     succeeds: Callable[[], bool]
+    hand_over: Callable[[], None]
     is_ready: Callable[[], bool]
     seen_until: Callable[[], Micros]
     now: Callable[[], Micros]
@@ -216,6 +221,16 @@ class BindingDecider:
         finally:
             self._leads = False
             parts.ledger.lead_ends()
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Wait for a moment until all that was answered is seen, and say so if it is."""
+        until = time.monotonic() + _SETTLE_SECONDS
+        while not self._parts.ledger.is_settled:
+            if time.monotonic() >= until:
+                return
+            await asyncio.sleep(_SETTLE_POLL_SECONDS)
+        self._parts.hand_over()
 
     async def run(self) -> None:
         """Forget bindings that failed, until cancelled."""

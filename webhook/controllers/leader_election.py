@@ -95,6 +95,7 @@ class LeaseElector:
 
     Attributes:
         succeeds: whether another replica has led before this one, since this one led last.
+        inherited: the annotations that it left when it released the Lease; none where it did not.
     """
 
     def __init__(
@@ -110,6 +111,8 @@ class LeaseElector:
     ) -> None:
         self.identity = identity
         self.succeeds = False
+        self.inherited: Mapping[str, str] = {}
+        self._left: dict[str, str] = {}  # for the next leader
         self._connection = connection
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
@@ -163,6 +166,15 @@ class LeaseElector:
         """
         self._annotations[key] = value
 
+    def leave(self, key: str, value: str) -> None:
+        """Leave an annotation for the next leader, if this one releases the Lease.
+
+        Args:
+            key: as in `annotate`.
+            value: likewise.
+        """
+        self._left[key] = value
+
     def add_duty(self, duty: Duty) -> None:
         """Run a task whenever this replica leads; one that ends or fails is started again."""
         self._duties.append(duty)
@@ -214,7 +226,7 @@ class LeaseElector:
             async with asyncio.timeout(self._attempt_seconds()):
                 lease = await self._read()
                 if lease and _spec(lease).get("holderIdentity") == self.identity:
-                    self._annotations.clear()
+                    self._annotations = dict(self._left)
                     await self._write(lease, holderIdentity="", leaseDurationSeconds=1)
         except _FAILURES as error:
             _log.warning("lease not released, it will expire: %s", error or "no answer in time")
@@ -236,6 +248,9 @@ class LeaseElector:
             changes["leaseTransitions"] = 0 if lease is None else _transitions(spec) + 1
         if not self.is_leader:
             self.succeeds = lease is not None and not ours
+            is_released = not spec.get("holderIdentity")
+            self.inherited = self._observed_annotations if lease and is_released else {}
+            self._left.clear()
         started = self._clock()
         await self._write(lease, **changes)
         self._leader_until = started + self._times.deadline_seconds

@@ -29,6 +29,9 @@ from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 from webhook.settings import Settings
 
+_SETTLED: Final = "stowplan.dev/bindings-settled"
+"""On the Lease: the last leader ended with no binding on its way."""
+
 _LAG: Final = 5 * SECOND
 """Of a watch behind what it reports on, at most, while it is heard at all."""
 
@@ -70,7 +73,7 @@ class BindingServices:
         counts: PolicyCounts,
         registry: CollectorRegistry,
     ) -> BindingDecider:
-        """Return what decides while this replica leads; it runs until the stack unwinds.
+        """Return what decides while `lead` runs; it follows bindings until the stack unwinds.
 
         Args:
             stack: of everything that is started.
@@ -96,13 +99,13 @@ class BindingServices:
                 judge=Judge(settings.scope(), None, hot_percent=hot) if settings.outcome else None,
                 records=self.records,
                 lead_seconds_left=lambda: elector.seconds_left,
-                succeeds=lambda: elector.succeeds,
+                succeeds=lambda: elector.succeeds and _SETTLED not in elector.inherited,
+                hand_over=lambda: elector.leave(_SETTLED, "true"),
                 is_ready=lambda: cluster.is_synced and policies.is_loaded,
                 seen_until=lambda: Micros((pods.last_contact or 0) - _LAG),
                 now=self._now,
             )
         )
-        elector.add_duty(decider.lead)
         in_background(stack, decider.run())
         in_background(stack, self._events.run())
         registry.register(BindingCollector(decider))

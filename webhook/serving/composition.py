@@ -99,6 +99,7 @@ async def run_server(
                 counts=counts,
                 registry=metrics.registry,
             )
+            services.leadership.elector.add_duty(bindings.lead)
 
         # 3. Certificate, readiness and metrics.
         certificate = LiveCertificate(

@@ -15,9 +15,12 @@ import aiohttp
 import pytest
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.conftest import Caller, local_settings
+from webhook.binding import decider
 from webhook.serving.composition import run_server
+from webhook.settings import Settings
 
 Json = dict[str, Any]
 
@@ -37,6 +40,9 @@ spec:
       args:
         defaultLimitToAllocatableRatio: {cpu: "100%", memory: "100%"}
 """
+
+
+OF_ANOTHER = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
 
 
 def node(name: str, **labels: str) -> Json:
@@ -155,8 +161,13 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(tmp_path: Path, *, leads: bool = True, **given: object) -> AsyncIterator[Asking]:
-    """Yield a replica that knows all of a cluster, and that leads unless it shall not."""
+async def asking(tmp_path: Path, *, lease: Json | None = None) -> AsyncIterator[Asking]:
+    """Yield a replica that knows all of a cluster.
+
+    Args:
+        tmp_path: an empty folder.
+        lease: what the Lease says before; None for no Lease. The replica leads if nobody holds it.
+    """
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     async with AsyncExitStack() as stack:
@@ -174,10 +185,9 @@ async def asking(tmp_path: Path, *, leads: bool = True, **given: object) -> Asyn
             policies=[policy],
             reload_seconds=0,
             binding=True,
-            **given,
         )
-        if not leads:
-            server.create(lease_of_another(settings.namespace, settings.lease))
+        if lease is not None:
+            server.create(lease_of(settings, lease))
         webhook = await stack.enter_async_context(run_server(settings))
         await webhook.cluster.synced()
         trust = ssl.create_default_context(cadata=webhook.ca_pem.decode())
@@ -186,17 +196,17 @@ async def asking(tmp_path: Path, *, leads: bool = True, **given: object) -> Asyn
         found = Asking(server, Caller(webhook, session))
         await eventually(webhook.health.ready)
         status = webhook.health.report
-        if leads:
+        if lease is None or not lease["holderIdentity"]:
             await eventually(lambda: (bindings := status().bindings) is not None and bindings.leads)
         yield found
 
 
-def lease_of_another(namespace: str, name: str) -> Json:
+def lease_of(settings: Settings, spec: Json) -> Json:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"namespace": namespace, "name": name},
-        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600},
+        "metadata": {"namespace": settings.namespace, "name": settings.lease},
+        "spec": spec,
     }
 
 
@@ -281,15 +291,17 @@ async def test_a_node_that_others_were_moved_to_may_be_full_by_now(tmp_path: Pat
         assert annotations["stowplan.dev/scheduler-node"] == "node-a"
 
 
-async def test_a_pod_that_is_not_seen_yet_is_waited_for(tmp_path: Path) -> None:
+async def test_a_pod_that_is_not_seen_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decider, "_APPEARS_SECONDS", PATIENCE_SECONDS)
     async with asking(tmp_path) as replica:
         stored = pod("web")
         stored["metadata"]["uid"] = "of-web"
         asked = asyncio.create_task(replica.bind(stored, "node-a"))
-        value = replica.caller.server.health.report
-        await asyncio.sleep(0.05)  # the review is there, or comes later: either way it is decided
-        assert (bindings := value().bindings) is not None
-        assert bindings.kept == 0
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await replica.value("stowplan_reviews_in_flight", path="bind"):
+                pass
         replica.server.create(stored)
         assert patched(await asked)[0] == "node-b"
 
@@ -351,11 +363,36 @@ async def test_what_binds_no_pod_to_a_node_leaves_no_trace(tmp_path: Path, how: 
 
 
 async def test_a_replica_that_does_not_lead_decides_nothing(tmp_path: Path) -> None:
-    async with asking(tmp_path, leads=False) as replica:
+    async with asking(tmp_path, lease=OF_ANOTHER) as replica:
         web = await replica.create(pod("web"))
         status, answer = await replica.caller.post("/bind", review(web, "node-a"))
         assert status == 503
         assert "does not lead" in answer["text"]
+
+
+async def test_a_new_leader_moves_nothing_until_the_bindings_of_the_last_one_have_ended(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, lease={"holderIdentity": ""}) as replica:
+        web = await replica.create(pod("web"))
+        target, annotations = patched(await replica.bind(web, "node-a"))
+        assert (target, annotations["stowplan.dev/binding"]) == ("", "MovesPaused")
+        bindings = replica.caller.server.health.report().bindings
+        assert bindings is not None
+        assert bindings.paused
+
+
+async def test_a_leader_that_ends_with_nothing_on_its_way_hands_over_at_once(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path) as replica:
+        web = await replica.create(pod("web"))
+        await replica.bind(web, "node-a")
+        await replica.bound(web, "node-b")
+        server = replica.server
+    (lease,) = server.objects("leases").values()
+    assert lease["spec"]["holderIdentity"] == ""
+    assert lease["metadata"]["annotations"] == {"stowplan.dev/bindings-settled": "true"}
 
 
 @pytest.mark.parametrize("obj", [None, {"metadata": {}}, {"target": {"name": "node-a"}}])

@@ -502,3 +502,38 @@ async def test_the_age_of_a_lease_counts_from_the_last_renewal_that_was_observed
         assert leader.observed.age_seconds == 7
         await other.attempt()  # no renewal
         assert other.observed.age_seconds == 7
+
+
+async def test_a_leader_knows_whether_it_succeeds_another_and_what_that_one_left() -> None:
+    async with cluster() as (_, connection):
+        first, second, third = (elector(connection, name) for name in ("one", "two", "three"))
+        assert first.seconds_left <= 0
+        await first.attempt()
+        assert not first.succeeds
+        assert 0 < first.seconds_left <= LeaseTimes().deadline_seconds
+        first.annotate("stowplan.dev/releasing", "true")
+        first.leave("stowplan.dev/bindings-settled", "true")
+        await first.attempt()
+        await first.release()
+        await second.attempt()
+        assert second.succeeds
+        assert second.inherited == {"stowplan.dev/bindings-settled": "true"}
+        await second.release()
+        await third.attempt()
+        assert third.succeeds
+        assert third.inherited == {}
+
+
+async def test_nothing_is_inherited_from_a_leader_that_was_lost() -> None:
+    clock = Clock()
+    async with cluster() as (_, connection):
+        first, second = elector(connection, "one", clock), elector(connection, "two", clock)
+        await first.attempt()
+        first.annotate("stowplan.dev/bindings-settled", "true")
+        await first.attempt()
+        await second.attempt()
+        clock.seconds += 60
+        await second.attempt()
+        assert second.is_leader
+        assert second.succeeds
+        assert second.inherited == {}
