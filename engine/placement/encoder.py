@@ -67,11 +67,11 @@ def encode(
     promised = () if labels.are_demanded_by(request.pod.affinity) else labels.required
     if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
         return Patch(assemble(document, required=promised))
+    if decides_bindings and decision.placement.at is PlacementAt.BINDING:
+        return Patch(assemble(document, required=promised), warnings=tuple(labels.warnings))
     placing = decision.verdict is Verdict.PLACE and bool(len(decision.ranking))
     if not placing and not labels.required:
         return Patch()
-    if decides_bindings and decision.placement.at is PlacementAt.BINDING:
-        return Patch(assemble(document, required=promised), warnings=tuple(labels.warnings))
 
     # 2. Exclusion of rejected nodes, if the policy wants its filters to be binding.
     rejections, hostnames = Rejections(decision, labels.enforced), Hostnames(view)

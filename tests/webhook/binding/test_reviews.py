@@ -410,7 +410,7 @@ async def test_a_pod_that_is_decided_at_its_binding_gets_only_promises_before(
     tmp_path: Path,
 ) -> None:
     async with asking(tmp_path) as replica:
-        request = {
+        request: Json = {
             "uid": "new",
             "operation": "CREATE",
             "resource": {"group": "", "version": "v1", "resource": "pods"},
@@ -425,3 +425,7 @@ async def test_a_pod_that_is_decided_at_its_binding_gets_only_promises_before(
         ((kind, required),) = operation["value"]["nodeAffinity"].items()
         assert kind == "requiredDuringSchedulingIgnoredDuringExecution"
         assert "DoesNotExist" in str(required)
+        # Patching twice equals once.
+        request["object"]["spec"]["affinity"] = operation["value"]
+        _, answer = await replica.caller.post("/mutate", {**whole, "request": request})
+        assert "patch" not in answer["response"]
