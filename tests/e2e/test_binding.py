@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.installed import Installed, installed
+from tests.e2e.installed import Installed, installed, leader_of
 from tests.e2e.nodes import Nodes
 from tests.e2e.priorities import priority_class
 from tests.e2e.replica import Replica
@@ -45,21 +45,26 @@ TIMEOUT_SECONDS = 5  # of the webhooks, see `installed`
 
 @asynccontextmanager
 async def binding(
-    cluster: Cluster, control_plane: ControlPlane, folder: Path, policy: str
+    cluster: Cluster, control_plane: ControlPlane, folder: Path, policy: str, *, replicas: int = 1
 ) -> AsyncIterator[Installed]:
-    """Yield an installation of one replica, which the API server asks about bindings."""
+    """Yield an installation whose leader the API server asks about bindings."""
     file = folder / "policy.yaml"
     file.write_text(policy, encoding="utf-8")
     options = [("binding", "true"), ("outcome", "false")]
-    async with installed(cluster, control_plane, folder, [file], options=options) as stowplan:
+    async with installed(
+        cluster, control_plane, folder, [file], options=options, replicas=replicas
+    ) as stowplan:
+        leader = await leader_of(cluster, stowplan)
+        stowplan.front.targets = [leader.port]  # as the Service of the leader does
+        await stowplan.front.end()
         await eventually(partial(_is_asked, cluster, stowplan), "bindings are decided")
         yield stowplan
 
 
 async def _is_asked(cluster: Cluster, stowplan: Installed) -> bool:
     """Bind a pod that is not there, as a dry run: webhooks are asked before it is looked up."""
-    (replica,) = stowplan.replicas
-    if not (await replica.detail())["bindings"]["leads"]:
+    details = [await replica.detail() for replica in stowplan.replicas]
+    if not any(detail["bindings"]["leads"] for detail in details):
         return False
     path = "/api/v1/namespaces/default/pods/not-there/binding"
     body = {"metadata": {"name": "not-there"}, "target": {"kind": "Node", "name": "nowhere"}}
@@ -68,7 +73,7 @@ async def _is_asked(cluster: Cluster, stowplan: Installed) -> bool:
     except CallError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
-    return bool(await replica.reviews("bind"))
+    return bool(await stowplan.reviews("bind"))
 
 
 async def counted(replica: Replica, metric: str, label: str = "") -> Mapping[str, int]:
@@ -217,35 +222,70 @@ async def test_a_hung_replica_delays_a_binding_by_the_timeout_and_no_more(
 async def test_at_95_percent_no_node_gets_more_than_it_has(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
-    # 8 nodes of 4 cores; pods of 100m to 900m that add up to 30.4 of 32 cores.
     await racks(nodes, old=3, new=5)
-    sizes = [100 * (1 + number * 7 % 9) for number in range(64)]
-    while sum(sizes) > 30_400:
-        sizes.pop()
     async with binding(cluster, control_plane, tmp_path, OLD_FIRST):
         await nodes.known(namespace)
-        pods = [
-            pod(namespace, f"web-{number}", requests={"cpu": f"{size}m"})
-            for number, size in enumerate(sizes)
-        ]
-        await asyncio.gather(*(cluster.create(each) for each in pods))
+        await cluster_filled(cluster, namespace)
+        used = await used_by_node(cluster, namespace, len(SIZES) - 3)
+        print(used)
+        assert max(used.values()) <= CORES
+        assert max(used[f"old-{number}"] for number in range(3)) > CORES * 3 // 4
 
-        async def is_settled() -> dict[str, str]:
-            found = await cluster.list_all("pods", namespace)
-            nodes_by_pod = {
-                each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in found
-            }
-            assert sum(map(bool, nodes_by_pod.values())) >= len(sizes) - 3
-            return nodes_by_pod
 
-        placed = await eventually(is_settled, "nearly all pods are bound")
-        used = Counter[str]()
-        for number, size in enumerate(sizes):
-            used[placed[f"web-{number}"]] += size
-        del used[""]
-        print(dict(used))
-        assert max(used.values()) <= 4_000
-        assert max(used[f"old-{number}"] for number in range(3)) > 3_000
+async def test_a_leader_that_is_killed_in_a_burst_leaves_no_node_too_full(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await racks(nodes, old=3, new=5)
+    async with binding(cluster, control_plane, tmp_path, OLD_FIRST, replicas=2) as stowplan:
+        await nodes.known(namespace)
+        leader = await leader_of(cluster, stowplan)
+        (other,) = (replica for replica in stowplan.replicas if replica is not leader)
+        filling = asyncio.create_task(cluster_filled(cluster, namespace))
+        await used_by_node(cluster, namespace, 8)
+        leader.kill()
+        stowplan.front.targets = [other.port]
+        await filling
+        used = await used_by_node(cluster, namespace, len(SIZES) - 3)
+        print(used)
+        assert max(used.values()) <= CORES
+
+        async def leads() -> bool:
+            return bool((await other.detail())["bindings"]["leads"])
+
+        await eventually(leads, "the other replica decides")
+        assert (await other.detail())["bindings"][
+            "paused"
+        ]  # until what the last one said has ended
+
+
+CORES = 4_000  # millicores of a node
+# Of pods on 8 such nodes: 100m to 900m, 30.7 of 32 cores in sum.
+SIZES = [100 * (1 + number * 7 % 9) for number in range(61)]
+
+
+async def cluster_filled(cluster: Cluster, namespace: str) -> None:
+    """Create a pod of each size, at once."""
+    pods = [
+        pod(namespace, f"web-{number}", requests={"cpu": f"{size}m"})
+        for number, size in enumerate(SIZES)
+    ]
+    await asyncio.gather(*(cluster.create(each) for each in pods))
+
+
+async def used_by_node(cluster: Cluster, namespace: str, count: int) -> Mapping[str, int]:
+    """Wait until so many pods are bound; return what they request, by node."""
+
+    async def bound() -> Mapping[str, int]:
+        used, found = Counter[str](), 0
+        for each in await cluster.list_all("pods", namespace):
+            node = each["spec"].get("nodeName")
+            if node:
+                found += 1
+                used[node] += SIZES[int(each["metadata"]["name"].removeprefix("web-"))]
+        assert found >= count, f"{found} of {count} are bound"
+        return used
+
+    return await eventually(bound, f"{count} pods are bound")
 
 
 async def test_what_was_decided_for_its_node_stays_there(

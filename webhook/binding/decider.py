@@ -28,7 +28,7 @@ from engine.model import api
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.outcome import Judge
-from engine.policy import PolicySet
+from engine.policy import Mode, PolicySet
 from engine.report import BindingStatus
 from engine.view import ClusterView
 from webhook.binding.rebound_events import Rebound, ReboundEvents
@@ -192,7 +192,7 @@ class BindingDecider:
     """
 
     def __init__(self, parts: DeciderParts) -> None:
-        self._moved: Counter[str] = Counter()  # pods, by each policy that decided for them
+        self._moved: Counter[tuple[str, str]] = Counter()  # pods, by policy and mode
         self._parts = parts
         self._leads = False
 
@@ -288,10 +288,10 @@ class BindingDecider:
         return len(self._parts.seen.waiting)
 
     @property
-    def moved_by_policy(self) -> Mapping[str, int]:
-        """Pods that were moved, by each policy in force that decided for them."""
+    def moved(self) -> Mapping[tuple[str, str], int]:
+        """Pods that each policy in force has moved, or would have in Audit mode: by both."""
         names = {policy.name for policy in self._parts.policies()}
-        return {name: count for name, count in self._moved.items() if name in names}
+        return {key: count for key, count in self._moved.items() if key[0] in names}
 
     def status(self) -> BindingStatus:
         """Return what became of bindings so far."""
@@ -366,8 +366,9 @@ class BindingDecider:
         if full is None and audit is None:
             return None
         parts.counts.count_binding(decision, policies)
-        if decision.is_moved and full is not None:
-            self._moved.update(full.policies)
+        for mode, each in ((Mode.ENFORCE, decision), (Mode.AUDIT, audit)):
+            if each is not None and each.is_moved and each.decision is not None:
+                self._moved.update((name, mode.value) for name in each.decision.policies)
         if parts.judge is None or decision.action is BindingAction.DENY:
             return None
         landings = parts.judge.judge_binding(

@@ -37,11 +37,11 @@ class BindingCollector(Collector):
         yield decided
         moved = CounterMetricFamily(
             "stowplan_bindings_moved",
-            "Pods that were moved at their binding, by each policy that decided for them.",
-            labels=["policy"],
+            "Pods that were moved at their binding, or would have been, by policy and its mode.",
+            labels=["policy", "mode"],
         )
-        for policy, count in decider.moved_by_policy.items():
-            moved.add_metric([policy], count)
+        for of_policy, count in decider.moved.items():
+            moved.add_metric(of_policy, count)
         yield moved
         yield CounterMetricFamily(
             "stowplan_bindings_escaped",

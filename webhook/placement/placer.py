@@ -33,7 +33,7 @@ from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, decide, policies_for, skip_reason
 from engine.placement import Advice, Encoder, Patch, encode, encode_promises
 from engine.policy import CompiledPolicy, PolicySet
-from engine.report import BindingReport, binding_excerpt, excerpt_of
+from engine.report import BindingReport, DecisionExcerpt, binding_excerpt, excerpt_of
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
 
@@ -260,22 +260,11 @@ class Placer:
 
     def explain_binding(self, pod: Pod, made: BindingDecision) -> None:
         """Record the decision on a binding."""
-        full = made.decision
+        decisions = [each.decision for each in (made, made.audit) if each is not None]
+        has_errors = any(each is not None and each.errors for each in decisions)
         self._explanations.offer(
-            lambda: binding_excerpt(
-                pod,
-                full,
-                BindingReport(
-                    action=str(made.action),
-                    reason=str(made.reason),
-                    scheduler_node=made.scheduler_node,
-                    node=made.node_name,
-                    message=made.message,
-                ),
-                self._now(),
-                _NODES_EXPLAINED,
-            ),
-            always=made.action is BindingAction.DENY or (full is not None and bool(full.errors)),
+            lambda: _binding_excerpt(pod, made, self._now()),
+            always=made.action is BindingAction.DENY or has_errors,
         )
 
     def place_gang(
@@ -337,6 +326,19 @@ class Placer:
     ) -> Decision:
         freshness = self._freshness()
         return decide(request, policies, view, self._now(), scope=self._scope, freshness=freshness)
+
+
+def _binding_excerpt(pod: Pod, made: BindingDecision, now: Micros) -> DecisionExcerpt:
+    report = BindingReport(
+        action=str(made.action),
+        reason=str(made.reason),
+        scheduler_node=made.scheduler_node,
+        node=made.node_name,
+        message=made.message,
+    )
+    excerpt = binding_excerpt(pod, made.decision, report, now, _NODES_EXPLAINED)
+    audit = None if made.audit is None else _binding_excerpt(pod, made.audit, now)
+    return msgspec.structs.replace(excerpt, audit=audit)
 
 
 def _audited(audit: Decision | None) -> AuditedDecision | None:

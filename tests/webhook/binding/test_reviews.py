@@ -161,15 +161,18 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(tmp_path: Path, *, lease: Json | None = None) -> AsyncIterator[Asking]:
+async def asking(
+    tmp_path: Path, *, policy: str = POLICY, lease: Json | None = None
+) -> AsyncIterator[Asking]:
     """Yield a replica that knows all of a cluster.
 
     Args:
         tmp_path: an empty folder.
+        policy: the one in force.
         lease: what the Lease says before; None for no Lease. The replica leads if nobody holds it.
     """
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY)
+    file = tmp_path / "policy.yaml"
+    file.write_text(policy)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(fake_api_server(tls=True))
         server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
@@ -182,7 +185,7 @@ async def asking(tmp_path: Path, *, lease: Json | None = None) -> AsyncIterator[
         server.create(pod("old", node_name="node-a", cpu="4"))
         settings = local_settings(
             kubeconfig=server.kubeconfig(tmp_path),
-            policies=[policy],
+            policies=[file],
             reload_seconds=0,
             binding=True,
         )
@@ -223,8 +226,22 @@ async def test_a_pod_goes_to_a_better_node_and_says_so(tmp_path: Path) -> None:
         assert explained["binding"]["action"] == "Move"
         labels = {"action": "Move", "reason": "BetterNode"}
         assert await replica.value("stowplan_bindings_total", **labels) == 1
-        assert await replica.value("stowplan_bindings_moved_total", policy="spread-limits") == 1
+        labels = {"policy": "spread-limits", "mode": "Enforce"}
+        assert await replica.value("stowplan_bindings_moved_total", **labels) == 1
         assert await replica.caller.count("bind", "moved") == 1
+
+
+async def test_in_audit_mode_nothing_is_patched_and_all_is_known(tmp_path: Path) -> None:
+    audited = POLICY.replace("spec:\n", "spec:\n  mode: Audit\n", 1)
+    async with asking(tmp_path, policy=audited) as replica:
+        web = await replica.create(pod("web"))
+        assert patched(await replica.bind(web, "node-a")) == ("", {})
+        explained = await replica.explained("shop/web")
+        assert (explained["binding"]["action"], explained["binding"]["node"]) == ("Keep", "node-a")
+        would_be = explained["audit"]["binding"]
+        assert (would_be["action"], would_be["node"]) == ("Move", "node-b")
+        labels = {"policy": "spread-limits", "mode": "Audit"}
+        assert await replica.value("stowplan_bindings_moved_total", **labels) == 1
 
 
 async def test_the_best_node_is_kept(tmp_path: Path) -> None:
@@ -331,7 +348,7 @@ async def test_a_policy_may_let_a_pod_wait(tmp_path: Path) -> None:
         response = (await replica.bind(web, "node-a"))["response"]
         assert not response["allowed"]
         assert response["status"]["code"] == 403
-        assert "let it wait" in response["status"]["message"]
+        assert "it waits; node-a: not-reserved (the node is" in response["status"]["message"]
         assert await replica.caller.count("bind", "denied") == 1
 
 
