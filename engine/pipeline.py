@@ -18,6 +18,7 @@ from engine.model.resources import Amounts
 from engine.model.rule_outcomes import FilterOutcome, ScoreOutcome, and_not
 from engine.model.time import Micros
 from engine.model.well_known import SYSTEM_CLASSES
+from engine.placement.stored_pod import SPREAD, contexts_of, is_kept_off, with_exclusion
 from engine.policy import (
     SCHEDULER_POLICY,
     CompiledPolicy,
@@ -136,7 +137,7 @@ def _decide_by(
     """Decide by policies that all apply, highest priority first."""
     if not policies:
         return _abstain(request, view, now, "no policy in Enforce mode matches", errors=errors)
-    contexts = [policy.context(request, view, now, freshness) for policy in policies]
+    contexts = contexts_of(policies, request, view, now, freshness)
     return decide_in(contexts, policies, errors=errors)
 
 
@@ -150,7 +151,7 @@ def decide_in(
     """Decide by policies that all apply, highest priority first; at least one.
 
     Args:
-        contexts: of their rules, one each, all of one request and one view.
+        contexts: of their rules, one each, all of one request and one view, by `contexts_of`.
         policies: the policies.
         nodes: (n,), those that are looked at, valid rows all of them; None for all.
         errors: lines for conditions that could not be evaluated.
@@ -159,12 +160,24 @@ def decide_in(
     nodes = view.valid if nodes is None else nodes
 
     # 1. Filter: the scheduler's own rules first, so that only nodes which can win are ranked.
-    scheduler_outcomes = [rule.outcome(contexts[0]) for rule in scheduler_filters(contexts[0])]
+    own, placement = contexts[0], policies[0].placement
+    of_scheduler = scheduler_filters(own)
+    is_excluding = is_kept_off(own, placement)
+    outcomes = {
+        rule.name: rule.outcome(own)
+        for rule in of_scheduler
+        if not is_excluding or rule.name != SPREAD
+    }
     policy_outcomes = [
         rule.outcome(context)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.filters
     ]
+    if is_excluding:
+        known = (*outcomes.values(), *policy_outcomes)
+        own = with_exclusion(own, known, nodes, placement.max_nodes)
+        outcomes |= {rule.name: rule.outcome(own) for rule in of_scheduler if rule.name == SPREAD}
+    scheduler_outcomes = [outcomes[rule.name] for rule in of_scheduler]
     filters = (*scheduler_outcomes, *policy_outcomes)
     left = _left(filters, nodes)
     (candidates,) = left[-1].nonzero()
@@ -181,7 +194,6 @@ def decide_in(
     ranking = Ranking(candidates, totals, lambda rows: _tie_breakers(view, rows, request.pod))
 
     # 4. Decide, with the reasons.
-    placement = policies[0].placement
     reachable = left[len(scheduler_outcomes) - 1]
     return Decision(
         pod=request.pod,

@@ -11,6 +11,7 @@ from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import and_not
 from engine.model.time import Micros
 from engine.pipeline import Scope, audit, decide, decide_in, policies_for
+from engine.placement.stored_pod import contexts_of
 from engine.policy import SCHEDULER_POLICY, CompiledPolicy, PolicySet, scheduler_filters
 from engine.view import FRESH, BoolColumn, ClusterView, Freshness
 
@@ -62,7 +63,7 @@ class JudgeOfAll(Judge):
     def decide(self, request: PlacementRequest, view: ClusterView) -> Decision:
         """Decide for a pod."""
         policies = self.policies_for(request)
-        contexts = [each.context(request, view, self.now, self.freshness) for each in policies]
+        contexts = contexts_of(policies, request, view, self.now, self.freshness)
         return decide_in(contexts, policies, nodes=self.nodes)
 
     def audit(self, request: PlacementRequest, view: ClusterView) -> Decision | None:  # noqa: ARG002
@@ -75,7 +76,7 @@ class JudgeOfAll(Judge):
         All but those that a filter rejects which more pods cannot make relent.
         """
         policies = self.policies_for(request)
-        contexts = [each.context(request, view, self.now, self.freshness) for each in policies]
+        contexts = contexts_of(policies, request, view, self.now, self.freshness)
         filters = [(rule, contexts[0]) for rule in scheduler_filters(contexts[0])]
         for policy, context in zip(policies, contexts, strict=True):
             filters += [(rule, context) for rule in policy.filters]

@@ -13,6 +13,7 @@ from engine.model.decision import Decision
 from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import ScoreOutcome, and_not
 from engine.pipeline import decide_in
+from engine.placement.stored_pod import contexts_of, is_kept_off
 from engine.policy import (
     MOST_ITERATIONS,
     CompiledPolicy,
@@ -65,7 +66,9 @@ class TemplateRules:
         self._policies = policies
         self._nodes = judge.nodes
         now, freshness = judge.now, judge.freshness
-        self._contexts = [policy.context(request, view, now, freshness) for policy in policies]
+        self._contexts = contexts_of(policies, request, view, now, freshness)
+        if is_kept_off(self._contexts[0], policies[0].placement):
+            raise UnevenError
         self._filters = self._filters_on(self._contexts)
         self._scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
         if any(rule.evaluator.reads_other_nodes(self._contexts[i]) for rule, i in self._scores):

@@ -13,7 +13,7 @@ from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_ga
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
-from engine.model.selectors import GREATEST_WEIGHT
+from engine.model.selectors import GREATEST_WEIGHT, Requirement
 from engine.model.shape_computation import shape_of
 from engine.model.time import Micros, micros
 
@@ -35,6 +35,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         init_containers: as they were sent.
         images: of containers and init containers, one each, as written.
         affinity: its node affinity, None if it has none.
+        promised: alternatives of requirements on labels, of which one must hold on its node: what
+            policies will add to its required affinity. Empty for nothing. INVARIANT: each term of
+            the affinity that is stored demands one of them.
         pod_affinity: the terms that it requires, with their label keys in their selectors.
         pod_anti_affinity: likewise.
         preferred_pod_affinity: the terms that it prefers, likewise; of weights that may be.
@@ -72,6 +75,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     preemption_policy: str = ""
     node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     affinity: api.NodeAffinity | None = None
+    promised: tuple[tuple[Requirement, ...], ...] = ()
     pod_affinity: tuple[api.PodAffinityTerm, ...] = ()
     pod_anti_affinity: tuple[api.PodAffinityTerm, ...] = ()
     preferred_pod_affinity: tuple[api.WeightedPodAffinityTerm, ...] = ()

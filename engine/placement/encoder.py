@@ -20,6 +20,7 @@ from engine.placement.patch import Patch, affinity_of, assemble, read_document
 from engine.placement.preferred_terms import preferred_terms
 from engine.placement.required_labels import required_labels
 from engine.placement.scheduler_sample import names_needed
+from engine.placement.stored_pod import excluded_nodes
 from engine.placement.turns import Term
 from engine.placement.weight_tiers import weight_budget
 from engine.view import ClusterView
@@ -63,7 +64,7 @@ def encode(
     document = read_document(request.raw)
 
     # 1. Required labels: filters that the scheduler enforces from here on.
-    labels = required_labels(decision, term_count(affinity_of(document)))
+    labels = required_labels(decision.filters, term_count(affinity_of(document)))
     promised = () if labels.are_demanded_by(request.pod.affinity) else labels.required
     if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
         return Patch(assemble(document, required=promised))
@@ -77,7 +78,9 @@ def encode(
     rejections, hostnames = Rejections(decision, labels.enforced), Hostnames(view)
     exclusion, placement = Exclusion(), decision.placement
     if placing and placement.dynamic_filters is DynamicFilters.REQUIRED:
-        exclusion = exclusion_of(rejections.rejected, view, hostnames, placement.max_nodes)
+        exclusion = exclusion_of(
+            excluded_nodes(decision, labels.enforced), view, hostnames, placement.max_nodes
+        )
 
     # 3. Preferred terms, with as much weight as the user's own terms have; nodes without marks.
     budget = weight_budget(_user_weights(request.pod.affinity))

@@ -16,10 +16,11 @@ from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.placement.affinity import Alternatives, Operation, required_terms
 from engine.placement.annotations import release_annotations
-from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
+from engine.placement.exclusion import Exclusion, exclusion_of
 from engine.placement.hostnames import Hostnames
 from engine.placement.patch import affinity_of, assemble, read_document
 from engine.placement.required_labels import required_labels
+from engine.placement.stored_pod import excluded_nodes
 from engine.view import ClusterView
 
 
@@ -59,13 +60,11 @@ def encode_release(
     document = read_document(request.raw)
     affinity = affinity_of(document)
     terms = required_terms(affinity)
-    labels = required_labels(decision, 0 if terms is None else len(terms))
+    labels = required_labels(decision.filters, 0 if terms is None else len(terms))
     exclusion = Exclusion()
     if len(decision.ranking) and decision.placement.dynamic_filters is DynamicFilters.REQUIRED:
-        rejections = Rejections(decision, labels.enforced)
-        exclusion = exclusion_of(
-            rejections.rejected, view, Hostnames(view), decision.placement.max_nodes
-        )
+        rejected = excluded_nodes(decision, labels.enforced)
+        exclusion = exclusion_of(rejected, view, Hostnames(view), decision.placement.max_nodes)
     promised = () if labels.are_demanded_by(request.pod.affinity) else labels.required
     required = _tightening(promised, exclusion, has_terms=terms is not None)
     operations = assemble(document, required=required)

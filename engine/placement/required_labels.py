@@ -6,13 +6,12 @@ a pod without candidates: it waits for the right node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from engine.model import api, selectors
-from engine.model.decision import Decision
 from engine.model.label_condition import ALWAYS, Alternative, Exactness, LabelCondition
 from engine.model.label_states import LabelStates
 from engine.model.rule_outcomes import FilterOutcome
@@ -79,17 +78,17 @@ def _by_presence(term: Alternative, keys: Iterable[str]) -> list[Alternative]:
     return parts
 
 
-def required_labels(decision: Decision, user_terms: int) -> RequiredLabels:
-    """Return the requirements of a decision's filters on labels, as far as `MOST_TERMS` allows.
+def required_labels(filters: Sequence[FilterOutcome], user_terms: int) -> RequiredLabels:
+    """Return the requirements of filters on labels, as far as `MOST_TERMS` allows.
 
     The more terms a filter takes, the sooner it is left out. If no node can pass, nothing is
     required: the decision reports it, and a pod that can never run helps nobody.
 
     Args:
-        decision: a decision by filters.
+        filters: the outcomes of all filters of a decision.
         user_terms: the number of the pod's own required terms.
     """
-    pairs = [(outcome, outcome.labels) for outcome in decision.filters]
+    pairs = [(outcome, outcome.labels) for outcome in filters]
     pairs = [pair for pair in pairs if pair[1].exactness is not Exactness.NONE]
     if not pairs:
         return RequiredLabels()

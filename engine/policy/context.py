@@ -169,6 +169,8 @@ class RuleContext(PolicyContext):
 
     Attributes:
         view: the nodes.
+        pod: the pod of the request as plugins see it: with what policies promise, see
+            `Pod.promised`.
         freshness: which domains of the view are too old to judge by.
         is_stale: whether any is.
     """
@@ -195,6 +197,7 @@ class RuleContext(PolicyContext):
             iterations=iterations,
         )
         self.view = view
+        self.pod = request.pod
         self.freshness = freshness
         self.is_stale = bool(freshness.stale)
         self._table: NodeTable | None = None

@@ -44,15 +44,15 @@ class _PluginEvaluator(Generic[_P]):
 
     def reads_other_nodes(self, context: RuleContext) -> bool:
         """Return whether an answer for a node rests on more than its row; see `Plugin`."""
-        return self.entry.reads_other_nodes(context.request.pod, context.view)
+        return self.entry.reads_other_nodes(context.pod, context.view)
 
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why a row could not be evaluated."""
-        return self.plugin.fault(context.request.pod, context.view, row)
+        return self.plugin.fault(context.pod, context.view, row)
 
     def inputs(self, context: RuleContext, row: int) -> RuleInputs:
         """Return the values that the formula used for a row."""
-        return self.plugin.inputs(context.request.pod, context.view, row, context.now)
+        return self.plugin.inputs(context.pod, context.view, row, context.now)
 
 
 class PluginFilter(_PluginEvaluator[Filter]):
@@ -62,7 +62,7 @@ class PluginFilter(_PluginEvaluator[Filter]):
 
     def filter(self, context: RuleContext) -> FilterResult:
         """Return the code of each row."""
-        return self.plugin.filter(context.request.pod, context.view, context.now)
+        return self.plugin.filter(context.pod, context.view, context.now)
 
     def rejects_for(
         self, contexts: Sequence[RuleContext]
@@ -99,7 +99,7 @@ class PluginFilter(_PluginEvaluator[Filter]):
 
     def reason(self, context: RuleContext, code: int) -> str:
         """Return the plugin's texts for a code > 0, in one line."""
-        return ", ".join(self.plugin.reasons(code, context.request.pod, context.view))
+        return ", ".join(self.plugin.reasons(code, context.pod, context.view))
 
 
 class PluginScore(_PluginEvaluator[Score]):
@@ -110,13 +110,13 @@ class PluginScore(_PluginEvaluator[Score]):
     def reads_other_nodes(self, context: RuleContext) -> bool:
         """Return whether a score of a node rests on more than its row; see `Plugin`."""
         reads = self.entry.score_reads_other_nodes or self.entry.reads_other_nodes
-        return reads(context.request.pod, context.view)
+        return reads(context.pod, context.view)
 
     def score(
         self, context: RuleContext, rows: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], BoolColumn | None]:
         """Return raw scores of `rows`, and which of them have none; None where all have."""
-        pod, view, now = context.request.pod, context.view, context.now
+        pod, view, now = context.pod, context.view, context.now
         if isinstance(self.plugin, ScoreAmong):
             among = self.plugin.score_among(pod, view, now, rows)
             return among.values, among.faults
@@ -180,7 +180,7 @@ def _alike(
     """Return the pods of each key, and the positions of their contexts."""
     found: dict[Hashable, tuple[list[Pod], list[int]]] = {}
     for at, context in enumerate(contexts):
-        pod = context.request.pod
+        pod = context.pod
         pods, places = found.setdefault(key(pod), ([], []))
         pods.append(pod)
         places.append(at)

@@ -12,6 +12,7 @@ from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import and_not
 from engine.model.time import Micros
 from engine.pipeline import Scope, policies_for
+from engine.placement.stored_pod import contexts_of
 from engine.policy import SCHEDULER_FILTERS, FilterRule, PolicySet, RuleContext
 from engine.view import BoolColumn, ClusterView, Domain, Freshness, WhatIf
 
@@ -46,7 +47,10 @@ class NodeFit:
     ) -> None:
         enforced = policies_for(request, policies, now, scope=scope)
         own = RuleContext(request, view, now, freshness)
-        self._contexts = [own, *(each.context(request, view, now, freshness) for each in enforced)]
+        of_policies = contexts_of(enforced, request, view, now, freshness)
+        if of_policies:
+            own.pod = of_policies[0].pod
+        self._contexts = [own, *of_policies]
         rules = [(rule, _SCHEDULER) for rule in SCHEDULER_FILTERS]
         rules += [(rule, i) for i, each in enumerate(enforced, 1) for rule in each.filters]
         reads = {domain for rule, _ in rules for domain in rule.evaluator.reads}

@@ -33,6 +33,24 @@ def matching_required(
     return found
 
 
+def matching_promised(
+    alternatives: Sequence[Sequence[Requirement]], view: ClusterView
+) -> BoolColumn:
+    """Return which nodes meet one of some alternatives of requirements on labels, (n,).
+
+    All of them if there is none.
+    """
+    if not alternatives:
+        return np.ones(len(view), np.bool_)
+    found = np.zeros(len(view), np.bool_)
+    for requirements in alternatives:
+        term = np.ones(len(view), np.bool_)
+        for requirement in requirements:
+            term &= _holds(requirement, view)
+        found |= term
+    return found
+
+
 def matching_any(selector: NodeSelector, view: ClusterView) -> BoolColumn:
     """Return which nodes a selector picks, shape (n,)."""
     found = np.zeros(len(view), np.bool_)

@@ -21,7 +21,7 @@ from engine.model.selectors import (
     parse_node_selector,
 )
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from engine.plugins.lib.node_selection import matching_required, names_too_many
+from engine.plugins.lib.node_selection import matching_promised, matching_required, names_too_many
 from engine.view import (
     BoolColumn,
     ClusterView,
@@ -152,7 +152,8 @@ def counting_nodes(
         for constraint in constraints
     )
     selector = frozenset(pod.node_selector.items())
-    about = policies, with_all_labels, selector, _encode(required), pod.tolerations
+    affinity = _encode(required), pod.promised
+    about = policies, with_all_labels, selector, affinity, pod.tolerations
     return view.pod_column(("PodTopologySpread", *about), _NODES, counting)
 
 
@@ -190,11 +191,12 @@ def _parts(constraint: SpreadConstraint) -> int:
 
 
 def _allowed(pod: Pod, required: api.NodeSelector | None, view: ClusterView) -> BoolColumn:
-    """Return which nodes the pod's node selector and required affinity allow, (n,)."""
+    """Return which nodes the pod's node selector and the affinity it will have allow, (n,)."""
     selector = None if required is None else parse_node_selector(required)[0]
     if names_too_many(selector.terms if selector else (), pod.node_selector):
         return np.zeros(len(view), np.bool_)  # NodeAffinity rejects all of them
-    return matching_required(pod.node_selector, selector, view)
+    allowed = matching_required(pod.node_selector, selector, view)
+    return allowed & matching_promised(pod.promised, view) if pod.promised else allowed
 
 
 def _tolerated(pod: Pod, view: ClusterView) -> BoolColumn:

@@ -282,7 +282,7 @@ def ensure_kept(
 def test_pods_with_the_same_required_labels_keep_filters_of_their_own_decision() -> None:
     rules = policies(GUARD, EITHER)
     first, second = (decide(request_of(BARE), rules, VIEW, NOW) for _ in range(2))
-    one, two = required_labels(first, 0), required_labels(second, 0)
+    one, two = required_labels(first.filters, 0), required_labels(second.filters, 0)
     assert one.required == two.required
     assert {outcome.rule for outcome in two.enforced} == {"f0", "f1"}
     assert set(two.enforced) <= set(second.filters)
@@ -291,7 +291,7 @@ def test_pods_with_the_same_required_labels_keep_filters_of_their_own_decision()
 
 def test_the_number_of_required_terms_depends_on_the_terms_of_each_pod() -> None:
     decision = decide(request_of(BARE), policies(EITHER), VIEW, NOW)
-    assert [required_labels(decision, terms).left_out for terms in (1, MOST_TERMS, 1)] == [
+    assert [required_labels(decision.filters, terms).left_out for terms in (1, MOST_TERMS, 1)] == [
         (),
         ("f0",),
         (),

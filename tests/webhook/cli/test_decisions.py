@@ -56,6 +56,12 @@ def test_devices_of_a_class_may_be_on_any_node_that_has_no_plugin_for_them(
     assert [row["node"] for row in told["ranking"]] == ["by-devices"]
 
 
+def test_pods_are_spread_over_the_zones_that_a_promise_leaves(stowplan: Stowplan) -> None:
+    # Zone b is promised away, so a and c count: one pod in c, the fewest; 1 + 1 - 1 <= maxSkew.
+    told = explained(stowplan, "spread_among_promised_zones")
+    assert (told["verdict"], [row["node"] for row in told["ranking"]]) == ("Place", ["c1"])
+
+
 def test_a_resize_that_its_node_calls_infeasible_leaves_the_node_its_room(
     stowplan: Stowplan,
 ) -> None:

@@ -1,0 +1,128 @@
+"""A pod as it will be stored: the affinity that policies add counts before it is written.
+
+Topology spread counts the nodes that a pod's required affinity allows. The scheduler reads that of
+the stored pod, so a decision must, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from engine.model.decision import Decision
+from engine.model.placement_options import DynamicFilters, PlacementOptions
+from engine.model.pod import Pod
+from engine.model.request import PlacementRequest
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, and_not
+from engine.model.selectors import Operator, Requirement
+from engine.model.time import Micros
+from engine.model.well_known import HOSTNAME_LABEL
+from engine.placement.exclusion import exclusion_of
+from engine.placement.hostnames import Hostnames
+from engine.placement.required_labels import promised_labels, required_labels
+from engine.policy import CompiledPolicy, RuleContext
+from engine.view import BoolColumn, ClusterView, Freshness
+
+SPREAD = "PodTopologySpread"
+"""The one filter of the scheduler that reads the affinity of a pod for other nodes, too."""
+
+
+def contexts_of(
+    policies: Sequence[CompiledPolicy],
+    request: PlacementRequest,
+    view: ClusterView,
+    now: Micros,
+    freshness: Freshness,
+) -> list[RuleContext]:
+    """Return contexts of policies that all apply to a pod, which has what they promise of labels.
+
+    Args:
+        policies: highest priority first.
+        request: the pod.
+        view: the cluster.
+        now: the moment.
+        freshness: the domains of the view that are too old.
+    """
+    contexts = [policy.context(request, view, now, freshness) for policy in policies]
+    filters = [
+        (rule.name, rule.labels.condition(context))
+        for policy, context in zip(policies, contexts, strict=True)
+        for rule in policy.filters
+    ]
+    promised = promised_labels(filters, _own_terms(request.pod)) if filters else None
+    if promised is not None and promised.required:
+        pod = replace(request.pod, promised=promised.condition.terms)
+        for context in contexts:
+            context.pod = pod
+    return contexts
+
+
+def excludable(
+    filters: Sequence[FilterOutcome], enforced: Sequence[FilterOutcome], nodes: BoolColumn
+) -> BoolColumn:
+    """Return the nodes that a pod is kept off where its dynamic filters are required, (n,).
+
+    Those that the scheduler would accept and a policy rejects. Whether the pods of other nodes
+    leave them room by topology spread does not count: that depends on which nodes these are.
+
+    Args:
+        filters: the outcomes of all filters, of SPREAD or without.
+        enforced: filters of policies that the scheduler enforces through required labels.
+        nodes: those that are looked at.
+    """
+    rejected = nodes & False
+    for outcome in filters:
+        if outcome.policy == SCHEDULER or outcome in enforced:
+            if outcome.rule != SPREAD or outcome.policy != SCHEDULER:
+                nodes = and_not(nodes, outcome.rejects)
+        else:
+            rejected = rejected | outcome.rejects
+    return nodes & rejected
+
+
+def is_kept_off(context: RuleContext, placement: PlacementOptions) -> bool:
+    """Return whether nodes that filters reject change how a pod finds other pods spread."""
+    pod = context.pod
+    is_spread = bool(pod.topology_spread or pod.soft_topology_spread)
+    return is_spread and placement.dynamic_filters is DynamicFilters.REQUIRED
+
+
+def with_exclusion(
+    context: RuleContext, filters: Sequence[FilterOutcome], nodes: BoolColumn, max_nodes: int
+) -> RuleContext:
+    """Return a context whose pod is kept off the nodes that filters reject.
+
+    Args:
+        context: of the pod.
+        filters: the outcomes of all filters but SPREAD.
+        nodes: those that are looked at.
+        max_nodes: the most that are listed.
+    """
+    view = context.view
+    enforced = required_labels(filters, _own_terms(context.pod)).enforced
+    rejected = excludable(filters, enforced, nodes)
+    exclusion = exclusion_of(rejected, view, Hostnames(view), max_nodes)
+    if not exclusion.requirements:
+        return context
+    (written,) = exclusion.requirements
+    listed = Requirement(HOSTNAME_LABEL, Operator.NOT_IN, frozenset(written["values"]))
+    kept_off = context.on(view)
+    kept_off.errors = context.errors
+    alternatives = context.pod.promised or ((),)
+    kept_off.pod = replace(
+        context.pod, promised=tuple([(*alternative, listed) for alternative in alternatives])
+    )
+    return kept_off
+
+
+def excluded_nodes(decision: Decision, enforced: Sequence[FilterOutcome]) -> BoolColumn:
+    """Return `excludable` of a decision; see there."""
+    return excludable(decision.filters, enforced, decision.valid)
+
+
+def _own_terms(pod: Pod) -> int:
+    """Return how many required terms a pod has, without empty ones."""
+    required = pod.affinity and pod.affinity.required_during_scheduling_ignored_during_execution
+    terms = (required.node_selector_terms or ()) if required else ()
+    return sum(bool(term.match_expressions or term.match_fields) for term in terms)

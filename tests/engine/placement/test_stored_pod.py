@@ -1,0 +1,140 @@
+"""Decisions are made on the pod that will be stored: its patched form is decided alike."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonpatch
+import msgspec
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from engine.model import api
+from engine.model.decision import Decision, Verdict
+from engine.model.node import Node
+from engine.model.pod import pod_of
+from engine.model.request import PlacementRequest
+from engine.model.well_known import HOSTNAME_LABEL
+from engine.pipeline import decide
+from engine.placement import encode
+from engine.policy import PolicySet
+from engine.view import ClusterState, ClusterView
+from tests.engine.placement.cluster import Json
+from tests.engine.policy.worlds import NOW, policy
+
+ZONE = "zone"
+_ROOM = {"cpu": 4000, "memory": 1 << 33, "pods": 110}
+
+FILTERS = st.sampled_from(
+    [
+        "node.labels[?'zone'].orValue('') != 'b'",
+        "node.labels[?'zone'].orValue('') in ['a', 'c']",
+        "!('gpu' in node.labels)",
+        "pod.labels[?'app'].orValue('') == 'web' ? 'zone' in node.labels : true",
+        "node.labels[?'zone'].orValue('') == 'a' || node.labels[?'gpu'].orValue('') == 'y'",
+        # Nothing of labels, so nothing is promised.
+        "node.name != 'n1'",
+        "!(node.name in ['n0', 'n3'])",
+    ]
+)
+POLICIES = st.fixed_dictionaries(
+    {
+        "filters": st.lists(FILTERS, min_size=1, max_size=2),
+        "dynamicFilters": st.sampled_from(["Preferred", "Required"]),
+        "whenNoneFits": st.sampled_from(["Allow", "Deny"]),
+        "maxNodes": st.sampled_from([1, 64]),
+    }
+)
+NODES = st.lists(
+    st.fixed_dictionaries(
+        {"zone": st.sampled_from(["a", "b", "c", None]), "gpu": st.sampled_from(["y", None, None])}
+    ),
+    min_size=4,
+    max_size=7,
+)
+CONSTRAINTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "maxSkew": st.sampled_from([1, 1, 2]),
+            "topologyKey": st.sampled_from([ZONE, ZONE, ZONE, HOSTNAME_LABEL]),
+            "whenUnsatisfiable": st.just("DoNotSchedule"),
+            "labelSelector": st.just({"matchLabels": {"app": "web"}}),
+        },
+        optional={
+            "minDomains": st.sampled_from([2, 3]),
+            "nodeAffinityPolicy": st.sampled_from(["Honor", "Honor", "Ignore"]),
+        },
+    ),
+    min_size=1,
+    max_size=2,
+)
+TERM = st.sampled_from(
+    [
+        {"key": "gpu", "operator": "DoesNotExist"},
+        {"key": ZONE, "operator": "In", "values": ["a", "b"]},
+    ]
+)
+AFFINITIES: st.SearchStrategy[list[Json]] = st.one_of(st.just([]), st.lists(TERM, max_size=2))
+
+
+def view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterView:
+    state = ClusterState()
+    for i, labels in enumerate(nodes):
+        own = {key: value for key, value in labels.items() if value is not None}
+        named = {**own, HOSTNAME_LABEL: f"h{i}"}
+        state.set_node(Node(name=f"n{i}", labels=named, allocatable=_ROOM))
+    for i, at in enumerate(pods_on):
+        bound = {
+            "metadata": {"name": f"p{i}", "namespace": "shop", "labels": {"app": "web"}},
+            "spec": {"nodeName": f"n{at}"},
+        }
+        state.set_pod(pod_of(msgspec.convert(bound, api.Pod)), seen_at=NOW)
+    return state.view()
+
+
+def policies(drawn: dict[str, Any]) -> PolicySet:
+    filters = drawn.pop("filters")
+    rules = [{"name": f"f{i}", "expression": source} for i, source in enumerate(filters)]
+    scores = [{"name": "zone", "expression": "'zone' in node.labels ? 1 : 0"}]
+    return PolicySet([policy(json.dumps({"filters": rules, "scores": scores, "placement": drawn}))])
+
+
+def decided(pod: Json, rules: PolicySet, view: ClusterView) -> tuple[Decision, PlacementRequest]:
+    raw = json.dumps(pod).encode()
+    request = PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+    return decide(request, rules, view, NOW), request
+
+
+def told(decision: Decision) -> tuple[Verdict, list[str], list[int]]:
+    """Return the verdict, and the ranking."""
+    rows = decision.best(len(decision.candidates)).tolist()
+    return decision.verdict, [decision.names[row] for row in rows], sorted(decision.totals.tolist())
+
+
+@settings(max_examples=60)
+@given(NODES, st.data(), POLICIES, CONSTRAINTS, AFFINITIES)
+def test_the_patched_pod_is_decided_as_the_pod_was(
+    nodes: list[dict[str, str | None]],
+    data: st.DataObject,
+    drawn: dict[str, Any],
+    constraints: list[Json],
+    affinity: list[Json],
+) -> None:
+    view = view_of(
+        nodes, data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=2, max_size=8))
+    )
+    rules = policies(drawn)
+    pod: Json = {
+        "metadata": {"name": "new", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c"}], "topologySpreadConstraints": constraints},
+    }
+    if affinity:
+        terms = [{"matchExpressions": [term]} for term in affinity]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        pod["spec"]["affinity"] = {"nodeAffinity": required}
+    first, request = decided(pod, rules, view)
+    event(str(first.verdict))
+    patch = encode(first, request, view)
+    again, _ = decided(jsonpatch.apply_patch(pod, list(patch.operations)), rules, view)
+    assert told(again) == told(first)
