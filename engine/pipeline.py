@@ -25,6 +25,7 @@ from engine.policy import (
     PolicySet,
     RuleContext,
     scheduler_filters,
+    scheduler_scores,
 )
 from engine.report import summary
 from engine.view import (
@@ -182,8 +183,11 @@ def decide_in(
     left = _left(filters, nodes)
     (candidates,) = left[-1].nonzero()
 
-    # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale.
-    scores = [
+    # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale. What
+    # the pod itself asks for counts as it does for the scheduler.
+    wishes = scheduler_scores(contexts[0], policies)
+    scores = [rule.outcome(contexts[0], candidates) for rule in wishes]
+    scores += [
         rule.outcome(context, candidates)
         for policy, context in zip(policies, contexts, strict=True)
         for rule in policy.scores

@@ -200,7 +200,7 @@ class Batch:
         for key in self._keys[position : position + _FURTHEST]:
             kind = self._kinds.get(key)
             template = None if kind is None else kind.template
-            if template is not None and not template.rules.is_coupled:
+            if template is not None and template.rules.is_local:
                 found[template] = None
                 if len(found) == most:
                     break
@@ -214,10 +214,10 @@ class Batch:
         for key, request in zip(self._keys[turns], self._requests[turns], strict=True):
             kind = None if key is None else self._kinds.get(key)
             template = None if kind is None else kind.template
-            if template is None or template is latest or template.rules.is_coupled:
+            if template is None or template is latest or not template.rules.is_local:
                 break  # pods that follow one of their own are looked ahead for
             try:
-                template.check_filters()
+                template.check_rules()
             except UnevenError:
                 break
             coming.append((template, request.pod))

@@ -21,12 +21,12 @@ class Placements:
 
     Attributes:
         rows: of the pods, in order.
-        repelling: how many of them keep others away.
+        sociable: how many of them want others near or away.
     """
 
     def __init__(self, view: ClusterView) -> None:
         self.rows: list[int] = []
-        self.repelling = 0
+        self.sociable = 0
         self._pods: list[Pod] = []
         self._whole = WhatIf(view)
         self._in_whole = 0  # pods that are counted there
@@ -55,8 +55,13 @@ class Placements:
         """
         is_reported = self._whole.is_reported(pod, row)
         self.rows.append(row)
-        if pod.pod_anti_affinity:
-            self.repelling += 1
+        if (
+            pod.pod_anti_affinity
+            or pod.pod_affinity
+            or pod.preferred_pod_affinity
+            or pod.preferred_pod_anti_affinity
+        ):
+            self.sociable += 1
         self._pods.append(pod)
         self._waiting_for.add(None if is_reported else template)
         return is_reported

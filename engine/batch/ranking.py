@@ -67,8 +67,32 @@ class Ranking:
         self._passes = self.is_in.copy() if rules.is_coupled else None  # before `confine`
         self._unread: list[tuple[NDArray[np.intp], RawScores]] = []  # of places, till then
         self._followed: AheadTable | None = None  # whose states may not be written yet
+        self._coupled = [self._columns[i] for i in rules.coupled_positions]
+        if not rules.is_local:
+            self.look_around(rules, view)
+
+    def look_around(self, rules: TemplateRules, view: ClusterView) -> None:
+        """Take up what rules say of nodes that depends on other nodes.
+
+        Args:
+            rules: of the template.
+            view: the cluster with all pods placed so far.
+
+        Raises:
+            UnevenError: some score could not be evaluated.
+        """
         if rules.is_coupled:
             self.confine(rules.allowed(view))
+        if not self._coupled or not self.count:
+            return
+        rows = self._rows if self._inside is None else self._rows.take(self._inside)
+        scored = rules.coupled_scores(view, rows)
+        changed = [
+            column.replace(score, self._inside)
+            for column, score in zip(self._coupled, scored, strict=True)
+        ]
+        if any(changed):
+            self._add_up(is_still_known=False)
 
     def confine(self, allowed: BoolColumn) -> None:
         """Take up which rows pass the filters that depend on other nodes, (n,).
@@ -282,13 +306,21 @@ class Ranking:
     def _rank(self, columns: Sequence[ScoreColumn]) -> None:
         """Give all candidates points by some scores, and the totals of all scores."""
         self.write_followed()
+        if self.count:
+            for column in columns:
+                column.normalize(self._inside)
+        self._add_up(is_still_known=not any(column in self._still for column in columns))
+
+    def _add_up(self, *, is_still_known: bool) -> None:
+        """Give all candidates the totals of all scores.
+
+        Args:
+            is_still_known: whether the points by scores that no pod changes are what they were.
+        """
+        self.write_followed()
         self.ends_version += 1
         self._tied = None
-        if not self.count:
-            return
-        for column in columns:
-            column.normalize(self._inside)
-        if any(column in self._still for column in columns):
+        if not is_still_known:
             self.still_points[:] = self._points_by(self._still)
         np.add(self.still_points, self._points_by(self.moving), out=self.totals)
         if self._inside is not None:

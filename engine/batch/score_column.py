@@ -59,6 +59,20 @@ class ScoreColumn:
         else:
             self.points[inside] = self._points_of(raw)
 
+    def replace(self, score: ScoreOutcome, inside: NDArray[np.intp] | None) -> bool:
+        """Take up a score of candidates that depends on other nodes; return whether points differ.
+
+        Args:
+            score: its outcome for those that are in, in order.
+            inside: these; None for all.
+        """
+        points = score.normalized * self._rule.weight
+        old = self.points if inside is None else self.points.take(inside)
+        if np.array_equal(old, points):
+            return False
+        self.points[slice(None) if inside is None else inside] = points
+        return True
+
     def points_between_ends(self, raw: NDArray[Any]) -> IntColumn:
         """Return the points of raw scores none of which is beyond the ends."""
         return self._points_of(np.concatenate([raw, np.array(self.ends, raw.dtype)]))[:-2]

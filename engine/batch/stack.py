@@ -34,7 +34,7 @@ class Stack:
     """Templates whose rankings are brought up to date together.
 
     Args:
-        templates: all different, at least one, none with filters that depend on other nodes.
+        templates: all different, at least one, all local.
         placements: the pods placed so far.
 
     Attributes:

@@ -23,8 +23,8 @@ class Template:
         pods: how many there are of the template.
 
     Raises:
-        UnevenError: some score could not be evaluated, or other filters depend on other nodes than
-            at first; so do the methods.
+        UnevenError: some score could not be evaluated, or other rules apply than at first; so do
+            the methods.
 
     Attributes:
         rules: of the template.
@@ -37,7 +37,7 @@ class Template:
         self.rules = rules
         self._pods = pods
         self._placements = placements
-        self._repelling = placements.repelling
+        self._sociable = placements.sociable
         self._begin()
         self.decision = self.ranking.decision
 
@@ -48,15 +48,15 @@ class Template:
         self.seen = len(self._placements.rows)
         self._own = False  # whether the first pod placed since then is of this template
 
-    def check_filters(self) -> None:
-        """Do nothing if the same filters depend on other nodes as at first.
+    def check_rules(self) -> None:
+        """Do nothing if the same rules apply, and depend on other nodes, as at first.
 
         Raises:
             UnevenError: they are others.
         """
-        if self._repelling != self._placements.repelling:
-            self.rules.check_filters(self._placements.what_if.view)
-            self._repelling = self._placements.repelling
+        if self._sociable != self._placements.sociable:
+            self.rules.check(self._placements.what_if.view)
+            self._sociable = self._placements.sociable
 
     @property
     def is_alone(self) -> bool:
@@ -70,7 +70,7 @@ class Template:
             pod: the next one of the template.
         """
         self.ranking.settle()
-        self.check_filters()
+        self.check_rules()
         placed = self._placements.rows
         new = len(placed) - self.seen
         if not new:
@@ -84,8 +84,8 @@ class Template:
             can = self.take_up(rows, judge_states(self.rules, view).first(len(rows)), len(placed))
         if not can:
             self._begin()
-        elif self.rules.is_coupled:
-            self.ranking.confine(self.rules.allowed(self._placements.what_if.view))
+        elif not self.rules.is_local:
+            self.ranking.look_around(self.rules, self._placements.what_if.view)
 
     def take_up(self, rows: Sequence[int], judged: Judged, seen: int) -> bool:
         """Take up what pods have changed of rows; return whether that is possible.

@@ -21,6 +21,7 @@ from engine.policy import (
     RuleContext,
     ScoreRule,
     scheduler_filters,
+    scheduler_scores,
 )
 from engine.view import BoolColumn, ClusterView, Domain
 
@@ -32,7 +33,7 @@ _ENOUGH: Final = MOST_ITERATIONS // 2
 
 
 class UnevenError(Exception):
-    """A score of a node depends on other nodes, or could not be evaluated; or filters changed."""
+    """A score could not be evaluated, or other rules apply than at first."""
 
 
 class TemplateRules:
@@ -44,16 +45,15 @@ class TemplateRules:
         view: the cluster.
         judge: says when they decide, and among which nodes.
 
-    Raises:
-        UnevenError: a score of a node depends on other nodes.
-
     Attributes:
         scores: all scores, in order.
         moving_filters: those that pods change and that look at the node alone, each with the
             number of its policy.
         moving_scores: those that pods change, the same; none that abstains.
         moving_positions: where among `scores` these are, ascending.
+        coupled_positions: where among `scores` those are that depend on other nodes, ascending.
         is_coupled: whether what some filter says of a node depends on other nodes.
+        is_local: whether neither a filter nor a score does.
     """
 
     def __init__(
@@ -70,9 +70,7 @@ class TemplateRules:
         if is_kept_off(self._contexts[0], policies[0].placement):
             raise UnevenError
         self._filters = self._filters_on(self._contexts)
-        self._scores = [(rule, i) for i, each in enumerate(policies) for rule in each.scores]
-        if any(rule.evaluator.reads_other_nodes(self._contexts[i]) for rule, i in self._scores):
-            raise UnevenError
+        self._scores = self._scores_on(self._contexts)
         self._are_coupled = self._are_coupled_on(self._contexts)
         self.is_coupled = any(self._are_coupled)
         self.moving_filters = [
@@ -80,25 +78,48 @@ class TemplateRules:
             for bound, is_coupled in zip(self._filters, self._are_coupled, strict=True)
             if not is_coupled and self._is_moving(*bound)
         ]
-        self.moving_scores = [bound for bound in self._scores if self._is_moving(*bound)]
-        self.scores: Sequence[ScoreRule] = [rule for rule, _ in self._scores]
-        self.moving_positions = [
-            i for i, bound in enumerate(self._scores) if self._is_moving(*bound)
+        self.coupled_positions = [
+            i
+            for i, (rule, number) in enumerate(self._scores)
+            if rule.evaluator.reads_other_nodes(self._contexts[number])
         ]
+        self.is_local = not (self.is_coupled or self.coupled_positions)
+        self.moving_positions = [
+            i
+            for i, bound in enumerate(self._scores)
+            if i not in self.coupled_positions and self._is_moving(*bound)
+        ]
+        self.moving_scores = [self._scores[i] for i in self.moving_positions]
+        self.scores: Sequence[ScoreRule] = [rule for rule, _ in self._scores]
 
     def contexts_on(self, view: ClusterView) -> list[RuleContext]:
         """Return the context of each policy on a view."""
         return [context.on(view) for context in self._contexts]
 
-    def check_filters(self, view: ClusterView) -> None:
-        """Do nothing if the same filters depend on other nodes, as pods are on them now.
+    def check(self, view: ClusterView) -> None:
+        """Do nothing if the same rules apply and depend on other nodes, as pods are on them now.
 
         Raises:
-            UnevenError: they are others; a pod that keeps others away may make them so.
+            UnevenError: they are others; a pod that wants others near or away may make them so.
         """
         contexts = self.contexts_on(view)
         if self._are_coupled_on(contexts) != self._are_coupled:
             raise UnevenError
+        if self._scores_on(contexts) != self._scores:
+            raise UnevenError
+
+    def coupled_scores(self, view: ClusterView, rows: NDArray[np.intp]) -> Sequence[ScoreOutcome]:
+        """Return the scores that depend on other nodes, of some rows that alone are candidates.
+
+        Raises:
+            UnevenError: some could not be evaluated.
+        """
+        contexts = self.contexts_on(view)
+        bound = [self._scores[i] for i in self.coupled_positions]
+        scored = [rule.outcome(contexts[number], rows) for rule, number in bound]
+        if any(score.faults for score in scored):
+            raise UnevenError
+        return scored
 
     def contenders(
         self, decision: Decision, view: ClusterView
@@ -160,6 +181,12 @@ class TemplateRules:
         """Return the filters that apply, each with the number of its policy."""
         of_scheduler = [(rule, 0) for rule in scheduler_filters(contexts[0])]
         of_policies = [(rule, i) for i, each in enumerate(self._policies) for rule in each.filters]
+        return of_scheduler + of_policies
+
+    def _scores_on(self, contexts: Sequence[RuleContext]) -> list[tuple[ScoreRule, int]]:
+        """Return the scores that apply, in the order of a decision, each with its policy."""
+        of_scheduler = [(rule, 0) for rule in scheduler_scores(contexts[0], self._policies)]
+        of_policies = [(rule, i) for i, each in enumerate(self._policies) for rule in each.scores]
         return of_scheduler + of_policies
 
     def _are_coupled_on(self, contexts: Sequence[RuleContext]) -> list[bool]:

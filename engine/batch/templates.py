@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from engine.cel import Reference
+from engine.model.controller_selector import controller_selector
 from engine.model.pod import Pod
 from engine.model.pod_affinity import parse_affinity_terms
 from engine.model.request import PlacementRequest
@@ -56,13 +57,11 @@ class TemplateKeys:
         selectors = (policy.object_selector for policy in policies)
         requirements = chain.from_iterable(selector.requirements for selector in selectors)
         of_policies = {requirement.key for requirement in requirements}
-        of_pods = [
-            _keys_selected_by(pod)
-            for pod in pods
-            if pod.pod_affinity or pod.pod_anti_affinity or pod.topology_spread
-        ]
+        of_pods = map(_keys_selected_by, pods)
         self._latest: dict[int, tuple[tuple[object, ...], _Key]] = {}  # of pods of a shape
-        self._labels = sorted(of_policies.union(view.trait_book.anti_affinity.label_keys, *of_pods))
+        book = view.trait_book
+        carried = [each.label_keys for each in (book.anti_affinity, *book.attraction.values())]
+        self._labels = sorted(of_policies.union(*carried, *of_pods))
 
     def key(self, request: PlacementRequest) -> Hashable | None:
         """Return the key of a pod, None if it is one of its kind.
@@ -98,10 +97,16 @@ def template_keys(
 
 def _keys_selected_by(pod: Pod) -> Iterable[str]:
     """Return the keys of labels by which a pod selects others; it may select itself by any."""
-    terms = parse_affinity_terms((*pod.pod_affinity, *pod.pod_anti_affinity), pod.namespace)
+    preferred = (*pod.preferred_pod_affinity, *pod.preferred_pod_anti_affinity)
+    written = (*pod.pod_affinity, *pod.pod_anti_affinity)
+    written += tuple(each.pod_affinity_term for each in preferred)
+    terms = parse_affinity_terms(written, pod.namespace) if written else ()
     selectors = [term.selector for term in terms if term.selector is not None]
+    siblings = controller_selector(pod)
+    if siblings is not None:
+        selectors.append(siblings)
     keys: list[str] = []
-    for constraint in pod.topology_spread:
+    for constraint in (*pod.topology_spread, *pod.soft_topology_spread):
         keys += constraint.match_label_keys or ()
         if constraint.label_selector is not None:
             selectors.append(parse_label_selector(constraint.label_selector)[0])

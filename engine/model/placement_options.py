@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
 
@@ -49,9 +50,21 @@ DEFAULT_GROUP_LABELS = (
 )
 
 
+WISH_WEIGHTS: Final = (
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+)
+"""The scheduler's scores of what a pod asks for, with its weights.
+
+Source: Kubernetes, pkg/scheduler/apis/config/v1/default_plugins.go.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementOptions:
-    """The form in which a ranking is written on the pod (`spec.placement` of a policy).
+    """What makes a ranking beside rules, and how it is written (`spec.placement` of a policy).
 
     Attributes:
         at: when pods are decided.
@@ -61,6 +74,7 @@ class PlacementOptions:
             pod to be moved at its binding.
         max_nodes: the most node names written in preferred terms, and in `NotIn`.
         group_labels: labels that may stand for a set of nodes where they describe it exactly.
+        scheduler_scores: the weight of each plugin that scores what a pod asks for, 0 for none.
     """
 
     at: PlacementAt = PlacementAt.ADMISSION
@@ -70,3 +84,4 @@ class PlacementOptions:
     min_gain: int = 5
     max_nodes: int = 64
     group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
+    scheduler_scores: tuple[tuple[str, int], ...] = WISH_WEIGHTS

@@ -251,13 +251,18 @@ class PodTopologySpreadScore(ScoreAmong):
             labelled = [has_label(each.key, view) for each in soft.constraints]
             competes = np.logical_and.reduce(labelled).take(rows)
         counting = counting_nodes(soft.constraints, pod, view, with_all_labels=soft.needs_labels)
-        costs = np.zeros(rows.size, np.float64)
-        for constraint, selector, nodes in zip(
-            soft.constraints, soft.selectors, counting, strict=True
-        ):
-            pods = matching_pods(selector, pod.namespace, view)
-            costs += _costs(constraint, nodes, pods, view, rows, competes)
-        raw = rounded(costs)
+        pods = {
+            selector: matching_pods(selector, pod.namespace, view)
+            for selector in dict.fromkeys(soft.selectors)
+        }
+        costs = [
+            _cost(constraint, nodes, pods[selector], view, rows, competes)
+            for constraint, selector, nodes in zip(
+                soft.constraints, soft.selectors, counting, strict=True
+            )
+            if constraint.key in node_label_keys(view)
+        ]
+        raw = _sums(costs, rows.size)
         return Scores(raw if competes is None else np.where(competes, raw, _OUT))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -323,42 +328,97 @@ def _listed(args: PodTopologySpreadArgs) -> Sequence[SpreadConstraint]:
     )
 
 
-def _costs(
+class _Cost(NamedTuple):
+    """What a constraint costs each of the nodes that compete.
+
+    Attributes:
+        codes: of the domains of nodes; None where each node is one by itself.
+        by_domain: the cost of each; 0 for nodes in none.
+        pods: on each node that is a domain.
+        weight: of each of these.
+        least: the cost of a domain without pods.
+        is_absent: which nodes are no domain; None for none.
+    """
+
+    codes: NDArray[np.int32] | None = None
+    by_domain: NDArray[np.float64] = np.zeros(0)
+    pods: IntColumn = np.zeros(0, np.int64)
+    weight: float = 0.0
+    least: float = 0.0
+    is_absent: BoolColumn | None = None
+
+    def at(self, places: NDArray[np.intp] | slice) -> NDArray[np.float64]:
+        """Return the costs of some of the nodes."""
+        if self.codes is not None:
+            return self.by_domain.take(self.codes[places])
+        costs = self.pods[places].astype(np.float64) * self.weight + self.least
+        if self.is_absent is not None:
+            costs[self.is_absent[places]] = 0.0
+        return costs
+
+
+def _cost(
     constraint: SpreadConstraint,
     counting: BoolColumn,
     pods: IntColumn,
     view: ClusterView,
     rows: NDArray[np.intp],
     competes: BoolColumn | None,
-) -> NDArray[np.float64]:
+) -> _Cost:
     """Return what a constraint costs each of some rows; 0 for those without its label.
 
     Args:
-        constraint: the constraint.
+        constraint: the constraint, whose label some node has.
         counting: nodes whose pods count in their domains, (n,).
         pods: pods of each node that the constraint selects, (n,).
         view: the cluster.
         rows: of the nodes that compete.
         competes: which of them have all labels that are needed; None for all.
     """
-    if constraint.key not in node_label_keys(view):
-        return np.zeros(rows.size, np.float64)
     label, least = label_column(view, constraint.key), constraint.max_skew - 1
-    codes = label.codes.take(rows)
     if constraint.key == _HOSTNAME:
-        domains = codes.size if competes is None else int(np.count_nonzero(competes))
-        costs = pods.take(rows).astype(np.float64) * log(domains + 2) + least
-        is_absent = codes == MISSING
-        if is_absent.any():
-            costs[is_absent] = 0.0
-        return costs
+        domains = rows.size if competes is None else int(np.count_nonzero(competes))
+        is_absent = label.codes.take(rows) == MISSING
+        return _Cost(
+            pods=pods.take(rows),
+            weight=log(domains + 2),
+            least=least,
+            is_absent=is_absent if is_absent.any() else None,
+        )
+    codes = label.codes.take(rows)
     domains = int(np.count_nonzero(np.bincount(codes if competes is None else codes[competes])))
     (taken,) = pods.nonzero()  # of many nodes mostly few
     counted = np.where(counting.take(taken), pods.take(taken), 0)
     sums = np.bincount(label.codes.take(taken), counted, minlength=len(label.book))
     by_domain = sums.astype(np.float64) * log(domains + 2) + least
     by_domain[MISSING] = 0.0
-    return by_domain.take(codes)
+    return _Cost(codes, by_domain)
+
+
+def _sums(costs: Sequence[_Cost], nodes: int) -> IntColumn:
+    """Return the sum of costs of each of so many nodes, rounded as upstream.
+
+    Mostly nodes are told apart by one label, and few of them have pods that count: then each domain
+    is summed up once, and such nodes by themselves.
+    """
+    labels = [cost for cost in costs if cost.codes is not None]
+    if len(labels) > 1 or any(cost.is_absent is not None for cost in costs):
+        every = slice(None)
+        return rounded(sum((cost.at(every) for cost in costs), start=np.zeros(nodes)))
+    by_domain = np.zeros(1)
+    has_pods = np.zeros(nodes, np.bool_)
+    for cost in costs:
+        by_domain = by_domain + (cost.least if cost.codes is None else cost.by_domain)
+        if cost.codes is None:
+            has_pods |= cost.pods != 0
+    raw = rounded(by_domain)
+    codes = labels[0].codes if labels else None
+    sums = np.full(nodes, raw[0]) if codes is None else raw.take(codes)
+    (places,) = has_pods.nonzero()
+    if places.size:
+        each = (cost.at(places) for cost in costs)
+        sums[places] = rounded(sum(each, start=np.zeros(places.size)))
+    return sums
 
 
 def _points(costs: IntColumn, least: int, most: int) -> IntColumn:

@@ -24,6 +24,7 @@ from engine.policy.scheduler_policy import (
     SCHEDULER_POLICY,
     SCHEDULER_WEIGHTS,
     scheduler_filters,
+    scheduler_scores,
 )
 from engine.policy.schema import Mode, PlacementPolicy
 
@@ -55,4 +56,5 @@ __all__ = [
     "read_expression",
     "request_key",
     "scheduler_filters",
+    "scheduler_scores",
 ]

@@ -18,7 +18,7 @@ from engine.cel.vector import Strategy
 from engine.documents import Document, validate_model
 from engine.errors import Diagnostic, Place, did_you_mean
 from engine.model.measure import NodeThreshold
-from engine.model.placement_options import DynamicFilters, PlacementAt, PlacementOptions
+from engine.model.placement_options import DynamicFilters, PlacementAt
 from engine.model.policy_resource import PolicyKind
 from engine.plugins import NodeFilter
 from engine.policy import rule_schema, schema
@@ -169,7 +169,7 @@ def _assembled(
         variables=variable_programs,
         filters=filters,
         scores=scores,
-        placement=PlacementOptions(**dict(spec.placement)),
+        placement=spec.placement.options,
         sum_profiles=profiles,
         estimator=next(estimators, None),
         slow_parts=tuple(_slow_parts((*filters, *scores))),

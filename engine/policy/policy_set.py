@@ -17,6 +17,7 @@ from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
+from engine.plugins import PLUGINS
 from engine.policy.activation import namespace_labels
 from engine.policy.context import (
     MOST_ITERATIONS,
@@ -25,6 +26,7 @@ from engine.policy.context import (
     RuleContext,
 )
 from engine.policy.expressions import NodeExpression, checked_bool
+from engine.policy.plugin_evaluators import PluginScore
 from engine.policy.request_values import SharedValues
 from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode
@@ -51,6 +53,7 @@ class CompiledPolicy:
         warnings: a line for each part of it that is allowed and probably not meant.
         digest: a hash of the policy's text, comments and layout aside.
         places: where its parts stand, by the names that `warnings` begin with; "" is the policy.
+        score_plugins: the names of the plugins among its scores.
     """
 
     name: str
@@ -71,11 +74,16 @@ class CompiledPolicy:
     warnings: tuple[str, ...] = ()
     digest: bytes = b""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False)
+    score_plugins: frozenset[str] = field(init=False, compare=False)
     _shared: SharedValues = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        evaluators = (rule.evaluator for rule in self.rules)
-        programs = [each.program for each in evaluators if isinstance(each, NodeExpression)]
+        evaluators = [rule.evaluator for rule in self.scores]
+        used = [each.entry for each in evaluators if isinstance(each, PluginScore)]
+        names = [name for name, plugin in PLUGINS.items() if any(each is plugin for each in used)]
+        object.__setattr__(self, "score_plugins", frozenset(names))
+        rules = (rule.evaluator for rule in self.rules)
+        programs = [each.program for each in rules if isinstance(each, NodeExpression)]
         object.__setattr__(self, "_shared", SharedValues(programs, self.variables))
 
     @property

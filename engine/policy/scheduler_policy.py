@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+from engine.model.placement_options import WISH_WEIGHTS
 from engine.model.rule_outcomes import SCHEDULER
 from engine.plugins import PLUGINS
 from engine.policy.context import RuleContext
@@ -24,11 +26,8 @@ _FILTERS: Final = (
 )
 SCHEDULER_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType(
     {
-        "TaintToleration": 3,
-        "NodeAffinity": 2,
+        **dict(WISH_WEIGHTS),
         "NodeResourcesFit": 1,
-        "PodTopologySpread": 2,
-        "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
@@ -69,6 +68,7 @@ def scheduler_filters(context: RuleContext) -> list[FilterRule]:
     ]
 
 
+@cache  # INVARIANT: batches take equal scores for one rule
 def _score(name: str, weight: int) -> ScoreRule:
     plugin = PLUGINS[name]
     assert plugin.score is not None  # noqa: S101 - all of them are scores
@@ -80,3 +80,22 @@ SCHEDULER_POLICY: Final = CompiledPolicy(
     name=SCHEDULER, scores=tuple(_score(*each) for each in SCHEDULER_WEIGHTS.items())
 )
 """Scores as the scheduler does, with its default args, after `SCHEDULER_FILTERS`."""
+
+
+def scheduler_scores(context: RuleContext, policies: Sequence[CompiledPolicy]) -> list[ScoreRule]:
+    """Return the scores of what a pod asks for that may tell nodes apart for it.
+
+    They count beside those of the policies, with the weights that the first one gives them. A
+    plugin that any of the policies scores with counts there alone.
+
+    Args:
+        context: of the pod and the cluster.
+        policies: that apply, highest priority first; at least one.
+    """
+    pod, view = context.request.pod, context.view
+    own = policies[0].score_plugins.union(*(policy.score_plugins for policy in policies[1:]))
+    return [
+        _score(name, weight)
+        for name, weight in policies[0].placement.scheduler_scores
+        if weight and name not in own and PLUGINS[name].ranks(pod, view)
+    ]

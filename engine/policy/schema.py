@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from engine.documents import several_mistakes
+from engine.documents import mistake, several_mistakes
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.placement_options import (
     DEFAULT_GROUP_LABELS,
+    WISH_WEIGHTS,
     DynamicFilters,
     PlacementAt,
+    PlacementOptions,
     WhenNoneFits,
 )
 from engine.model.policy_resource import PolicyKind, policy_name
@@ -57,6 +59,61 @@ class Mode(StrEnum):
 
     ENFORCE = "Enforce"  # decides
     AUDIT = "Audit"  # its decision is recorded, without effect
+
+
+_OFF: Final = "Off"
+_WISH_WEIGHTS: Final = dict(WISH_WEIGHTS)
+_Weight = Annotated[int, Field(strict=True, ge=0, le=100)]
+
+
+class SchedulerScores(Model):
+    """The weights of the scheduler's scores of what a pod asks for; 0 for none."""
+
+    taint_toleration: Annotated[
+        _Weight,
+        Field(
+            alias="TaintToleration",
+            description="Of nodes without soft taints that the pod does not tolerate.",
+        ),
+    ] = _WISH_WEIGHTS["TaintToleration"]
+    node_affinity: Annotated[
+        _Weight,
+        Field(alias="NodeAffinity", description="Of the nodes that the pod prefers by labels."),
+    ] = _WISH_WEIGHTS["NodeAffinity"]
+    pod_topology_spread: Annotated[
+        _Weight,
+        Field(
+            alias="PodTopologySpread",
+            description="Of nodes and zones with fewer pods like it, by its `ScheduleAnyway` "
+            "constraints, or those that the scheduler has for pods of a controller.",
+        ),
+    ] = _WISH_WEIGHTS["PodTopologySpread"]
+    inter_pod_affinity: Annotated[
+        _Weight,
+        Field(
+            alias="InterPodAffinity",
+            description="Of nodes near pods that the pod prefers, or that prefer it.",
+        ),
+    ] = _WISH_WEIGHTS["InterPodAffinity"]
+
+    @property
+    def weights(self) -> tuple[tuple[str, int], ...]:
+        """The weight of each plugin."""
+        return tuple(self.model_dump(by_alias=True).items())
+
+
+def _by_plugin(written: object) -> object:
+    """Return the weights that `Off` stands for; YAML 1.1 reads it as false."""
+    if written == _OFF or written is False:
+        return dict.fromkeys(_WISH_WEIGHTS, 0)
+    if not isinstance(written, dict | SchedulerScores):
+        raise mistake("expected weights by plugin", "write `Off`, or such as `TaintToleration: 3`")
+    return written
+
+
+def _or_off(schema: dict[str, Any]) -> None:
+    weights = {key: schema.pop(key) for key in ("$ref", "allOf") if key in schema}
+    schema["anyOf"] = [weights, {"const": _OFF, "type": "string"}]
 
 
 class Placement(Model):
@@ -127,6 +184,21 @@ class Placement(Model):
             "exactly.",
         ),
     ] = DEFAULT_GROUP_LABELS
+    scheduler_scores: Annotated[
+        SchedulerScores,
+        BeforeValidator(_by_plugin),
+        Field(
+            description="The weights that the scheduler's scores of what the pod asks for have "
+            "beside the `scores` of policies, or `Off`. A score of a policy by the same plugin "
+            "takes the place of its own.",
+            json_schema_extra=_or_off,
+        ),
+    ] = SchedulerScores()
+
+    @property
+    def options(self) -> PlacementOptions:
+        """The same, as decisions read it."""
+        return PlacementOptions(**dict(self) | {"scheduler_scores": self.scheduler_scores.weights})
 
     @model_validator(mode="after")
     def _a_held_pod_is_not_denied(self) -> Self:

@@ -27,6 +27,15 @@ _ENDS_PODS = (
 )
 
 
+_LOST = {
+    "TaintToleration": "soft taints",
+    "NodeAffinity": "preferred node affinity",
+    "PodTopologySpread": "spread over nodes and zones",
+    "InterPodAffinity": "preferred affinity to pods",
+}
+"""What pods ask for in vain without a score of the scheduler."""
+
+
 class Check(StrEnum):
     """The kind of a warning; its value is the rule's id where other tools read it."""
 
@@ -38,7 +47,7 @@ class Check(StrEnum):
 
 
 CHECKS = {
-    Check.PLACEMENT: "A filter that is enforced otherwise than it seems.",
+    Check.PLACEMENT: "A filter enforced otherwise than it seems, or wishes that are ignored.",
     Check.LABELS: "A requirement on node labels that is probably not meant.",
     Check.UNUSUAL: "An expression or arg that is accepted here, and refused or ignored elsewhere.",
     Check.MEANING: "A number in another unit, or a rule that always fails or has no effect.",
@@ -116,6 +125,16 @@ def _placement_warnings(policy: CompiledPolicy) -> Iterator[str]:
         for rule in policy.filters:
             if rule.dynamic and rule.node_filter is None:
                 yield f"{rule.name}: {_NOT_MARKED}"
+    yield from _lost_wishes(policy)
+
+
+def _lost_wishes(policy: CompiledPolicy) -> Iterator[str]:
+    weights = policy.placement.scheduler_scores
+    lost = [
+        _LOST[name] for name, weight in weights if not weight and name not in policy.score_plugins
+    ]
+    if lost:
+        yield f"`schedulerScores` ignores what pods ask for themselves: {', '.join(lost)}"
 
 
 def _label_warnings(policy: CompiledPolicy) -> Iterator[str]:

@@ -14,6 +14,7 @@ import platform
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def main() -> None:
     bench.decisions("decide, warm shape", arrivals.all_of_one_workload(), asked.decisions)
     rare = islice(arrivals.as_rollouts(), _WARM_UP + _RARE)
     bench.decisions("decide, five a second", rare, _RARE, rest=0.2)
+    bench.wishes(islice(arrivals.as_rollouts(), _WARM_UP + asked.decisions))
     bench.what_follows(islice(arrivals.as_rollouts(), asked.decisions // 10))
     bench.mix(list(islice(arrivals.as_rollouts(), asked.decisions)), running_in(cluster))
     print(f"after all that: {resident_mib():.0f} MiB resident")
@@ -98,6 +100,24 @@ class _Bench:
             decide(request, self._policies, view, _NOW)
             self._timings.take(name, start)
         self._timings.show()
+
+    def wishes(self, requests: Iterable[PlacementRequest]) -> None:
+        """Time decisions with what the pods ask for and without it, one after the other."""
+        without = PolicySet(
+            replace(policy, placement=replace(policy.placement, scheduler_scores=()))
+            for policy in self._policies
+        )
+        kinds = {"decide, wishes included": self._policies, "decide, without wishes": without}
+        view = self._state.view()
+        for number, request in enumerate(requests):
+            for name, policies in kinds.items():
+                start = clock()
+                decide(request, policies, view, _NOW)
+                if number >= _WARM_UP:
+                    self._timings.take(name, start)
+        included, bare = map(self._timings.median, kinds)
+        self._timings.show()
+        print(f"  {'wishes included, to without':32} {included / bare:9.3f}")
 
     def what_follows(self, requests: Iterable[PlacementRequest]) -> None:
         """Time what is made of a decision."""

@@ -44,6 +44,10 @@ class Timings:
         """Note the sums of other timings, one by one, under a name."""
         self._spent[name] = [sum(each) for each in zip(*map(self._spent.get, parts), strict=True)]
 
+    def median(self, name: str) -> float:
+        """Return the median of what was noted under a name."""
+        return float(np.median(self._spent[name]))
+
     def show_heading(self) -> None:
         """Print what the columns of `show` are."""
         baseline = f"baseline {self._baseline:.0f} us"

@@ -282,8 +282,8 @@ def _structural(field: Json, models: Json) -> Json:
         name = field["$ref"].rpartition("/")[2]
         field = {**models[name], **field}
     if "anyOf" in field:  # or null, which the API server takes for any absent value
-        (inner,) = (each for each in field["anyOf"] if each.get("type") != "null")
-        field = {**inner, **field}
+        inner, *others = (each for each in field["anyOf"] if each.get("type") != "null")
+        field = {**({"additionalProperties": True} if others else inner), **field}
     schema: Json = {key: field[key] for key in _KEPT if key in field}
     if (default := field.get("default")) not in (None, [], {}) and not isinstance(default, dict):
         shown = ", ".join(default) if isinstance(default, list) else default

@@ -59,7 +59,8 @@ def _rows(model: Schema, models: Schema, above: str = "") -> Iterator[tuple[str,
 
 def _model_in(field: Schema, models: Schema) -> tuple[Schema | None, str]:
     """Return the model with fields that a field holds, and how it is reached."""
-    for held, suffix in ((field, ""), (field.get("items", {}), "[]")):
+    kinds = [(each, "") for each in field.get("anyOf", [field])]
+    for held, suffix in (*kinds, (field.get("items", {}), "[]")):
         found = _resolved(held, models)
         if "properties" in found:
             return found, suffix

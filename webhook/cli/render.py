@@ -87,7 +87,9 @@ def _ranking(report: DecisionReport) -> Table:
     table = plain_table("node", "total")
     several = len(report.policies) > 1
     for score in report.ranking[0].scores:
-        rule = f"{score.policy}\n{score.rule}" if several else score.rule
+        rule = score.rule
+        if several or not score.policy:
+            rule = f"{score.policy or 'scheduler'}\n{score.rule}"
         table.add_column(f"{escape(rule)} x {score.weight}", overflow="fold")
     for ranked in report.ranking:
         points = (f"{score.normalized} [dim]({_raw(score.raw)})[/]" for score in ranked.scores)

@@ -125,7 +125,10 @@ def _points(decision: DecisionReport) -> Figure:
     """Return the points of the best nodes, rule by rule."""
     best = decision.ranking[:_DRAWN]
     bars = [
-        Bars(score.rule, [ranked.scores[i].weighted for ranked in best])
+        Bars(
+            score.rule if score.policy else f"scheduler: {score.rule}",
+            [ranked.scores[i].weighted for ranked in best],
+        )
         for i, score in enumerate(best[0].scores)
     ]
     return stacked_rows([ranked.node for ranked in best], bars, x="points")

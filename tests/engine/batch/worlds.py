@@ -20,7 +20,7 @@ from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.model.usage import NodeUsage, PodUsage
-from engine.model.well_known import ZONE_LABEL
+from engine.model.well_known import HOSTNAME_LABEL, ZONE_LABEL
 from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
 from engine.policy import PolicySet
 from engine.policy.schema import Mode
@@ -65,6 +65,8 @@ _RULES = {
         "{plugin: ImageLocality}",
         "{plugin: TaintToleration}",
         "{plugin: NodeAffinity}",
+        "{plugin: PodTopologySpread}",
+        "{plugin: InterPodAffinity}",
         "{name: few, expression: -node.podCount}",
         "{name: full, expression: 'node.requested.cpu / node.allocatable.cpu'}",
         "{name: idle, expression: 'node.usage.cpu / node.allocatable.cpu', onError: IgnoreRule}",
@@ -189,7 +191,8 @@ def _clusters(draw: st.DrawFn) -> list[Node | NodeUsage | AuxObject]:
     objects: list[Node | NodeUsage | AuxObject] = []
     for i in range(count):
         name = f"n{i}"
-        objects.append(replace(kinds[i % len(kinds)], name=name))
+        kind = kinds[i % len(kinds)]
+        objects.append(replace(kind, name=name, labels={**kind.labels, HOSTNAME_LABEL: name}))
     few = st.integers(0, min(count, 6) - 1).map("n{}".format)
     for name, usage in draw(st.dictionaries(few, _reports, max_size=5)).items():
         objects.append(replace(usage, node_name=name))
@@ -227,9 +230,30 @@ def _apart(key: str, value: str) -> Json:
     return {"podAntiAffinity": _near(key, value)}
 
 
+def _rather(weight: int, value: str) -> Json:
+    """Return preferred terms of an affinity to pods, by a label that differs from pod to pod."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"half": value}}}
+    weighted = {"weight": weight, "podAffinityTerm": term}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}
+
+
+_SOFT = _SPREAD | {"topologyKey": HOSTNAME_LABEL, "whenUnsatisfiable": "ScheduleAnyway"}
+_PREFERRED = {
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 5, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
+    ]
+}
+_OWNERS = [{"kind": "ReplicaSet", "name": "r", "uid": "u"}]
+
+
 _templates = st.builds(
-    lambda requests, limits, labels, spec, annotations: {
-        "metadata": {"namespace": "default", "labels": labels, "annotations": annotations},
+    lambda requests, limits, labels, spec, annotations, owners: {
+        "metadata": {
+            "namespace": "default",
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": owners,
+        },
         "spec": {
             "containers": [
                 {"name": "c", "image": "a", "resources": {"requests": requests, "limits": limits}}
@@ -254,9 +278,14 @@ _templates = st.builds(
             {"topologySpreadConstraints": [_SPREAD]},
             {"topologySpreadConstraints": [_SPREAD | {"matchLabelKeys": ["half"]}]},
             {"topologySpreadConstraints": [_SPREAD], "affinity": _apart("half", "1")},
+            {"topologySpreadConstraints": [_SOFT]},
+            {"topologySpreadConstraints": [_SPREAD, _SOFT]},
+            {"affinity": {"podAffinity": _rather(5, "0")}},
+            {"affinity": {"podAntiAffinity": _rather(7, "1"), "nodeAffinity": _PREFERRED}},
         ]
     ),
     st.sampled_from([{}, {}, {THROUGHPUT_ANNOTATION: '{"rbps":"30","wbps":"20"}'}]),
+    st.sampled_from([[], _OWNERS]),
 )
 
 

@@ -29,7 +29,7 @@ def test_what_is_left_out_has_the_documented_defaults() -> None:
         """
     )
     assert (compiled.mode, compiled.priority) == (Mode.ENFORCE, 0)
-    assert compiled.placement == PlacementOptions() == PlacementOptions(**dict(Placement()))
+    assert compiled.placement == PlacementOptions() == Placement().options
     assert [rule.name for rule in compiled.filters] == ["LimitAware"]
     assert compiled.filters[0].on_error is OnFilterError.REJECT_NODE
     assert [(rule.name, rule.weight) for rule in compiled.scores] == [("LoadAware", 1)]
@@ -90,6 +90,9 @@ def test_everything_that_is_written_is_heeded() -> None:
         ("filters: {}", "expected a list"),
         ("placement: {maxNodes: 257}", "must be at most 256"),
         ("placement: {maxNodes: 1.5}", "expected a whole number"),
+        ("placement: {schedulerScores: Of}", "expected weights by plugin"),
+        ("placement: {schedulerScores: {NodeAffinity: 101}}", "must be at most 100"),
+        ("placement: {schedulerScores: {LoadAware: 1}}", "unknown key `LoadAware`"),
         ("scores: [{plugin: LoadAware, weight: 0}]", "must be at least 1"),
         ("scores: [{plugin: LoadAware, weight: '1'}]", "expected a whole number"),
         ("match: {objectSelector: {matchLabels: {a b: c}}}", "`a b` is not a label key"),

@@ -53,6 +53,18 @@ def test_each_warning_stands_at_the_part_that_it_is_about() -> None:
     }
 
 
+def test_wishes_of_pods_that_are_ignored_are_named() -> None:
+    def ignored(placement: str, score: str = "LoadAware") -> list[str]:
+        text = f"scores: [{{plugin: {score}}}]\nplacement: {{schedulerScores: {placement}}}"
+        return [str(each) for each in policy_warnings(policy(text)) if "ignores" in each.message]
+
+    (line,) = ignored("{TaintToleration: 0}")
+    assert line == "`schedulerScores` ignores what pods ask for themselves: soft taints"
+    (line,) = ignored("Off", "NodeAffinity")
+    assert line.endswith("soft taints, spread over nodes and zones, preferred affinity to pods")
+    assert ignored("{TaintToleration: 1}") == []
+
+
 def test_a_warning_is_shown_as_mistakes_are() -> None:
     (warning,) = (each for each in found() if each.part == "low")
     place, source, caret, *_ = str(warning.diagnostic).splitlines()

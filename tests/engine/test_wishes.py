@@ -1,0 +1,191 @@
+"""What a pod asks for itself counts in every ranking, as it does for the scheduler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.batch import decide_batch, place_all
+from engine.model import api
+from engine.model.hold import HOLD_GATE
+from engine.model.node import Node, node_of
+from engine.model.placement_options import WISH_WEIGHTS
+from engine.model.pod import pod_of
+from engine.model.request import PlacementRequest
+from engine.pipeline import decide
+from engine.policy import PolicySet, load_policies
+from engine.simulation import node_scores, passing_nodes
+from engine.view import ClusterState
+from tests.engine.measured_cluster import NOW, report
+from tests.engine.plugins.neighbour_worlds import model_of, random_cluster, random_pod, state_of
+from tests.engine.policy.worlds import policies
+
+Json = dict[str, Any]
+BALANCED = load_policies([Path("policies/balanced/policy.yaml")])
+OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "u"}
+ZONE = "topology.kubernetes.io/zone"
+SOFT = {"key": "spot", "value": "true", "effect": "PreferNoSchedule"}
+RESOURCES = {"limits": {"cpu": "200m", "memory": "128Mi"}, "requests": {"cpu": "100m"}}
+
+
+def free_node(i: int, *taints: Json) -> Node:
+    name, amounts = f"n{i:02}", {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    labels = {"kubernetes.io/hostname": name, ZONE: "ab"[i % 2]}
+    wire = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": list(taints)},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+    return node_of(msgspec.convert(wire, api.Node))
+
+
+def replica(i: int, **spec: Any) -> PlacementRequest:  # noqa: ANN401 (any part)
+    wire = {
+        "metadata": {
+            "name": f"web-{i}",
+            "uid": f"uid-{i}",
+            "namespace": "shop",
+            "labels": {"app": "web"},
+            "ownerReferences": [OWNER],
+        },
+        "spec": {
+            "containers": [{"name": "c", "image": "x", "resources": RESOURCES}],
+            "schedulingGates": [{"name": HOLD_GATE}],
+            **spec,
+        },
+    }
+    raw = json.dumps(wire).encode()
+    return PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+
+
+def deployment(**spec: Any) -> list[PlacementRequest]:  # noqa: ANN401
+    return [replica(i, **spec) for i in range(12)]
+
+
+def state_with(
+    nodes: Sequence[Node], requests: Sequence[PlacementRequest], policies: PolicySet
+) -> ClusterState:
+    state = ClusterState()
+    state.track_sums(policies.sum_profiles)
+    for node in nodes:
+        state.set_node(node)
+        state.set_usage(report(node.name, {"cpu": 500, "memory": 2**30}))
+    for request in requests:
+        state.set_pod(request.pod, seen_at=NOW)
+    return state
+
+
+def one_by_one(
+    nodes: Sequence[Node], requests: Sequence[PlacementRequest], policies: PolicySet
+) -> list[str]:
+    """Return the node of each pod, decided on a cluster that was told of those before it."""
+    state, taken = state_with(nodes, requests, policies), []
+    for request in requests:
+        decision = decide(request, policies, state.view(), NOW)
+        taken.append(decision.names[decision.best(1).item()])
+        state.nominate(request.pod.key, taken[-1])
+    return taken
+
+
+def placed(
+    nodes: Sequence[Node], requests: Sequence[PlacementRequest], policies: PolicySet = BALANCED
+) -> list[str]:
+    """Return the node of each pod, about which batches, gangs and single decisions agree."""
+    view = state_with(nodes, requests, policies).view()
+    batch = [each.node for each in decide_batch(requests, policies, view, NOW)]
+    assert batch == one_by_one(nodes, requests, policies)
+    assert batch == place_all(requests, policies, view, NOW).nodes
+    return batch
+
+
+NODES = [free_node(i) for i in range(24)]
+
+
+def test_replicas_of_a_deployment_are_spread_over_free_nodes() -> None:
+    taken = placed(NODES, deployment())
+    assert len(set(taken)) == 12
+    assert sum(int(name[1:]) % 2 for name in taken) == 6
+
+
+def test_a_zone_that_a_pod_prefers_is_kept() -> None:
+    zone = {"key": ZONE, "operator": "In", "values": ["b"]}
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [zone]}}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    taken = placed(NODES, deployment(affinity=affinity))
+    assert {int(name[1:]) % 2 for name in taken} == {1}
+    assert len(set(taken)) == 12
+
+
+def test_pods_that_prefer_to_be_apart_are() -> None:
+    siblings = {"matchLabels": {"app": "web"}}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": siblings}
+    weighted = [{"weight": 100, "podAffinityTerm": term}]
+    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
+    assert len(set(placed(NODES, deployment(affinity=affinity)))) == 12
+
+
+def test_nodes_with_soft_taints_stay_empty_while_others_fit() -> None:
+    # The tainted ones are idle, and the best by any score of resources.
+    tainted = [free_node(i, SOFT) for i in range(24, 28)]
+    taken = placed([*NODES, *tainted], deployment())
+    assert set(taken).isdisjoint(node.name for node in tainted)
+
+
+def test_weights_can_be_changed_and_scores_switched_off() -> None:
+    text = "scores: [{name: first, expression: 'node.name == \"n24\" ? 1 : 0'}]\n"
+    nodes = [*NODES, free_node(24, SOFT)]
+
+    def best(placement: str = "") -> str:
+        return one_by_one(nodes, [replica(0)], policies(p=text + placement))[0]
+
+    assert best() != "n24"  # 300 points for no taint
+    assert best("placement: {schedulerScores: {TaintToleration: 0}}") == "n24"
+    assert best("placement: {schedulerScores: Off}") == "n24"
+    assert best('placement: {schedulerScores: "Off"}') == "n24"
+
+
+@pytest.mark.parametrize("plugin", ["TaintToleration", "PodTopologySpread"])
+def test_a_score_of_a_policy_takes_the_place_of_the_schedulers(plugin: str) -> None:
+    state = state_with([*NODES, free_node(24, SOFT)], [], PolicySet())
+    text = f"scores: [{{name: mine, plugin: {plugin}, weight: 7}}]"
+    scored = decide(replica(0), policies(p=text), state.view(), NOW).scored
+    weights = {score.rule: score.weight for score in scored}
+    both = {"TaintToleration": 3, "PodTopologySpread": 2}
+    assert weights == {name: both[name] for name in both if name != plugin} | {"mine": 7}
+
+
+def test_scores_that_cannot_tell_nodes_apart_are_left_out() -> None:
+    lone = msgspec.structs.replace(replica(0).pod, owner_kinds=())
+    view = state_with(NODES, [], PolicySet()).view()
+    decision = decide(PlacementRequest(pod=lone, raw=b""), policies(p="scores: []"), view, NOW)
+    assert decision.scored == ()
+
+
+@settings(max_examples=40)
+@given(random=st.randoms(use_true_random=False))
+def test_without_scores_of_policies_the_best_node_is_the_schedulers_but_for_resources(
+    random: Random,
+) -> None:
+    cluster, incoming = random_cluster(random), random_pod(random)
+    if random.random() < 0.5:
+        incoming["metadata"]["ownerReferences"] = [OWNER]
+    view, pod = state_of(cluster).view(), model_of(incoming)
+    (rows,) = passing_nodes(pod, view, NOW).nonzero()
+    request = PlacementRequest(pod=pod, raw=b"")
+    decision = decide(request, policies(p="scores: []"), view, NOW)
+    if not rows.size:
+        assert not len(decision.ranking)
+        return
+    points = node_scores(pod, view, NOW)
+    totals = np.sum([weight * points[name] for name, weight in WISH_WEIGHTS], axis=0)
+    best = rows[totals == totals.max()].tolist()
+    assert decision.best(1).item() in best
