@@ -80,6 +80,14 @@ class Ranking:
             self._first = self._in_order(places)
         return self._first[:end]
 
+    def among(self, kept: NDArray[np.bool_]) -> Ranking:
+        """Return the ranking of some candidates alone.
+
+        Args:
+            kept: which of `rows` these are.
+        """
+        return Ranking(self.rows[kept], self.given_totals[kept], self._tie_breakers)
+
     def part(self, start: int, end: int) -> NDArray[np.intp]:
         """Return the rows at the places from `start` to `end`, in any order.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from engine.model.advice import MOST_NODES
 from engine.model.count_text import counted
 from engine.model.decision import Decision
+from engine.model.ranking import Ranking
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import Requirement, requirement
@@ -28,7 +29,13 @@ from engine.placement.weight_tiers import (
     named_tiers,
     score_tiers,
 )
+from engine.plugins import PLUGINS, Score
 from engine.view import ClusterView
+
+_TAINTS: Final = PLUGINS["TaintToleration"]
+assert _TAINTS.score is not None  # noqa: S101 - it is one
+_SOFT_TAINTS: Final[Score] = _TAINTS.score(_TAINTS.args())
+_NO_ROWS: Final = np.zeros(0, np.intp)
 
 _Rows: TypeAlias = NDArray[np.intp]
 _Described: TypeAlias = tuple[WeightTier, list[Requirement]]
@@ -98,7 +105,8 @@ def preferred_terms(
     terms: list[Term] = []
     written: list[_Rows] = []
     left_out = 0
-    chosen = _chosen(decision, view, hostnames, rejections, total_weight, names)
+    ranking = _preferable(decision, view)
+    chosen = _chosen(decision, ranking, view, hostnames, rejections, total_weight, names)
     # The names of all tiers at once: each access to the columns costs more than the names.
     unlabelled = [tier for tier, labels in chosen.tiers if not labels]
     first, end = (unlabelled[0].start, unlabelled[-1].end) if unlabelled else (0, 0)
@@ -114,15 +122,30 @@ def preferred_terms(
                 continue
         written.append(rows)
         terms.append({"weight": tier.weight, "preference": term})
-    best_tier = written[0] if written else decision.best(0)
+    best_tier = written[0] if written else _NO_ROWS
     turns = None
     if chosen.takes_turns and takes_turns(terms):
         turns = Turns(tuple(terms), texts, chosen.rows.tolist(), decision.names)
     return PreferredTerms(terms, best_tier, left_out, turns)
 
 
+def _preferable(decision: Decision, view: ClusterView) -> Ranking:
+    """Return the candidates that terms may prefer, with their totals.
+
+    The scheduler takes nodes without soft taints as long as one fits: their 300 points outvote the
+    200 that terms can give. Terms for others would be lost, and those named instead of them, too.
+    """
+    ranking = decision.ranking
+    if not _TAINTS.ranks(decision.pod, view) or not len(ranking):
+        return ranking
+    taints = _SOFT_TAINTS.score(decision.pod, view, decision.decided_at).values.take(ranking.rows)
+    fewest = taints == taints.min()
+    return ranking if fewest.all() else ranking.among(fewest)
+
+
 def _chosen(
     decision: Decision,
+    ranking: Ranking,
     view: ClusterView,
     hostnames: Hostnames,
     rejections: Rejections,
@@ -134,8 +157,7 @@ def _chosen(
     INVARIANT: nested tiers are chosen only if every node can be listed. A node left out of a wide
     tier but not of a narrow one, where a label describes it, would end up below worse nodes.
     """
-    ranking, placement = decision.ranking, decision.placement
-    totals = ranking.ranked_totals
+    placement, totals = decision.placement, ranking.ranked_totals
     most, cut = min(names, placement.max_nodes), 0
 
     def weight_of(rows: Callable[[], _Rows]) -> int:
@@ -154,9 +176,10 @@ def _chosen(
         else:
             described = _described(tiers, groups, most)
         if described is not None:
-            return _Chosen(decision.best(_last_read(described)), described)
+            best = ranking.rows.take(ranking.best(_last_read(described)))
+            return _Chosen(best, described)
     if not cut:
-        return _Chosen(decision.best(0), [])
+        return _Chosen(_NO_ROWS, [])
     cut = min(cut, placement.max_nodes)
     positions, named = named_positions(cut, most)
     places = ranking.best(cut).take(positions)

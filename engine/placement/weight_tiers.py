@@ -37,14 +37,14 @@ class WeightTier(NamedTuple):
 
 
 def weight_budget(user_weights: int) -> int:
-    """Return the sum of our terms on the best node: as much as the user's own, at least 100.
+    """Return the sum of our terms on the best node: as much as the user's own, 100 without any.
 
     Equal sums blend: each side can move at most half of the 200 points. Three terms reach 300.
 
     Args:
         user_weights: the sum of the weights of the user's preferred terms.
     """
-    return min(max(GREATEST_WEIGHT, user_weights), MAX_TERMS * GREATEST_WEIGHT)
+    return min(user_weights or GREATEST_WEIGHT, MAX_TERMS * GREATEST_WEIGHT)
 
 
 def candidate_cuts(
@@ -81,7 +81,7 @@ def score_tiers(totals: RankedTotals, cut: int, total_weight: int) -> list[Weigh
     Args:
         totals: scores.
         cut: one of `candidate_cuts`, at least 1.
-        total_weight: the sum of the weights at the best position, 100 to 300.
+        total_weight: the sum of the weights at the best position, 1 to 300.
     """
     return _tiers(_thirds(totals, cut), total_weight)
 
@@ -128,7 +128,7 @@ def named_tiers(totals: IntColumn, names: int, total_weight: int) -> list[Weight
     Args:
         totals: scores of the named nodes, best first; at least one.
         names: so many of the best that the scheduler's sample has some of them.
-        total_weight: the sum of the weights at the best position, 100 to 300.
+        total_weight: the sum of the weights at the best position, 1 to 300.
     """
     first = min(names, totals.size)
     lasts = (-(-first // _FIRST_TIER) - 1, first - 1)
@@ -138,7 +138,7 @@ def named_tiers(totals: IntColumn, names: int, total_weight: int) -> list[Weight
 
 
 def _tiers(ends: tuple[int, int, int], total_weight: int) -> list[WeightTier]:
-    """Return a tier up to each end, without those that are empty.
+    """Return a tier up to each end, without those that are empty or get no weight.
 
     At a total weight of 100 the tiers are disjoint, so that each name is written once: 64 names of
     44 characters take 3.3 kB. A weight above the limit of one term is reached by nested tiers,
@@ -150,7 +150,7 @@ def _tiers(ends: tuple[int, int, int], total_weight: int) -> list[WeightTier]:
         return [
             WeightTier(start, end, level)
             for start, end, level in zip(starts, ends, levels, strict=False)
-            if start < end
+            if start < end and level
         ]
     return _nested(ends, levels)
 

@@ -28,7 +28,7 @@ def ranking(*totals: int) -> RankedTotals:
 
 
 @pytest.mark.parametrize(
-    ("user_weights", "ours"), [(0, 100), (100, 100), (150, 150), (300, 300), (5000, 300)]
+    ("user_weights", "ours"), [(0, 100), (1, 1), (100, 100), (150, 150), (300, 300), (5000, 300)]
 )
 def test_we_say_as_much_as_the_user_within_what_three_terms_can_say(
     user_weights: int, ours: int
