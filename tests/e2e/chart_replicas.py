@@ -64,6 +64,7 @@ def chart_replicas(
         ("namespace", release.namespace),
         ("policies", str(policies)),
         *_QUICKER.items(),
+        ("control", "true"),
         *_settings(of_kind(manifests, "Deployment")),
         *more,
     )

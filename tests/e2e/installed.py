@@ -149,6 +149,7 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         "usage-poll-seconds": 5,
         "reload-seconds": 0.5,
         "drain-seconds": 1,
+        "control": "true",
     }
     given = dict(options)
     pairs = [(name, str(value)) for name, value in usual.items() if name not in given]

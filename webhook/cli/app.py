@@ -61,6 +61,20 @@ app.command(
     """,
 )
 app.command(
+    "webhook.cli.control:app",
+    name="control",
+    help="""Do what is done once for all replicas of `stowplan serve`, until SIGINT or SIGTERM.
+
+    Several may run: one of them leads, by a Lease, and the others take over when it ends. The
+    leader decides and releases held pods, evicts pods for others, marks nodes, judges where pods
+    are bound, writes the status of quotas, PodGroups and policies, and renews the certificate. It
+    answers no review of a pod that is created.
+
+    Settings are those of `stowplan serve`, to be given alike, and are taken from flags, environment
+    variables and the file named by `--config` in that order.
+    """,
+)
+app.command(
     "webhook.cli.dashboard:dashboard",
     name="dashboard",
     help="""Show nodes, quotas, held pods and decisions of a cluster in a browser, until Ctrl-C.
@@ -169,6 +183,8 @@ app.command(
     "webhook.cli.serve:app",
     name="serve",
     help="""Answer admission reviews over TLS until SIGINT or SIGTERM.
+
+    What is done once for all replicas, `stowplan control` does, or one of them with `--control`.
 
     Each setting is taken from its flag, else from its environment variable, else from the file
     named by `--config`, else from its default.

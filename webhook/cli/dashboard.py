@@ -17,6 +17,7 @@ from cyclopts.validators import Number
 from rich.markup import escape
 
 from engine.errors import StowplanError
+from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES
 from engine.model.pod import Pod
 from engine.pipeline import Scope
 from engine.queue import QueueOrder
@@ -173,7 +174,13 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
     with console.errors().status("reading the cluster"):
         await _require_contact(connection)
         cluster = await watched_cluster(
-            stack, settings, connection, [held, replicas], policies, now=wall_clock
+            stack,
+            settings,
+            connection,
+            [held, replicas],
+            policies,
+            [*WATCHED, *WATCHED_FOR_POLICIES],
+            now=wall_clock,
         )
         with suppress(TimeoutError):
             async with asyncio.timeout(_SYNC_SECONDS):

@@ -10,20 +10,24 @@ from engine.errors import StowplanError
 from webhook.cli.exit_codes import Exit
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving import process as service
-from webhook.settings import Settings, ShownEnvironment
+from webhook.serving.services import EMBEDDED, Role
+from webhook.settings import ServeSettings, ShownEnvironment
 
 app = App(name="serve", config=ShownEnvironment())
 
 
 @app.default
-def serve(*, settings: Annotated[Settings | None, Parameter(name="*")] = None) -> int:
+def serve(*, settings: Annotated[ServeSettings | None, Parameter(name="*")] = None) -> int:
     """Answer admission reviews over TLS until SIGINT or SIGTERM.
+
+    What is done once for all replicas, `stowplan control` does, or one of them with `--control`.
 
     Each setting is taken from its flag, else from its environment variable, else from the file
     named by `--config`, else from its default.
     """
     try:
-        service.serve(settings or Settings())
+        given = settings or ServeSettings()
+        service.serve(given, EMBEDDED if given.control else Role.REVIEWS)
     except NoKubeconfigError as error:
         raise StowplanError(f"{error}, or a recorded cluster with `--cluster`") from error
     return Exit.OK

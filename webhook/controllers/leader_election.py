@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -129,7 +129,6 @@ class LeaseElector:
         self._holder = ""
         self._observed_annotations: Mapping[str, str] = {}
         self._annotations: dict[str, str] = {}
-        self._duties: list[Duty] = []
         self._tasks: dict[Duty, asyncio.Future[None]] = {}
 
     @property
@@ -175,26 +174,35 @@ class LeaseElector:
         """
         self._left[key] = value
 
-    def add_duty(self, duty: Duty) -> None:
-        """Run a task whenever this replica leads; one that ends or fails is started again."""
-        self._duties.append(duty)
-
     async def run(self, *duties: Duty) -> None:
         """Take part until cancelled; then end the duties and, after them, release the Lease.
 
         Args:
-            duties: tasks of the leader, the first of them; see `add_duty`.
+            duties: run whenever this replica leads; one that ends or fails is started again.
         """
-        self._duties = [*duties, *self._duties]
         try:
             while True:
                 await self.attempt()
-                await self._assign()
+                await self._assign(duties)
                 await asyncio.sleep(self._pause())
-                await self._assign()
+                await self._assign(duties)
         finally:
             await self._end_duties()
             await self.release()
+
+    async def follow(self) -> None:
+        """Observe the Lease until cancelled, without taking part."""
+        while True:
+            failure = ""
+            try:
+                async with asyncio.timeout(self._attempt_seconds()):
+                    lease = await self._read()
+                    if lease is not None:
+                        self._observe(lease)
+            except _FAILURES as error:
+                failure = str(error) or "no answer in time"
+            self._log_change(failure)
+            await asyncio.sleep(self._pause())
 
     async def attempt(self) -> None:
         """Acquire the Lease if it is free, renew it if it is ours; done within the deadline."""
@@ -256,16 +264,21 @@ class LeaseElector:
         self._leader_until = started + self._times.deadline_seconds
         self._renewed_at = started
 
-    def _may_acquire(self, lease: dict[str, Any]) -> bool:
-        """Whether the Lease is ours, free or expired; record what it says and when it changed."""
+    def _observe(self, lease: dict[str, Any]) -> str:
+        """Record what the Lease says and when it changed; returns the holder."""
         spec = _spec(lease)
-        holder = spec.get("holderIdentity") or ""
+        holder: str = spec.get("holderIdentity") or ""
         self._holder, self._observed_annotations = holder, _split_annotations(lease)[0]
         record = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._last_record:
             if self._last_record:
                 self._renewed_at = self._clock()
             self._last_record, self._changed_at = record, self._clock()
+        return holder
+
+    def _may_acquire(self, lease: dict[str, Any]) -> bool:
+        """Whether the Lease is ours, free or expired."""
+        holder, spec = self._observe(lease), _spec(lease)
         if holder in {"", self.identity}:
             return True
         self._leader_until = _NEVER
@@ -310,12 +323,12 @@ class LeaseElector:
         pause = self._times.retry_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - spreads load, guards nothing
         return min(pause, self._leader_until - self._clock()) if self.is_leader else pause
 
-    async def _assign(self) -> None:
+    async def _assign(self, duties: Sequence[Duty]) -> None:
         """Start the duties that do not run, or end them all if this replica does not lead."""
         if not self.is_leader:
             await self._end_duties()
             return
-        for duty in self._duties:
+        for duty in duties:
             if duty not in self._tasks or self._tasks[duty].done():
                 self._tasks[duty] = asyncio.ensure_future(_logged(duty))
 

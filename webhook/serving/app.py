@@ -10,8 +10,8 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+from engine.report import OutcomeReport
 from webhook.admission.handler import ReviewHandler
-from webhook.controllers.outcome import OutcomeController
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.serving.authorization import Authorize
@@ -78,7 +78,7 @@ def build_monitoring_app(
     metrics: Metrics,
     explanations: Explanations,
     queue: HeldQueueReporter | None,
-    outcome: OutcomeController | None,
+    outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     authorize: Authorize | None,
 ) -> web.Application:
     """Application for people and Prometheus.
@@ -149,11 +149,11 @@ def _asked_for(request: web.Request) -> tuple[str, int | None]:
 
 
 def _outcome_page(
-    outcome: OutcomeController, authorize: Authorize
+    outcome: Callable[[], Awaitable[OutcomeReport]], authorize: Authorize
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def page(request: web.Request) -> web.Response:
         await authorize(request)
-        return _json(await outcome.report())
+        return _json(await outcome())
 
     return page
 

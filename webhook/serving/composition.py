@@ -1,4 +1,4 @@
-"""Composition of the webhook: the one place that joins all parts."""
+"""Composition of a process: the one place that joins all parts, for either role or both."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from aiohttp import web
 
 from engine.model.time import Micros, date
+from engine.report import OutcomeReport
 from webhook.background import in_background, on_change
+from webhook.certificates.secret_source import SecretSource
 from webhook.cluster import Cluster, RecordedPods, Recording
 from webhook.cluster.watch.source_status import log_changes
+from webhook.controllers.outcome import AuditedPolicies
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
@@ -24,12 +27,13 @@ from webhook.serving.acceptor import ReviewQueue
 from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
 from webhook.serving.client_names import AllowedClients
 from webhook.serving.connections import Connections, most_connections
+from webhook.serving.control import Control, ControlContext, build_control
 from webhook.serving.health import Health
-from webhook.serving.leader_duties import LeaderDuties
+from webhook.serving.held_queue import held_queue
 from webhook.serving.placing import live_policies, placer_of
-from webhook.serving.review_paths import binding_path, review_paths
+from webhook.serving.review_paths import review_paths
 from webhook.serving.server import RunningServer, listen
-from webhook.serving.services import ServiceBuilder
+from webhook.serving.services import EMBEDDED, LiveServices, Role, ServiceBuilder
 from webhook.serving.tls import LiveCertificate
 from webhook.settings import Settings
 
@@ -48,14 +52,16 @@ async def run_server(
     settings: Settings,
     recording: Recording | None = None,
     *,
+    role: Role = EMBEDDED,
     recorded_pods: RecordedPods | None = None,
     now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[RunningServer]:
-    """Join the parts of a webhook, and listen until the block is left.
+    """Join the parts of a process, and listen until the block is left.
 
     Args:
         settings: the settings.
         recording: a recorded cluster; None for the live cluster of the settings.
+        role: what the process does.
         recorded_pods: those of the recording, for the dashboard.
         now: the time of day.
 
@@ -69,39 +75,43 @@ async def run_server(
     async with AsyncExitStack() as stack:
         # 1. The services: the only step in which a live cluster and a recording differ.
         builder = ServiceBuilder(stack=stack, settings=settings, metrics=metrics, now=now)
-        services = await builder.live() if recording is None else builder.recorded(recording)
+        services = builder.recorded(recording) if recording else await builder.live(role)
         stack.push_async_callback(services.ledger.close)
-        cluster = services.cluster
+        cluster, live = services.cluster, services.live
 
-        # 2. Placement by the policies in force, and what the leader does by them.
+        # 2. Placement by the policies in force.
         explanations = Explanations(settings.explanations_kept)
         placer = placer_of(settings, cluster, explanations)
         policies, counts = live_policies(settings, services, placer, now), PolicyCounts()
-        duties = LeaderDuties(
-            cluster=cluster,
-            settings=settings,
-            placer=placer,
-            policies=policies,
-            counts=counts,
-            metrics=metrics,
-            now=now,
-        )
-        outcome = duties.take_up(services, stack)
-        bindings = None
-        if services.binding is not None and services.leadership is not None:
-            bindings = services.binding.decider(
-                stack,
-                settings,
-                cluster,
-                elector=services.leadership.elector,
-                placer=placer,
-                policies=policies,
-                counts=counts,
-                registry=metrics.registry,
-            )
-            services.leadership.elector.add_duty(bindings.lead)
 
-        # 3. Certificate, readiness and metrics.
+        # 3. What is done once for all processes, by the one of them that leads.
+        control, outcome = Control(), None
+        if live is not None:
+            audited = _audited_policies(stack, live, policies)
+            outcome = _outcome_report(settings, live)
+            if live.controlled is not None:
+                control = await build_control(
+                    ControlContext(
+                        stack=stack,
+                        services=services,
+                        live=live,
+                        pods=live.controlled,
+                        settings=settings,
+                        placer=placer,
+                        policies=policies,
+                        audited=audited,
+                        counts=counts,
+                        metrics=metrics,
+                        now=now,
+                    )
+                )
+                outcome = control.outcome.report if control.outcome else None
+            _begin_election(stack, live, control, role)
+        queue = held_queue(settings, services, control.outcomes, now)
+
+        # 4. Certificate, readiness and metrics.
+        if isinstance(services.certificate, SecretSource):
+            await services.certificate.first()  # the leader may have to make it
         certificate = LiveCertificate(
             services.certificate,
             client_ca=settings.client_ca,
@@ -115,15 +125,15 @@ async def run_server(
             now=now,
             modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
             reviews=metrics.answered,
-            held=services.held_queue.status if services.held_queue else None,
-            bindings=bindings.status if bindings else None,
+            held=queue.status if queue else None,
+            bindings=control.bindings.status if control.bindings else None,
         )
         _show_state(metrics, cluster, policies, counts, certificate, health, now)
 
-        # 4. The HTTP applications.
-        handlers = review_paths(settings, services, placer, policies, counts, metrics)
-        if bindings is not None:
-            handlers = (binding_path(settings, bindings, metrics), *handlers)
+        # 5. The HTTP applications.
+        handlers = [*control.handlers]
+        if Role.REVIEWS in role:
+            handlers += review_paths(settings, services, placer, policies, counts, metrics)
         names = frozenset(settings.client_allowed_names)
         reviews = build_app(
             handlers=handlers,
@@ -134,7 +144,7 @@ async def run_server(
         monitoring = build_monitoring_app(
             metrics=metrics,
             explanations=explanations,
-            queue=services.held_queue,
+            queue=queue,
             outcome=outcome,
             authorize=services.authorize if settings.debug_pages else None,
         )
@@ -144,13 +154,20 @@ async def run_server(
             from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
 
             return webhook_dashboard(
-                settings, services, policies, counts, explanations, outcome, recorded_pods
+                settings=settings,
+                services=services,
+                policies=policies,
+                counts=counts,
+                explanations=explanations,
+                queue=queue,
+                outcome=outcome,
+                recorded_pods=recorded_pods,
             )
 
-        # 5. Background tasks.
+        # 6. Background tasks.
         _start_tasks(stack, settings, cluster, policies, certificate, metrics)
 
-        # 6. Listeners.
+        # 7. Listeners.
         turns = [handler.limiter for handler in handlers]
         server, url = await _listen_for_reviews(
             stack, settings, reviews, certificate, turns, metrics
@@ -167,6 +184,7 @@ async def run_server(
             _log.info("dashboard on %s", dashboard_url)
         yield RunningServer(
             url=url,
+            paths=tuple(handler.path for handler in handlers),
             probe_url=probe_url,
             metrics_url=metrics_url,
             dashboard_url=dashboard_url,
@@ -176,6 +194,34 @@ async def run_server(
             reviews=server,
             warm_up=policies.warm_up,
         )
+
+
+def _audited_policies(
+    stack: AsyncExitStack, live: LiveServices, policies: LivePolicies
+) -> AuditedPolicies | None:
+    """Follow the leader where it says that policies are in Audit mode for what they did."""
+    if live.outcome_record is None:
+        return None
+    audited = AuditedPolicies(policies, lambda: live.elector.observed.annotations)
+    in_background(stack, audited.follow())
+    return audited
+
+
+def _outcome_report(
+    settings: Settings, live: LiveServices
+) -> Callable[[], Awaitable[OutcomeReport]] | None:
+    """Return what reads the figures that the leader has written."""
+    record = live.outcome_record
+    return None if record is None else partial(record.report, settings.outcome_window_seconds)
+
+
+def _begin_election(
+    stack: AsyncExitStack, live: LiveServices, control: Control, role: Role
+) -> None:
+    """Take part in the election, or follow it."""
+    elector = live.elector
+    run = elector.run(*control.duties) if Role.CONTROL in role else elector.follow()
+    in_background(stack, run)
 
 
 def _show_state(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from engine.report import OutcomeReport
 from webhook.cluster import RecordedPods
 from webhook.cluster.client.access_reviews import AccessReviews
-from webhook.controllers.outcome import OutcomeController
 from webhook.dashboard import (
     Anybody,
     ClusterSource,
@@ -23,17 +24,20 @@ from webhook.dashboard import (
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.serving.held_queue import HeldQueueReporter
 from webhook.serving.services import Services
 from webhook.settings import Settings
 
 
-def webhook_dashboard(
+def webhook_dashboard(  # noqa: PLR0913 - named parts, joined in one place
+    *,
     settings: Settings,
     services: Services,
     policies: LivePolicies,
     counts: PolicyCounts,
     explanations: Explanations,
-    outcome: OutcomeController | None,
+    queue: HeldQueueReporter | None,
+    outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     recorded_pods: RecordedPods | None,
 ) -> web.Application:
     """Return the dashboard of a webhook.
@@ -44,14 +48,15 @@ def webhook_dashboard(
         policies: those in force.
         counts: of what they decided.
         explanations: of the latest decisions.
+        queue: the held pods; None where none is held.
         outcome: where pods were bound; None where nobody counts.
         recorded_pods: those of a recording; None for a live cluster.
     """
-    cluster, queue = services.cluster, services.held_queue
+    cluster = services.cluster
     readers: Readers = Anybody()
     read_pod: ReadPod = (recorded_pods or RecordedPods()).read
-    if services.leadership is not None:
-        connection = services.leadership.connection
+    if services.live is not None:
+        connection = services.live.connection
         read_pod = stored_pods(connection)
         readers = TokenReaders(AccessReviews(connection), asyncio.get_running_loop().time)
     source = ClusterSource(
@@ -68,7 +73,7 @@ def webhook_dashboard(
             clock=time.monotonic,
         ),
         read_pod=read_pod,
-        outcome=None if outcome is None else outcome.report,
+        outcome=outcome,
         waits_for_cluster=True,
         held=None if queue is None else lambda namespace: queue.report(namespace=namespace),
     )

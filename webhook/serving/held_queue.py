@@ -9,10 +9,13 @@ from itertools import islice
 from typing import Final
 
 from engine.model.hold import RELEASING_ANNOTATION
+from engine.model.time import Micros
 from engine.report import HeldStatus, QueueReport, ReleaserReport
 from webhook.controllers.release import Outcomes
 from webhook.placement.held_order import HeldOrder
 from webhook.placement.hold_guard import HoldGuard, ObservedLease
+from webhook.serving.services import Services
+from webhook.settings import Settings
 
 _MOST_SCHEDULERS: Final = 20  # a pod may name any
 
@@ -69,3 +72,31 @@ class HeldQueueReporter:
             renewed_seconds_ago=round(age, 3) if math.isfinite(age) else None,
             releasing=lease.annotations.get(RELEASING_ANNOTATION) == "true",
         )
+
+
+def held_queue(
+    settings: Settings, services: Services, outcomes: Outcomes, now: Callable[[], Micros]
+) -> HeldQueueReporter | None:
+    """Reporter of a process; None where no pod is held.
+
+    Args:
+        settings: the settings.
+        services: of the process.
+        outcomes: whether schedulers follow nominations.
+        now: the time of day.
+    """
+    live, guard = services.live, services.hold_guard
+    if live is None or guard is None:
+        return None
+    return HeldQueueReporter(
+        pods=HeldOrder(
+            held=live.held,
+            order=settings.queue_order(),
+            queue_rules=settings.queue_rules(),
+            view=services.cluster.state.view,
+            now=now,
+        ),
+        guard=guard,
+        outcomes=outcomes,
+        lease=lambda: live.elector.observed,
+    )

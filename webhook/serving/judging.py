@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
@@ -11,7 +11,6 @@ from engine.outcome import Judge, WorseRules
 from engine.simulation import SchedulerModel
 from webhook.binding import BindingRecords
 from webhook.cluster import Cluster
-from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.controllers.outcome import (
     AuditedPolicies,
     Bindings,
@@ -25,15 +24,17 @@ from webhook.controllers.outcome import (
 )
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
-from webhook.serving.services import Leadership
+from webhook.serving.services import LiveServices
 from webhook.settings import Settings
 
 _SEED = 0
 
 
 def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
-    leadership: Leadership,
+    live: LiveServices,
+    record: OutcomeRecord,
     bindings: Bindings,
+    audited: AuditedPolicies,
     decided: BindingRecords,
     cluster: Cluster,
     *,
@@ -42,12 +43,14 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
     settings: Settings,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
-) -> tuple[OutcomeController, AuditedPolicies]:
-    """Return the controller, a task of the leader, and what follows it on every replica.
+) -> OutcomeController:
+    """Return the controller, a task of the leader.
 
     Args:
-        leadership: of the replicas.
+        live: the connection, and the elector.
+        record: of the figures.
         bindings: the pods that are bound.
+        audited: keeps policies in Audit mode.
         decided: what was decided at bindings.
         cluster: the cluster.
         placer: completes requests.
@@ -56,7 +59,6 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
         registry: of metrics.
         now: the time of day.
     """
-    elector = leadership.elector
     stock = SchedulerModel(
         _SEED, percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score
     )
@@ -69,27 +71,16 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
         )
     )
 
-    def lease_annotations() -> Mapping[str, str]:
-        return elector.observed.annotations
-
-    audited = AuditedPolicies(policies, lease_annotations)
     controller = OutcomeController(
         OutcomeParts(
-            connection=leadership.connection,
-            identity=elector.identity,
+            connection=live.connection,
+            identity=live.elector.identity,
             bindings=bindings,
             judge=judge,
             decided=decided,
-            record=OutcomeRecord(
-                ConfigMapStore(
-                    leadership.connection,
-                    namespace=settings.namespace,
-                    name=f"{settings.lease}-outcome",
-                    may_write=lambda: elector.is_leader,
-                )
-            ),
+            record=record,
             audited=audited,
-            annotate=elector.annotate,
+            annotate=live.elector.annotate,
             policies=lambda: policies.current,
             is_ready=lambda: cluster.is_synced and policies.is_loaded,
             now=now,
@@ -103,5 +94,4 @@ def outcome_controller(  # noqa: PLR0913 - named parts, joined in one place
         ),
     )
     registry.register(OutcomeCollector(controller, lambda: judge.seconds))
-    elector.add_duty(controller.run)
-    return controller, audited
+    return controller

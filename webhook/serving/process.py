@@ -19,6 +19,7 @@ from webhook.serving.composition import run_server
 from webhook.serving.connections import raise_descriptor_limit
 from webhook.serving.garbage import freeze_objects, freezing_survivors
 from webhook.serving.server import RunningServer
+from webhook.serving.services import Role
 from webhook.settings import Settings
 
 SWITCH_SECONDS: Final = 20e-6
@@ -35,8 +36,8 @@ _libc: Final = ctypes.CDLL(None)
 _log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM; a second signal ends at once.
+def serve(settings: Settings, role: Role) -> None:
+    """Run a process in a role until SIGINT or SIGTERM; a second signal ends at once.
 
     Raises:
         InvalidFileError: a policy, a recorded cluster or a kubeconfig cannot be used.
@@ -52,7 +53,7 @@ def serve(settings: Settings) -> None:
     recording = _recording(settings, pods) if settings.cluster else None
     freeze_objects()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, recording, pods))
+        runner.run(_serve(settings, recording, role, pods))
 
 
 def map_large_blocks() -> None:
@@ -81,12 +82,12 @@ def _recording(settings: Settings, pods: RecordedPods | None) -> Recording:
 
 
 async def _serve(
-    settings: Settings, recording: Recording | None, pods: RecordedPods | None
+    settings: Settings, recording: Recording | None, role: Role, pods: RecordedPods | None
 ) -> None:
     terminated = _termination()
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(
-            run_server(settings, recording, recorded_pods=pods)
+            run_server(settings, recording, role=role, recorded_pods=pods)
         )
         print(server.greeting(), flush=True)  # noqa: T201 - for the person who started it
         server.health.preparing = server.cluster.is_live

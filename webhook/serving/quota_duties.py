@@ -13,7 +13,6 @@ from webhook.cluster.client.connection import Connection
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_rollout import (
-    ApiServers,
     QuotaCoverage,
     QuotaRolloutController,
     RolloutConfiguration,
@@ -21,7 +20,8 @@ from webhook.controllers.quota_rollout import (
 )
 from webhook.controllers.quota_status import ControllerRules, QuotaController
 from webhook.controllers.release import QuotaPace
-from webhook.quota import QuotaConfig, QuotaLedger
+from webhook.quota import QuotaLedger
+from webhook.serving.services import quota_config
 from webhook.settings import Settings
 
 
@@ -33,14 +33,12 @@ class QuotaDuties:
         connection: to the API server.
         cluster: in which quotas and pods are seen.
         settings: how quotas are judged.
-        config: lifetimes of reservations.
         may_write: whether this replica leads.
     """
 
     connection: Connection
     cluster: Cluster
     settings: Settings
-    config: QuotaConfig
     may_write: Callable[[], bool]
 
     def status(
@@ -51,7 +49,7 @@ class QuotaDuties:
             self.connection,
             view=self.cluster.state.view,
             prune=ledger.prune_reservations,
-            config=self.config,
+            config=quota_config(self.settings),
             may_write=self.may_write,
             show_drift=show_drift,
             rules=ControllerRules(counts=self.settings.quota_status_counts),
@@ -66,11 +64,6 @@ class QuotaDuties:
             show=show,
             may_write=self.may_write,
         )
-
-    def coverage(self) -> QuotaCoverage:
-        """Return what makes API servers ask about the namespace of a new quota."""
-        servers = ApiServers(self.connection, self.settings.namespace)
-        return QuotaCoverage(self._configuration, servers)
 
     def rollout(
         self, coverage: QuotaCoverage, show: Callable[[Reach], None]
@@ -88,7 +81,7 @@ class QuotaDuties:
             return reach_of(quota.key for quota in quotas)
 
         return QuotaRolloutController(
-            self._configuration,
+            RolloutConfiguration(self.connection, self.settings.webhook_configurations[0]),
             coverage,
             known=known,
             stored=StoredQuotas(self.connection).reach,
@@ -96,10 +89,6 @@ class QuotaDuties:
             may_write=self.may_write,
             show=show,
         )
-
-    @property
-    def _configuration(self) -> RolloutConfiguration:
-        return RolloutConfiguration(self.connection, self.settings.webhook_configurations[0])
 
     def figures(self, pace: QuotaPace) -> QuotaFigureController:
         """Return what writes the figures of quotas that queue on them.

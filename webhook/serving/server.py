@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,7 @@ class RunningServer:
     """A webhook that listens.
 
     Attributes:
+        paths: of reviews, without a slash.
         url: of reviews; of probes, too, for those who may connect.
         probe_url: of probes.
         metrics_url: of metrics and debug pages.
@@ -47,6 +48,7 @@ class RunningServer:
     """
 
     url: str
+    paths: tuple[str, ...]
     probe_url: str
     metrics_url: str
     dashboard_url: str
@@ -61,7 +63,7 @@ class RunningServer:
         status = self.health.report()
         lines = [
             f"policies  {status.policies.loaded}, over {counted(status.view.nodes, 'node')}",
-            f"reviews   {self.url}/mutate and {self.url}/validate",
+            *self._reviews(),
             f"probes    {self.probe_url}/livez and {self.probe_url}/readyz",
             f"metrics   {self.metrics_url}/metrics",
             f"decisions {self.metrics_url}/debug/decisions",
@@ -75,6 +77,12 @@ class RunningServer:
                 f"save it as ca.pem and try: curl --cacert ca.pem {self.probe_url}/readyz",
             ]
         return "\n".join(lines)
+
+    def _reviews(self) -> Iterator[str]:
+        if "mutate" in self.paths:
+            yield f"reviews   {self.url}/mutate and {self.url}/validate"
+        if "bind" in self.paths:
+            yield f"bindings  {self.url}/bind"
 
     async def drain(self, seconds: float, *, delay_seconds: float = 0.0) -> None:
         """Become not ready, and serve on until all connections are closed or time is up.

@@ -1,38 +1,37 @@
-"""Services behind the reviews: the cluster, reservations of quota, and the serving certificate.
+"""Services that both compositions stand on: the cluster, quota, the certificate and the leader.
 
 The one place in which a live cluster and a recording differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import datetime
+from enum import Flag, auto
+from typing import Final
 
+from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
 from engine.model.time import Micros, date
 from engine.quota import QuotaVerdict, ReservationTimeouts
 from webhook.background import in_background
+from webhook.certificates.bundles import CaBundles
+from webhook.certificates.secret_source import SecretSource
+from webhook.certificates.secret_store import SecretStore
 from webhook.cluster import Cluster, Recording, recorded_cluster
 from webhook.cluster.client.access_reviews import AccessReviews
+from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import PodObserver
-from webhook.controllers.leader_election import Duty, LeaseElector
-from webhook.controllers.outcome import Bindings
-from webhook.controllers.pod_group_status import PodGroupStatusController
-from webhook.controllers.quota_rollout import QuotaCoverage
+from webhook.controllers.leader_election import LeaseElector
+from webhook.controllers.outcome import Bindings, OutcomeRecord
+from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
 from webhook.controllers.reclaim import RunningPods
-from webhook.controllers.release import (
-    Outcomes,
-    Preemptors,
-    QuotaPace,
-    Reclaims,
-    ReleaseMetrics,
-    UnboundReleases,
-)
+from webhook.controllers.release import UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_order import HeldOrder
 from webhook.placement.held_pods import HeldPods
 from webhook.placement.hold_guard import HoldGuard
 from webhook.placement.policy_resources import PolicyResources
@@ -51,33 +50,92 @@ from webhook.quota.api_store import ApiStore
 from webhook.quota.store import Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
 from webhook.serving.binding import BindingServices
-from webhook.serving.certificate_source import local_certificate, stored_certificate
-from webhook.serving.held_queue import HeldQueueReporter
-from webhook.serving.quota_duties import QuotaDuties
-from webhook.serving.releasing import ReleaseServices
-from webhook.serving.tls import CertificateSource
+from webhook.serving.server import ANY_ADDRESS
+from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.serving.watched_cluster import watched_cluster
 from webhook.settings import Settings
 
 
+class Role(Flag):
+    """Compositions that a process runs, one or both; on a recording nobody leads.
+
+    Attributes:
+        REVIEWS: answers reviews of pods, quotas and policies.
+        CONTROL: takes part in the election; the leader does what is done once for all.
+    """
+
+    REVIEWS = auto()
+    CONTROL = auto()
+
+
+EMBEDDED: Final = Role.REVIEWS | Role.CONTROL
+"""Both in one process, for small clusters."""
+
+
+class ControlledPods:
+    """What control knows of pods besides the view.
+
+    Args:
+        settings: which of them matter.
+        binding: what is seen of bindings; None where nobody decides them.
+
+    Attributes:
+        binding: the same.
+        unbound: those that are released and not bound.
+        gang_members: the members of all gangs.
+        running: the pods that may be evicted; None where none ever is.
+        bindings: the pods that are bound; None where nobody judges them.
+    """
+
+    def __init__(self, settings: Settings, binding: BindingServices | None) -> None:
+        self.binding = binding
+        self.unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
+        self.gang_members = GangMembers()
+        excluded = frozenset(settings.excluded_namespaces)
+        self.running = RunningPods(excluded) if settings.evicts else None
+        self.bindings = Bindings() if settings.outcome else None
+
+    def observers(self) -> list[PodObserver]:
+        """Those that get each pod."""
+        seen = None if self.binding is None else self.binding.seen
+        every = (self.unbound, self.gang_members, self.running, self.bindings, seen)
+        return [each for each in every if each is not None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
-    """What tasks of the leader need that are added once there are policies.
+class StoredCertificate:
+    """The certificate in the Secret, and the configurations that trust it."""
+
+    store: SecretStore
+    bundles: CaBundles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveServices:
+    """Services that only a live cluster has.
 
     Attributes:
         connection: to the API server.
-        elector: runs them while this replica leads.
-        bindings: the pods that are bound; None where nobody judges them.
+        elector: of the leader; a process without control only observes it.
+        held: the pods that are held.
+        deployments: the pods that others may replace.
+        certificate: where it is stored; None where it is given by files.
+        outcome_record: figures of the leader; None where nobody judges.
+        controlled: what control knows of pods; None in a process without it.
     """
 
     connection: Connection
     elector: LeaseElector
-    bindings: Bindings | None
+    held: HeldPods
+    deployments: DeploymentPods
+    certificate: StoredCertificate | None
+    outcome_record: OutcomeRecord | None
+    controlled: ControlledPods | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Services behind the reviews.
+    """Services of a process.
 
     Attributes:
         cluster: the cluster.
@@ -87,12 +145,9 @@ class Services:
         record_denial: called with each denial by a quota.
         pod_version: the newest version at which a pod was observed, by its uid; 0 for none.
         hold_guard: says whether pods may be held; None where they never are.
-        held_queue: the held pods in order; None where they never are.
-        releasing: what the release of held pods works with; None where none is held.
         quota_coverage: makes API servers ask about namespaces; None where the chart says which.
         policy_resources: the policies of the API; None where none are taken.
-        leadership: None for a recording.
-        binding: what is seen of bindings; None where nobody decides them.
+        live: None for a recording.
     """
 
     cluster: Cluster
@@ -102,12 +157,9 @@ class Services:
     record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
     pod_version: Callable[[str], int] = lambda _uid: 0
     hold_guard: HoldGuard | None = None
-    held_queue: HeldQueueReporter | None = None
-    releasing: ReleaseServices | None = None
     quota_coverage: QuotaCoverage | None = None
     policy_resources: PolicyResources | None = None
-    leadership: Leadership | None = None
-    binding: BindingServices | None = None
+    live: LiveServices | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +189,8 @@ class ServiceBuilder:
             authorize=anybody,
         )
 
-    async def live(self) -> Services:
-        """Services on a live cluster.
-
-        Waits for the certificate, which another replica may have to make first, but not for the
-        cluster to be synced.
+    async def live(self, role: Role) -> Services:
+        """Services on a live cluster; waits for nothing of it.
 
         Raises:
             InvalidFileError: the kubeconfig cannot be used.
@@ -153,177 +202,126 @@ class ServiceBuilder:
 
         # 1. The cluster, and all who observe its pods.
         pods, deployments = ObservedPods(), DeploymentPods()
-        unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
         held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
-        excluded = frozenset(settings.excluded_namespaces)
-        running = RunningPods(excluded) if settings.evicts else None
-        bindings = Bindings() if settings.outcome else None
-        binding = None
-        if settings.binding:
-            binding = BindingServices(connection, identity=identity, now=self.now)
-        gang_members = GangMembers()
-        observers: list[PodObserver] = [pods, deployments, held, unbound, gang_members]
-        decided = None if binding is None else binding.seen
-        observers += [each for each in (running, bindings, decided) if each is not None]
+        controlled = None
+        if Role.CONTROL in role:
+            controlled = ControlledPods(settings, self._binding(connection, identity))
+        observers: list[PodObserver] = [pods, deployments, held]
+        kinds = [*WATCHED]
+        if controlled is not None:
+            observers += controlled.observers()
+            kinds += WATCHED_FOR_RECLAIM if settings.evicts else ()
         policy_resources = PolicyResources() if settings.takes_policy_resources else None
+        if policy_resources is not None:
+            kinds += WATCHED_FOR_POLICIES
         cluster = await watched_cluster(
-            self.stack, settings, connection, observers, policy_resources, now=self.now
+            self.stack, settings, connection, observers, policy_resources, kinds, now=self.now
         )
-        if binding is not None:
-            binding.follow(cluster.state, settings)
+
+        if controlled is not None and controlled.binding is not None:
+            controlled.binding.follow(cluster.state, settings)
 
         # 2. Reservations of quota, and events of what quotas denied.
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
         ledger = self._ledger(observed, ApiStore(connection))
-        in_background(self.stack, ledger.run())
         denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
-        in_background(self.stack, denials.run())
-
-        # 3. The election of a leader, and what it does without policies.
-        elector = LeaseElector(
-            connection, namespace=settings.namespace, name=settings.lease, identity=identity
-        )
-        guard = HoldGuard(lambda: elector.observed, held)
-        # Before the elector runs: what its tasks write with must be closed after they have ended.
-        releasing = None
-        if settings.hold:
-            releasing = await self._releasing(
-                elector, held, unbound, gang_members, deployments, running
-            )
-        controllers: list[Duty] = []
-        if releasing is not None:
-            phases = PodGroupStatusController(
-                connection,
-                view=cluster.state.view,
-                members=gang_members.of,
-                may_write=lambda: elector.is_leader,
-            )
-            controllers.append(phases.run)
+        if Role.REVIEWS in role:
+            in_background(self.stack, ledger.run())
+            in_background(self.stack, denials.run())
         coverage = None
+        if settings.keeps_quota_namespaces:
+            configuration = RolloutConfiguration(connection, settings.webhook_configurations[0])
+            coverage = QuotaCoverage(configuration, ApiServers(connection, settings.namespace))
+            self.stack.push_async_callback(coverage.close)
         if settings.quota_mode != "Off":
-            quotas = QuotaDuties(
-                connection=connection,
-                cluster=cluster,
-                settings=settings,
-                config=self._quota_config,
-                may_write=lambda: elector.is_leader,
-            )
-            coverage = self._quota_coverage(quotas)
-            controllers += self._quota_controllers(quotas, ledger, coverage, releasing, identity)
             rules = settings.queue_rules()
             self.metrics.registry.register(
                 QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
             )
 
-        # 4. The certificate: once the elector runs, for the leader makes the first one.
-        secret = None
-        if settings.certificate_secret is not None:
-            secret, rotation = stored_certificate(
-                connection,
-                settings,
-                settings.certificate_secret,
-                is_leader=lambda: elector.is_leader,
-                today=lambda: date(self.now()),
-            )
-            controllers.append(rotation.run)
-        in_background(self.stack, elector.run(*controllers))
-        if secret is not None:
-            await secret.first()
+        # 3. The leader, and what it leaves for the others.
+        elector = LeaseElector(
+            connection, namespace=settings.namespace, name=settings.lease, identity=identity
+        )
+        stored = self._stored_certificate(connection)
+        certificate = local_certificate(settings, date(self.now()))
+        if stored is not None:
+            certificate = SecretSource(stored.store, stored.bundles, now=self._today)
         return Services(
             cluster=cluster,
             ledger=ledger,
-            certificate=secret or local_certificate(settings, date(self.now())),
+            certificate=certificate,
             authorize=TokenAuthorizer(AccessReviews(connection)).authorize,
             record_denial=denials.record,
             pod_version=pods.version,
-            hold_guard=guard if settings.hold else None,
-            held_queue=self._held_queue(releasing, guard, cluster) if releasing else None,
-            releasing=releasing,
+            hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
             quota_coverage=coverage,
             policy_resources=policy_resources,
-            leadership=Leadership(connection=connection, elector=elector, bindings=bindings),
-            binding=binding,
-        )
-
-    def _quota_coverage(self, quotas: QuotaDuties) -> QuotaCoverage | None:
-        """Return what makes API servers ask about namespaces, until the stack unwinds."""
-        if not self.settings.keeps_quota_namespaces:
-            return None
-        coverage = quotas.coverage()
-        self.stack.push_async_callback(coverage.close)
-        return coverage
-
-    def _quota_controllers(
-        self,
-        quotas: QuotaDuties,
-        ledger: QuotaLedger,
-        coverage: QuotaCoverage | None,
-        releasing: ReleaseServices | None,
-        identity: str,
-    ) -> Iterator[Duty]:
-        """Yield what the leader does for quotas."""
-        yield quotas.status(ledger, self.metrics.quotas_drifted).run
-        yield quotas.audit(identity, self.metrics.quotas_over_max).run
-        if coverage is not None:
-            yield quotas.rollout(coverage, self.metrics.quota_namespaces).run
-        if releasing is not None:
-            yield quotas.figures(releasing.pace).run
-
-    def _held_queue(
-        self, releasing: ReleaseServices, guard: HoldGuard, cluster: Cluster
-    ) -> HeldQueueReporter:
-        return HeldQueueReporter(
-            pods=HeldOrder(
-                held=releasing.held,
-                order=self.settings.queue_order(),
-                queue_rules=self.settings.queue_rules(),
-                view=cluster.state.view,
-                now=self.now,
+            live=LiveServices(
+                connection=connection,
+                elector=elector,
+                held=held,
+                deployments=deployments,
+                certificate=stored,
+                outcome_record=self._outcome_record(connection, elector),
+                controlled=controlled,
             ),
-            guard=guard,
-            outcomes=releasing.outcomes,
-            lease=lambda: releasing.elector.observed,
         )
 
-    async def _releasing(
-        self,
-        elector: LeaseElector,
-        held: HeldPods,
-        unbound: UnboundReleases,
-        gang_members: GangMembers,
-        deployments: DeploymentPods,
-        running: RunningPods | None,
-    ) -> ReleaseServices:
-        """Services of the release; its writes have a connection of their own, beside the Lease."""
-        connection = await self.stack.enter_async_context(
-            connected(self.settings.kubeconfig, self.settings.context)
+    def _binding(self, connection: Connection, identity: str) -> BindingServices | None:
+        if not self.settings.binding:
+            return None
+        return BindingServices(connection, identity=identity, now=self.now)
+
+    def _today(self) -> datetime:
+        return date(self.now())
+
+    def _stored_certificate(self, connection: Connection) -> StoredCertificate | None:
+        settings = self.settings
+        if settings.certificate_secret is None:
+            return None
+        names = settings.webhook_configurations
+        return StoredCertificate(
+            store=SecretStore(
+                connection, namespace=settings.namespace, name=settings.certificate_secret
+            ),
+            bundles=CaBundles(connection, mutating=names, validating=names),
         )
-        metrics = ReleaseMetrics(self.metrics.registry)
-        return ReleaseServices(
-            connection=connection,
-            elector=elector,
-            held=held,
-            unbound=unbound,
-            gang_members=gang_members,
-            deployments=deployments,
-            metrics=metrics,
-            outcomes=Outcomes(show=metrics.landed),
-            pace=QuotaPace(self.now),
-            reclaims=Reclaims(),
-            preemptors=Preemptors(is_enabled=self.settings.preempts),
-            running=running,
+
+    def _outcome_record(
+        self, connection: Connection, elector: LeaseElector
+    ) -> OutcomeRecord | None:
+        if not self.settings.outcome:
+            return None
+        return OutcomeRecord(
+            ConfigMapStore(
+                connection,
+                namespace=self.settings.namespace,
+                name=f"{self.settings.lease}-outcome",
+                may_write=lambda: elector.is_leader,
+            )
         )
 
     def _ledger(self, observed: ObservedCluster, store: Store) -> QuotaLedger:
         return QuotaLedger(
             observed,
             store,
-            self._quota_config,
+            quota_config(self.settings),
             rules=self.settings.quota_rules(),
             count_write=self.metrics.quota_written,
         )
 
-    @property
-    def _quota_config(self) -> QuotaConfig:
-        unseen_seconds = self.settings.quota_reservation_seconds
-        return QuotaConfig(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
+
+def quota_config(settings: Settings) -> QuotaConfig:
+    """Lifetimes of reservations."""
+    unseen_seconds = settings.quota_reservation_seconds
+    return QuotaConfig(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
+
+
+def local_certificate(settings: Settings, today: datetime) -> CertificateSource:
+    """Source of a certificate that needs no cluster: files, or a self-signed one."""
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        every = settings.reload_seconds
+        return CertificateFiles(settings.tls_cert, settings.tls_key, every_seconds=every)
+    host = () if settings.host in ANY_ADDRESS else (settings.host,)
+    return SelfSigned(now=today, names=(*host, *settings.certificate_names))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 from engine.model.domain import Domain
-from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
+from engine.model.kinds import Kind
 from engine.model.time import Micros
 from engine.view import ClusterState, UsageHistory
 from webhook.cluster import Cluster
@@ -27,6 +27,7 @@ async def watched_cluster(
     connection: Connection,
     observers: Sequence[PodObserver],
     policies: PolicyObserver | None,
+    kinds: Sequence[Kind],
     *,
     now: Callable[[], Micros],
 ) -> Cluster:
@@ -38,6 +39,7 @@ async def watched_cluster(
         connection: to its API server.
         observers: get each pod.
         policies: gets the policies of the API; None where none are taken.
+        kinds: that are watched.
         now: the time of day.
     """
     # With `--hold` alone are there queued pods, and a webhook that sees their release.
@@ -51,11 +53,6 @@ async def watched_cluster(
         usage=settings.stale_usage_seconds,
     )
     usage = await _usage(stack, settings, connection, applier, now)
-    kinds = [*WATCHED]
-    if settings.evicts:
-        kinds += WATCHED_FOR_RECLAIM
-    if policies is not None:
-        kinds += WATCHED_FOR_POLICIES
     return await stack.enter_async_context(
         live_cluster(
             connection, applier, Clock(now=now), also=[usage], kinds=kinds, stale_after=stale_after

@@ -6,7 +6,7 @@ descriptions.
 """
 
 from webhook.settings.quota import QuotaRollout
-from webhook.settings.settings import Settings
+from webhook.settings.settings import ServeSettings, Settings
 from webhook.settings.sources import SettingsError, ShownEnvironment
 
-__all__ = ["QuotaRollout", "Settings", "SettingsError", "ShownEnvironment"]
+__all__ = ["QuotaRollout", "ServeSettings", "Settings", "SettingsError", "ShownEnvironment"]

@@ -71,7 +71,7 @@ class Settings(
     PlacementSettings,
     _SourcedSettings,
 ):
-    """Settings of `stowplan serve`.
+    """Settings of a process of an installation.
 
     Raises:
         SettingsError: a value cannot be used; names the flag, variable or line it came from.
@@ -125,3 +125,13 @@ class Settings(
                 "a certificate of our own must be for some name: see `--certificate-names`"
             )
         return self
+
+
+class ServeSettings(Settings):
+    """Settings of `stowplan serve`, which may do the work of `stowplan control` as well."""
+
+    control: bool = Field(
+        default=False,
+        description="Do what `stowplan control` does in this process too, for small clusters:"
+        " replicas elect a leader among them. Without it, run `stowplan control` beside.",
+    )

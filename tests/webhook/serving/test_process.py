@@ -46,10 +46,11 @@ async def process(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Process, s
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     (tmp_path / "policy.yaml").write_text(ADVISING)
     program = (
-        "from webhook.serving.process import serve; from webhook.settings import Settings;"
+        "from webhook.serving.process import serve; from webhook.serving.services import Role;"
+        "from webhook.settings import Settings;"
         f"serve(Settings(cluster=['{tmp_path / 'cluster.yaml'}'],"
         f" policies=['{tmp_path / 'policy.yaml'}'], host='127.0.0.1', port=0, metrics_port=0,"
-        f" {','.join(flags)}))"
+        f" {','.join(flags)}), Role.REVIEWS)"
     )
     running = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", "-c", program, cwd=ROOT, stdout=PIPE, stderr=PIPE

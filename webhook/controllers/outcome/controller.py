@@ -169,12 +169,7 @@ class OutcomeController:
         """Return the figures: those of this moment if this replica leads, else the stored ones."""
         if self._window is not None:
             return self._report(self._window)
-        try:
-            recorded = await self._parts.record.read()
-        except ApiError as error:
-            _log.warning("no figures of the leader: %s", error)
-            recorded = Recorded()
-        return recorded.report or OutcomeReport(window_seconds=self._rules.window_seconds)
+        return await self._parts.record.report(self._rules.window_seconds)
 
     async def count(self) -> None:
         """Judge and count the new bindings; reviews come in between."""

@@ -15,6 +15,7 @@ import msgspec
 from engine.outcome import WindowState
 from engine.report import AuditedPolicy, OutcomeReport
 from webhook.cluster.client.config_map import ConfigMapStore
+from webhook.cluster.client.connection import ApiError
 from webhook.cluster.decode_errors import UNREADABLE
 
 WINDOW_KEY: Final = "window.json"
@@ -71,6 +72,19 @@ class OutcomeRecord:
             version=config_map.metadata.resource_version,
             uid=config_map.metadata.uid,
         )
+
+    async def report(self, window_seconds: int) -> OutcomeReport:
+        """Return the figures that the leader wrote last; empty ones where they cannot be read.
+
+        Args:
+            window_seconds: of a report without figures.
+        """
+        try:
+            recorded = await self.read()
+        except ApiError as error:
+            _log.warning("no figures of the leader: %s", error)
+            recorded = Recorded()
+        return recorded.report or OutcomeReport(window_seconds=window_seconds)
 
     async def write(self, data: Mapping[str, object], version: str = "") -> None:
         """Replace some of its parts, by key.

@@ -1,0 +1,319 @@
+"""Composition of control: what the leader does once for all processes, feature by feature."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from engine.model.time import Micros, date
+from engine.policy import PolicySet
+from engine.reclaim import NodeFit
+from engine.view import WhatIf
+from webhook.admission.handler import ReviewHandler
+from webhook.binding import BindingDecider, BindingRecords
+from webhook.cluster import Cluster
+from webhook.cluster.client.connection import connected
+from webhook.controllers.certificate_rotation import Rotation
+from webhook.controllers.leader_election import Duty
+from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
+from webhook.controllers.node_marks.metrics import NodeMarkCollector
+from webhook.controllers.node_marks.writer import NodeWriter
+from webhook.controllers.outcome import AuditedPolicies, OutcomeController
+from webhook.controllers.pod_group_status import PodGroupStatusController
+from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
+from webhook.controllers.release import (
+    Outcomes,
+    Preemptors,
+    QuotaPace,
+    QuotaQueue,
+    Reclaims,
+    ReleaseMetrics,
+    SurgingPods,
+)
+from webhook.metrics import Metrics
+from webhook.placement.held_pods import HeldPod
+from webhook.placement.live_policies import LivePolicies
+from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
+from webhook.serving.judging import outcome_controller
+from webhook.serving.quota_duties import QuotaDuties
+from webhook.serving.reclaiming import reclaim_controller
+from webhook.serving.releasing import ReleaseServices, release_controller
+from webhook.serving.review_paths import binding_path
+from webhook.serving.services import ControlledPods, LiveServices, Services
+from webhook.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What a process does that may lead; nothing in one that never does.
+
+    Attributes:
+        duties: of the leader, in the order in which they are started.
+        handlers: of reviews that the leader alone decides.
+        bindings: decides them; None where nobody does.
+        outcome: the duty that judges where pods are bound; None where nobody does.
+        outcomes: whether schedulers follow nominations.
+    """
+
+    duties: Sequence[Duty] = ()
+    handlers: Sequence[ReviewHandler] = ()
+    bindings: BindingDecider | None = None
+    outcome: OutcomeController | None = None
+    outcomes: Outcomes = field(default_factory=Outcomes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlContext:
+    """What the features of control are built of.
+
+    Attributes:
+        stack: unwinds when this process ends, after the duties have.
+        services: those of the process.
+        live: those of its live cluster.
+        pods: what control knows of pods.
+        settings: the settings.
+        placer: decides.
+        policies: those in force.
+        audited: keeps policies in Audit mode for what they did.
+        counts: where decisions are counted.
+        metrics: where the features are counted.
+        now: the time of day.
+    """
+
+    stack: AsyncExitStack
+    services: Services
+    live: LiveServices
+    pods: ControlledPods
+    settings: Settings
+    placer: Placer
+    policies: LivePolicies
+    audited: AuditedPolicies | None
+    counts: PolicyCounts
+    metrics: Metrics
+    now: Callable[[], Micros]
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        return self.services.cluster
+
+    def may_write(self) -> bool:
+        """Whether this process leads at this very moment."""
+        return self.live.elector.is_leader
+
+
+async def build_control(context: ControlContext) -> Control:
+    """Build what the leader does; nothing of it runs before the election."""
+    releases = await _release_services(context) if context.settings.hold else None
+    outcome, bindings = _outcome(context), _bindings(context)
+    return Control(
+        duties=(
+            *([] if bindings is None else [bindings.lead]),
+            *_certificates(context),
+            *_pod_groups(context),
+            *_quotas(context, releases),
+            *_node_marks(context),
+            *([] if outcome is None else [outcome.run]),
+            *_policy_status(context, outcome),
+            *([] if releases is None else _evictions_and_releases(context, releases)),
+        ),
+        handlers=()
+        if bindings is None
+        else (binding_path(context.settings, bindings, context.metrics),),
+        bindings=bindings,
+        outcome=outcome,
+        outcomes=Outcomes() if releases is None else releases.outcomes,
+    )
+
+
+def _bindings(context: ControlContext) -> BindingDecider | None:
+    """Decide pods that are about to be bound."""
+    if context.pods.binding is None:
+        return None
+    return context.pods.binding.decider(
+        context.stack,
+        context.settings,
+        context.cluster,
+        elector=context.live.elector,
+        placer=context.placer,
+        policies=context.policies,
+        counts=context.counts,
+        registry=context.metrics.registry,
+    )
+
+
+def _certificates(context: ControlContext) -> Iterator[Duty]:
+    """Make the serving certificate, and renew it in time."""
+    stored = context.live.certificate
+    if stored is not None:
+        yield Rotation(
+            stored.store,
+            stored.bundles,
+            names=context.settings.certificate_names,
+            is_leader=context.may_write,
+            now=lambda: date(context.now()),
+        ).run
+
+
+def _pod_groups(context: ControlContext) -> Iterator[Duty]:
+    """Write how far the pods of gangs are."""
+    if context.settings.hold:
+        yield PodGroupStatusController(
+            context.live.connection,
+            view=context.cluster.state.view,
+            members=context.pods.gang_members.of,
+            may_write=context.may_write,
+        ).run
+
+
+def _quotas(context: ControlContext, releases: ReleaseServices | None) -> Iterator[Duty]:
+    """Write status and figures of quotas, audit them, and narrow where they are asked about."""
+    if context.settings.quota_mode == "Off":
+        return
+    services, metrics = context.services, context.metrics
+    quotas = QuotaDuties(
+        connection=context.live.connection,
+        cluster=context.cluster,
+        settings=context.settings,
+        may_write=context.may_write,
+    )
+    yield quotas.status(services.ledger, metrics.quotas_drifted).run
+    yield quotas.audit(context.live.elector.identity, metrics.quotas_over_max).run
+    if services.quota_coverage is not None:
+        yield quotas.rollout(services.quota_coverage, metrics.quota_namespaces).run
+    if releases is not None:
+        yield quotas.figures(releases.pace).run
+
+
+def _node_marks(context: ControlContext) -> Iterator[Duty]:
+    """Mark nodes by the policies in force, or take marks back."""
+    cluster, policies, collector = context.cluster, context.policies, NodeMarkCollector()
+
+    def marking_policies() -> PolicySet | None:
+        """Return the policies by which nodes are marked, None while nobody knows them."""
+        if not (cluster.is_synced and policies.is_loaded):
+            return None
+        return policies.current if context.settings.node_marks else PolicySet()
+
+    marked = MarkedCluster(
+        view=cluster.view, now=cluster.now, freshness=cluster.freshness, policies=marking_policies
+    )
+    writer = NodeWriter(context.live.connection, may_write=context.may_write)
+    context.metrics.registry.register(collector)
+    yield NodeMarkController(
+        marked, writer, show=collector.show, count_write=collector.count_write
+    ).run
+
+
+def _outcome(context: ControlContext) -> OutcomeController | None:
+    """Judge the pods that are bound."""
+    record, bindings = context.live.outcome_record, context.pods.bindings
+    if record is None or bindings is None or context.audited is None:
+        return None
+    return outcome_controller(
+        context.live,
+        record,
+        bindings,
+        context.audited,
+        BindingRecords() if context.pods.binding is None else context.pods.binding.records,
+        context.cluster,
+        placer=context.placer,
+        policies=context.policies,
+        settings=context.settings,
+        registry=context.metrics.registry,
+        now=context.now,
+    )
+
+
+def _policy_status(context: ControlContext, outcome: OutcomeController | None) -> Iterator[Duty]:
+    """Write the status of policies of the API."""
+    if context.services.policy_resources is None:
+        return
+    policies = context.policies
+    observations = PolicyObservations(
+        policies, context.counts, None if outcome is None else outcome.report, time.monotonic
+    )
+    yield PolicyStatusController(
+        context.live.connection,
+        standings=lambda: policies.standings if policies.is_loaded else (),
+        facts=observations.read,
+        today=lambda: f"{date(context.now()):%Y-%m-%dT%H:%M:%SZ}",
+        may_write=context.may_write,
+    ).run
+
+
+async def _release_services(context: ControlContext) -> ReleaseServices:
+    """Services of the release; its writes have a connection of their own, beside the Lease.
+
+    It is opened before the election, so that it is closed after the duties have ended.
+    """
+    settings, live, pods = context.settings, context.live, context.pods
+    connection = await context.stack.enter_async_context(
+        connected(settings.kubeconfig, settings.context)
+    )
+    metrics = ReleaseMetrics(context.metrics.registry)
+    return ReleaseServices(
+        connection=connection,
+        elector=live.elector,
+        held=live.held,
+        unbound=pods.unbound,
+        gang_members=pods.gang_members,
+        deployments=live.deployments,
+        metrics=metrics,
+        outcomes=Outcomes(show=metrics.landed),
+        pace=QuotaPace(context.now),
+        reclaims=Reclaims(),
+        preemptors=Preemptors(is_enabled=settings.preempts),
+        running=pods.running,
+    )
+
+
+def _evictions_and_releases(context: ControlContext, services: ReleaseServices) -> Iterator[Duty]:
+    """Evict pods for others, and release held pods: whoever is reclaimed for is not released."""
+    cluster, settings = context.cluster, context.settings
+    quota_queue = QuotaQueue(
+        cluster.state,
+        services.held,
+        services.unbound,
+        settings.queue_rules(),
+        now=context.now,
+        reclaims=settings.reclaims,
+        surges=SurgingPods(cluster.state, services.deployments.replaced_by),
+    )
+
+    def node_for(held: HeldPod) -> str:
+        """Return a node that would take a held pod that counts on none, "" for none."""
+        view = cluster.state.view()
+        request, policies = held.placement_request, context.policies.current
+        fit = NodeFit(request, policies, view, cluster.now(), settings.scope(), cluster.freshness())
+        return fit.first(WhatIf(view))
+
+    controller, gangs = release_controller(
+        services,
+        cluster,
+        placer=context.placer,
+        policies=context.policies,
+        counts=context.counts,
+        order=settings.queue_order(),
+        quota_queue=quota_queue,
+        node_for=node_for,
+        recreates_gangs=settings.recreate_gangs,
+        registry=context.metrics.registry,
+        now=context.now,
+    )
+    if services.running is not None:
+        yield reclaim_controller(
+            services,
+            cluster,
+            running=services.running,
+            gangs=gangs,
+            quota_queue=quota_queue,
+            policies=context.policies,
+            settings=settings,
+            registry=context.metrics.registry,
+            now=context.now,
+        ).run
+    yield controller.run
