@@ -111,6 +111,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "Event", "events", fields=("reason", "type")),
     Resource("apps", "v1", "Deployment", "deployments", has_status=True),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", blind_update=False),
+    Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", has_status=True),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False),
     Resource(

@@ -86,6 +86,7 @@ async def run_server(
 
         # 3. What is done once for all processes, by the one of them that leads.
         control, outcome = Control(), None
+        hand_over: Callable[[], Awaitable[None]] = _nothing_to_hand_over
         if live is not None:
             audited = _audited_policies(stack, live, policies)
             outcome = _outcome_report(settings, live)
@@ -106,7 +107,7 @@ async def run_server(
                     )
                 )
                 outcome = control.outcome.report if control.outcome else None
-            _begin_election(stack, live, control, role)
+            hand_over = _take_part(stack, live, control, role)
         queue = held_queue(settings, services, control.outcomes, now)
 
         # 4. Certificate, readiness and metrics.
@@ -193,6 +194,7 @@ async def run_server(
             cluster=cluster,
             reviews=server,
             warm_up=policies.warm_up,
+            hand_over=hand_over,
         )
 
 
@@ -215,13 +217,28 @@ def _outcome_report(
     return None if record is None else partial(record.report, settings.outcome_window_seconds)
 
 
-def _begin_election(
+async def _nothing_to_hand_over() -> None:
+    """Hand over nothing: nobody leads on a recording."""
+
+
+def _take_part(
     stack: AsyncExitStack, live: LiveServices, control: Control, role: Role
-) -> None:
-    """Take part in the election, or follow it."""
-    elector = live.elector
-    run = elector.run(*control.duties) if Role.CONTROL in role else elector.follow()
-    in_background(stack, run)
+) -> Callable[[], Awaitable[None]]:
+    """Follow the leader, or take part in its election; returns what ends that before the rest.
+
+    What it returns ends the duties, releases the Lease and then only follows.
+    """
+    elector, election = live.elector, AsyncExitStack()
+    stack.push_async_exit(election)
+    candidate = Role.CONTROL in role
+    in_background(election, elector.run(*control.duties) if candidate else elector.follow())
+
+    async def hand_over() -> None:
+        if candidate:
+            await election.aclose()
+            in_background(election, elector.follow())
+
+    return hand_over
 
 
 def _show_state(

@@ -17,6 +17,7 @@ from webhook.cluster import Cluster
 from webhook.cluster.client.connection import connected
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.leader_election import Duty
+from webhook.controllers.leader_endpoint import LeaderEndpoint
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
 from webhook.controllers.node_marks.metrics import NodeMarkCollector
 from webhook.controllers.node_marks.writer import NodeWriter
@@ -112,6 +113,7 @@ async def build_control(context: ControlContext) -> Control:
     return Control(
         duties=(
             *([] if bindings is None else [bindings.lead]),
+            *_leader_endpoint(context),
             *_certificates(context),
             *_pod_groups(context),
             *_quotas(context, releases),
@@ -143,6 +145,20 @@ def _bindings(context: ControlContext) -> BindingDecider | None:
         counts=context.counts,
         registry=context.metrics.registry,
     )
+
+
+def _leader_endpoint(context: ControlContext) -> Iterator[Duty]:
+    """Say where the leader is: first, as callers wait for it."""
+    settings = context.settings
+    if settings.leader_service is not None and settings.pod_ip is not None:
+        yield LeaderEndpoint(
+            context.live.connection,
+            namespace=settings.namespace,
+            service=settings.leader_service,
+            address=settings.pod_ip,
+            port=settings.port,
+            may_write=context.may_write,
+        ).run
 
 
 def _certificates(context: ControlContext) -> Iterator[Duty]:

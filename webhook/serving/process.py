@@ -20,6 +20,7 @@ from webhook.serving.connections import raise_descriptor_limit
 from webhook.serving.garbage import freeze_objects, freezing_survivors
 from webhook.serving.server import RunningServer
 from webhook.serving.services import Role
+from webhook.serving.watchdog import Watchdog, end_process
 from webhook.settings import Settings
 
 SWITCH_SECONDS: Final = 20e-6
@@ -93,6 +94,7 @@ async def _serve(
         server.health.preparing = server.cluster.is_live
         in_background(stack, _settle(server))
         in_background(stack, _trim_periodically())
+        in_background(stack, Watchdog(end_process).watch())
         await terminated.wait()
         await server.drain(settings.drain_seconds, delay_seconds=settings.shutdown_delay_seconds)
 

@@ -44,6 +44,7 @@ class RunningServer:
         health: readiness and state.
         cluster: the cluster that reviews are decided on.
         reviews: the HTTP server behind `url`.
+        hand_over: ends the leadership of this process, so that another one need not wait for it.
         warm_up: fills the caches of the policies in force, once the cluster is synced.
     """
 
@@ -56,6 +57,7 @@ class RunningServer:
     health: Health
     cluster: Cluster
     reviews: web.Server
+    hand_over: Callable[[], Awaitable[None]]
     warm_up: Callable[[], Awaitable[float]]
 
     def greeting(self) -> str:
@@ -85,7 +87,7 @@ class RunningServer:
             yield f"bindings  {self.url}/bind"
 
     async def drain(self, seconds: float, *, delay_seconds: float = 0.0) -> None:
-        """Become not ready, and serve on until all connections are closed or time is up.
+        """Hand over, become not ready, and serve on until all connections are closed or time is up.
 
         Args:
             seconds: longest wait for open connections, after the delay.
@@ -95,6 +97,7 @@ class RunningServer:
         longest = delay_seconds + seconds
         _log.info("ending: not ready any more, serving on for at most %s s", longest)
         self.health.draining = True
+        await self.hand_over()
         loop = asyncio.get_running_loop()
         until = loop.time() + longest
         await asyncio.sleep(delay_seconds)

@@ -17,6 +17,7 @@ from engine.model.selector_text import parse_selector_text
 from engine.quota.queueing import NodeSelection, QueueRules
 from webhook.settings.binding import BindingSettings
 from webhook.settings.cluster import ClusterSettings
+from webhook.settings.control import ControlSettings
 from webhook.settings.placement import PlacementSettings
 from webhook.settings.quota import QuotaSettings
 from webhook.settings.release import ReleaseSettings
@@ -67,6 +68,7 @@ class Settings(
     ReleaseSettings,
     QuotaSettings,
     ServerSettings,
+    ControlSettings,
     ClusterSettings,
     PlacementSettings,
     _SourcedSettings,

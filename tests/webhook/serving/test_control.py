@@ -62,7 +62,7 @@ async def test_reviews_are_answered_by_one_process_and_the_leader_is_another(
 async def test_a_process_that_answers_reviews_never_leads_and_writes_no_certificate(
     api_server: FakeApiServer, tmp_path: Path
 ) -> None:
-    given = {"certificate_secret": None, "certificate_names": []}
+    given: dict[str, object] = {"certificate_secret": None, "certificate_names": []}
     async with process(api_server, tmp_path, Role.REVIEWS, **given) as reviews:
         held = reviews.health.report().held
         assert held is not None
@@ -97,7 +97,7 @@ async def test_both_roles_in_one_process_answer_reviews_and_lead(
 async def test_pages_of_held_pods_and_outcomes_are_those_of_either_process(
     api_server: FakeApiServer, tmp_path: Path, role: Role
 ) -> None:
-    given = {"certificate_secret": None, "certificate_names": []}
+    given: dict[str, object] = {"certificate_secret": None, "certificate_names": []}
     async with (
         process(api_server, tmp_path, role, **given) as running,
         aiohttp.ClientSession() as session,
@@ -105,3 +105,19 @@ async def test_pages_of_held_pods_and_outcomes_are_those_of_either_process(
         for page in ("/debug/queue", "/debug/outcome", "/debug/decisions"):
             async with session.get(f"{running.metrics_url}{page}") as told:
                 assert told.status == 401, page  # it is there, for readers
+
+
+async def test_a_leader_that_ends_hands_over_before_it_stops_to_answer(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    given = {"leader_service": "stowplan-leader", "pod_ip": "10.0.0.1"}
+    async with process(api_server, tmp_path, EMBEDDED, **given) as leader:
+        await eventually(lambda: len(api_server.objects("endpointslices")) == 1)
+        await leader.hand_over()
+        assert not api_server.objects("endpointslices")
+        assert not lease(api_server)["holderIdentity"]
+        async with process(api_server, tmp_path, Role.CONTROL):
+            await eventually(lambda: bool(lease(api_server)["holderIdentity"]))
+            # It follows the next leader, so that it can say whether pods may be held.
+            held = leader.health.report().held
+            assert held is not None

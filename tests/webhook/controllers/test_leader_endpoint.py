@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.webhook.cluster.reflecting import eventually
+from webhook.cluster.client.connection import connected
+from webhook.controllers.leader_endpoint import LeaderEndpoint
+
+KEY = ("system", "stowplan-leader")
+
+
+class Process:
+    """A process that may lead."""
+
+    def __init__(self, address: str, server: FakeApiServer, folder: Path) -> None:
+        self.leads = True
+        self.address = address
+        self._kubeconfig = server.kubeconfig(folder)
+
+    @asynccontextmanager
+    async def endpoint(self) -> AsyncIterator[LeaderEndpoint]:
+        async with connected(self._kubeconfig, None) as connection:
+            yield LeaderEndpoint(
+                connection,
+                namespace=KEY[0],
+                service=KEY[1],
+                address=ip_address(self.address),
+                port=9443,
+                may_write=lambda: self.leads,
+            )
+
+    @asynccontextmanager
+    async def on_duty(self) -> AsyncIterator[None]:
+        """Run the duty until the block is left, as the elector does."""
+        async with self.endpoint() as endpoint:
+            duty = asyncio.create_task(endpoint.run())
+            try:
+                yield
+            finally:
+                duty.cancel()
+                await asyncio.gather(duty, return_exceptions=True)
+
+
+@pytest.fixture
+async def api_server() -> AsyncIterator[FakeApiServer]:
+    async with fake_api_server() as server:
+        yield server
+
+
+def addresses(server: FakeApiServer) -> list[str]:
+    """Return where callers of the Service are led."""
+    found: dict[str, Any] = server.objects("endpointslices").get(KEY, {})
+    return [address for each in found.get("endpoints", ()) for address in each["addresses"]]
+
+
+async def test_the_leader_is_found_while_it_leads_and_no_longer(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    async with Process("10.0.0.1", api_server, tmp_path).on_duty():
+        await eventually(lambda: addresses(api_server) == ["10.0.0.1"])
+        slice_ = api_server.objects("endpointslices")[KEY]
+        assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == KEY[1]
+        assert (slice_["addressType"], slice_["ports"][0]["port"]) == ("IPv4", 9443)
+    assert KEY not in api_server.objects("endpointslices")
+
+
+async def test_the_next_leader_replaces_the_address_of_one_that_was_killed(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    async with Process("10.0.0.1", api_server, tmp_path).endpoint() as killed:
+        await killed.keep()
+    async with Process("10.0.0.2", api_server, tmp_path).endpoint() as following:
+        await following.keep()
+    assert addresses(api_server) == ["10.0.0.2"]
+
+
+async def test_who_leads_no_longer_leaves_the_address_of_the_next_leader_alone(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    late = Process("10.0.0.1", api_server, tmp_path)
+    async with late.on_duty():
+        await eventually(lambda: addresses(api_server) == ["10.0.0.1"])
+        late.leads = False
+        async with Process("10.0.0.2", api_server, tmp_path).endpoint() as following:
+            await following.keep()
+    assert addresses(api_server) == ["10.0.0.2"]
+
+
+async def test_who_does_not_lead_writes_nothing(api_server: FakeApiServer, tmp_path: Path) -> None:
+    process = Process("10.0.0.1", api_server, tmp_path)
+    process.leads = False
+    async with process.endpoint() as endpoint:
+        await endpoint.keep()
+    assert not api_server.objects("endpointslices")
+
+
+async def test_an_address_of_the_other_family_is_written_to_a_new_slice(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    for address in ("10.0.0.1", "fd00::1"):
+        async with Process(address, api_server, tmp_path).endpoint() as endpoint:
+            await endpoint.keep()
+    assert addresses(api_server) == ["fd00::1"]
+    assert api_server.objects("endpointslices")[KEY]["addressType"] == "IPv6"
+
+
+async def test_an_address_that_is_right_is_not_written_again(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    async with Process("10.0.0.1", api_server, tmp_path).endpoint() as endpoint:
+        await endpoint.keep()
+        before = len(api_server.requests)
+        await endpoint.keep()
+    assert [each.method for each in api_server.requests[before:]] == ["GET"]
