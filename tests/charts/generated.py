@@ -29,6 +29,7 @@ CHART = ROOT / "charts" / "stowplan"
 
 CHARTS_OWN = frozenset(
     {
+        "binding",
         "certificate_names",
         "certificate_secret",
         "client_allowed_names",
@@ -44,6 +45,7 @@ CHARTS_OWN = frozenset(
         "hold_max",
         "hold_seconds",
         "kubeconfig",
+        "leader_service",
         "lease",
         "metrics_host",
         "metrics_port",
@@ -52,6 +54,7 @@ CHARTS_OWN = frozenset(
         "outcome",
         "preemption",
         "placement_mode",
+        "pod_ip",
         "policies",
         "policy_resources",
         "port",

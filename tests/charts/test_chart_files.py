@@ -111,9 +111,11 @@ def test_the_chart_sets_settings_there_are_and_leaves_the_others_to_values() -> 
     assert set(Settings.model_fields) >= CHARTS_OWN
 
 
-def test_the_container_is_started_by_a_command_there_is() -> None:
-    assert "- serve\n" in TEMPLATES[CHART / "templates" / "deployment.yaml"]
-    assert app["serve"]
+def test_containers_are_started_by_commands_there_are() -> None:
+    helpers = TEMPLATES[CHART / "templates" / "_helpers.tpl"]
+    started = set(re.findall(r'"args" \(list "(\w+)"', helpers))
+    assert started >= {"serve", "control"}
+    assert all(app[command] for command in started)
 
 
 def test_the_account_may_read_the_kinds_in_the_table_and_no_other() -> None:

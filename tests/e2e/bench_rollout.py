@@ -26,7 +26,7 @@ from tests.bench.bench_view import machine
 from tests.e2e.allocations import allocated_bytes
 from tests.e2e.build import executables
 from tests.e2e.chart import CONFIGURATIONS, Release, released
-from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import chart_control, chart_replicas, running, values_beside
 from tests.e2e.cluster import Cluster, connected, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.control_plane import running as control_plane_running
@@ -77,6 +77,7 @@ async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Pa
         values = values_beside(f"https://{LOCAL}:{front.port}", "nobody", **more)
         await release.change(**values)
         replicas = chart_replicas(release, control_plane, folder / "run", count=3, values=values)
+        control = chart_control(release, control_plane, folder / "control", values=values, count=2)
         front.targets = [replica.port for replica in replicas]
         for part in (control_plane.scheduler, control_plane.controllers):
             part.kill()  # nobody needs them from here on
@@ -84,7 +85,7 @@ async def _run(size: argparse.Namespace, control_plane: ControlPlane, folder: Pa
         for _ in range(size.rounds):
             await stage.select(*[_NOBODY] * 2)
             await stage.measure("without us")
-            async with running(replicas):
+            async with running([*replicas, *control]):
                 await eventually(stage.is_trusted, "the API server trusts us")
                 await stage.measure("replicas that watch")
                 await stage.select(None, _NOBODY)

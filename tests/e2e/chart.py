@@ -85,13 +85,17 @@ def rendered(
     return [one for one in yaml.safe_load_all(text) if one]
 
 
-def of_kind(manifests: list[Json], kind: str) -> Json:
-    """Return the one manifest of a kind that is no hook's."""
-    (found,) = (
+def of_kind(manifests: list[Json], kind: str, component: str = "webhook") -> Json:
+    """Return the manifest of a kind that is no hook's: that of a component if there are several."""
+    every = [
         one
         for one in manifests
         if one["kind"] == kind and "helm.sh/hook" not in one["metadata"].get("annotations", {})
-    )
+    ]
+    if len(every) > 1:
+        label = "app.kubernetes.io/component"
+        every = [one for one in every if one["metadata"]["labels"][label] == component]
+    (found,) = every
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.advice import first_choice
@@ -17,7 +18,7 @@ from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 
-_OF_THE_MACHINE = {"client-ca", "namespace", "policies"} | {
+_OF_THE_MACHINE = {"client-ca", "namespace", "pod-ip", "policies"} | {
     "metrics-host",
     "metrics-port",
     "port",
@@ -37,7 +38,7 @@ def chart_replicas(
     program: Sequence[str] = (),
     more: Sequence[tuple[str, str]] = (),
 ) -> list[Replica]:
-    """Return replicas of a release, not yet started.
+    """Return replicas of a release that answer reviews, not yet started.
 
     Args:
         release: as installed.
@@ -48,41 +49,77 @@ def chart_replicas(
         program: what runs `stowplan`, if not that of this Python.
         more: settings that depend on this machine, such as files that a pod would mount.
     """
-    manifests = rendered(namespace=release.namespace, release=release.name, values=values)
-    policies = folder / "policies"
-    policies.mkdir(parents=True)
-    for name, text in of_kind(manifests, "ConfigMap")["data"].items():
-        (policies / name).write_text(text, encoding="utf-8")
-    user = f"system:serviceaccount:{release.namespace}:{release.name}"
-    groups = (
-        "system:serviceaccounts",
-        f"system:serviceaccounts:{release.namespace}",
-        "system:authenticated",
-    )
-    options = (
-        ("kubeconfig", str(control_plane.kubeconfig(user, groups))),
-        ("namespace", release.namespace),
-        ("policies", str(policies)),
-        *_QUICKER.items(),
-        ("control", "true"),
-        *_settings(of_kind(manifests, "Deployment")),
-        *more,
-    )
-    return [
-        Replica(
-            f"{folder.name}-{number}",
-            folder,
-            (ports[0], ports[1]),
-            (*options, ("probe-port", str(ports[2]))),
-            program,
+    process = _Process("webhook", release, control_plane, folder, values)
+    return process.replicas(count, program, more)
+
+
+def chart_control(
+    release: Release,
+    control_plane: ControlPlane,
+    folder: Path,
+    *,
+    values: dict[str, object],
+    count: int = 1,
+    program: Sequence[str] = (),
+    more: Sequence[tuple[str, str]] = (),
+) -> list[Replica]:
+    """Return the processes of which one leads, not yet started; arguments as of the replicas."""
+    process = _Process("control", release, control_plane, folder, values)
+    return process.replicas(count, program, more)
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A Deployment of the chart, whose containers run on this machine."""
+
+    component: str
+    release: Release
+    control_plane: ControlPlane
+    folder: Path
+    values: dict[str, object]
+
+    def replicas(
+        self, count: int, program: Sequence[str], more: Sequence[tuple[str, str]]
+    ) -> list[Replica]:
+        namespace = self.release.namespace
+        manifests = rendered(namespace=namespace, release=self.release.name, values=self.values)
+        policies = self.folder / "policies"
+        policies.mkdir(parents=True)
+        for name, text in of_kind(manifests, "ConfigMap")["data"].items():
+            (policies / name).write_text(text, encoding="utf-8")
+        pod_spec = of_kind(manifests, "Deployment", self.component)["spec"]["template"]["spec"]
+        (container,) = (one for one in pod_spec["containers"] if one["name"] == self.component)
+        user = f"system:serviceaccount:{namespace}:{pod_spec['serviceAccountName']}"
+        groups = (
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
         )
-        for number, ports in enumerate(free_ports(3) for _ in range(count))
-    ]
+        command, *flags = container["args"]
+        options = (
+            ("kubeconfig", str(self.control_plane.kubeconfig(user, groups))),
+            ("namespace", namespace),
+            ("policies", str(policies)),
+            *_QUICKER.items(),
+            *((flag.removeprefix("--"), "true") for flag in flags),
+            *_settings(container),
+            *more,
+        )
+        return [
+            Replica(
+                f"{self.folder.name}-{number}",
+                self.folder,
+                (ports[0], ports[1]),
+                (*options, ("probe-port", str(ports[2]))),
+                program,
+                command,
+            )
+            for number, ports in enumerate(free_ports(3) for _ in range(count))
+        ]
 
 
-def _settings(deployment: Json) -> Iterator[tuple[str, str]]:
+def _settings(container: Json) -> Iterator[tuple[str, str]]:
     """Yield the settings in the environment of a container, as flags."""
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
     for variable in container["env"]:
         option = variable["name"].removeprefix("STOWPLAN_").lower().replace("_", "-")
         if option not in _OF_THE_MACHINE:
@@ -101,6 +138,7 @@ def values_beside(url: str, prefers: str, **more: object) -> dict[str, object]:
     }
     return {
         "replicas": 0,
+        "control.replicas": 0,
         "placement.mode": "Enforce",
         "quota.mode": "Enforce",
         "webhook.url": url,
@@ -156,7 +194,7 @@ async def one_beside(
     prefers: str,
     program: Sequence[str] = (),
 ) -> AsyncIterator[Replica]:
-    """Run one replica of a release until the block is left; pods are advised when it begins.
+    """Run one replica of a release, and control, until the block is left; pods are advised then.
 
     Args:
         release: as installed; it is changed to be asked beside the cluster.
@@ -173,7 +211,10 @@ async def one_beside(
         (replica,) = chart_replicas(
             release, control_plane, folder / "one", count=1, values=values, program=program
         )
-        async with running([replica]):
+        control = chart_control(
+            release, control_plane, folder / "control", values=values, program=program
+        )
+        async with running([replica, *control]):
             front.targets = [replica.port]
             await becomes(cluster, namespace, prefers)
             yield replica

@@ -273,6 +273,7 @@ def _policies_of_chart(quotas: FailurePolicy | None, *, holds: bool) -> Iterator
     }
     values = {
         "certificates.secretName": SECRET,
+        "control.mode": "Embedded",
         "hold.enabled": holds,
         "quota.mode": "Enforce" if quotas else "Off",
     }

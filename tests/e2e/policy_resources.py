@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.advice import first_choice
 from tests.e2e.chart import Release, released
-from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import chart_control, chart_replicas, running, values_beside
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
@@ -58,7 +58,8 @@ async def installed_policies(
         values = values_beside(f"https://{LOCAL}:{front.port}", "node-a")
         await release.change(**values)
         replicas = chart_replicas(release, control_plane, folder / "three", count=3, values=values)
-        async with running(replicas):
+        control = chart_control(release, control_plane, folder / "control", values=values)
+        async with running([*replicas, *control]):
             front.targets = [replica.port for replica in replicas]
             await eventually(lambda: are_checked(cluster), "policies are checked")
             yield Installation(release, replicas, values)

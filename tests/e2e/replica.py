@@ -1,4 +1,4 @@
-"""One `stowplan serve` as a process, and what can be asked of it."""
+"""One `stowplan serve` or `stowplan control` as a process, and what can be asked of it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Replica(Part):
         name: of the process and its log.
         folder: for the log.
         ports: of reviews and of metrics.
-        options: for `stowplan serve`, without the leading dashes; go before ours.
+        options: of the command, without the leading dashes; go before ours.
         program: what runs `stowplan`, if not that of this Python.
+        command: of `stowplan`.
 
     Attributes:
         port: where reviews go.
@@ -43,6 +44,7 @@ class Replica(Part):
         ports: tuple[int, int],
         options: Sequence[tuple[str, str]],
         program: Sequence[str] = (),
+        command: str = "serve",
     ) -> None:
         self.port, self._metrics_port = ports
         listening = {
@@ -51,13 +53,13 @@ class Replica(Part):
             "metrics-host": LOCAL,
             "metrics-port": self._metrics_port,
         }
-        command = [*(program or [str(_PROGRAM)]), "serve"]
+        called = [*(program or [str(_PROGRAM)]), command]
         given = dict(options)
         usual = ((option, value) for option, value in listening.items() if option not in given)
         for option, value in (*usual, *options):
-            command += [f"--{option}={value}"]  # a flag takes no value that stands apart
+            called += [f"--{option}={value}"]  # a flag takes no value that stands apart
         self._probe_port = int(given.get("probe-port", self.port))
-        super().__init__(name, command, folder / f"{name}.log", self._is_ready)
+        super().__init__(name, called, folder / f"{name}.log", self._is_ready)
 
     def text(self) -> str:
         """Return the log."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
 import pytest
@@ -24,14 +24,14 @@ _Right = tuple[str, str, str, str]
 """Verb, resource with its group, namespace ("" for all) and name ("" for any)."""
 
 
-def _rights(release: Release) -> Iterator[_Right]:
-    """Yield what the webhook needs."""
+def _serving(release: Release) -> Iterator[_Right]:
+    """Yield what a process needs that answers reviews."""
     groups = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
     of_groups = (
         f"{plural}.{group}" for plural in ("elasticquotas", "podgroups") for group in groups
     )
     read = ("namespaces", "nodes", "pods", *of_groups)
-    for resource in (*read, "nodemetrics.slo.koordinator.sh"):
+    for resource in (*read, "nodemetrics.slo.koordinator.sh", "deviceclasses.resource.k8s.io"):
         for verb in _READ:
             yield verb, resource, "", ""
     for resource in ("nodes.metrics.k8s.io", "pods.metrics.k8s.io"):
@@ -39,26 +39,36 @@ def _rights(release: Release) -> Iterator[_Right]:
         yield "list", resource, "", ""
     for group in groups:
         yield "patch", f"elasticquotas.{group}", "", ""
-        yield "patch", f"elasticquotas/status.{group}", "", ""
     for plural in ("placementpolicies", "namespacedplacementpolicies"):
         for verb in _READ:
             yield verb, f"{plural}.stowplan.dev", "", ""
-        yield "patch", f"{plural}/status.stowplan.dev", "", ""
     yield "create", "events", "", ""
     yield "create", "tokenreviews.authentication.k8s.io", "", ""
     yield "create", "subjectaccessreviews.authorization.k8s.io", "", ""
     for kind in CONFIGURATIONS:
-        for verb in ("get", "watch", "patch"):
+        for verb in ("get", "watch"):
             yield verb, f"{kind}.admissionregistration.k8s.io", "", release.name
-    yield "create", "configmaps", release.namespace, ""
     yield "get", "configmaps", release.namespace, f"{release.name}-outcome"
+    for verb in _READ:
+        yield verb, "secrets", release.namespace, f"{release.name}-tls"
+        yield verb, "leases.coordination.k8s.io", release.namespace, release.name
+
+
+def _leading(release: Release) -> Iterator[_Right]:
+    """Yield what the leader needs, as the chart comes: no right to write a pod or a node."""
+    yield from _serving(release)
+    for group in ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io"):
+        yield "patch", f"elasticquotas/status.{group}", "", ""
+    for plural in ("placementpolicies", "namespacedplacementpolicies"):
+        yield "patch", f"{plural}/status.stowplan.dev", "", ""
+    for kind in CONFIGURATIONS:
+        yield "patch", f"{kind}.admissionregistration.k8s.io", "", release.name
+    yield "create", "configmaps", release.namespace, ""
     yield "patch", "configmaps", release.namespace, f"{release.name}-outcome"
     yield "create", "secrets", release.namespace, ""
-    yield "get", "secrets", release.namespace, f"{release.name}-tls"
     yield "patch", "secrets", release.namespace, f"{release.name}-tls"
     leases = "leases.coordination.k8s.io"
     yield "create", leases, release.namespace, ""
-    yield "get", leases, release.namespace, release.name
     yield "update", leases, release.namespace, release.name
 
 
@@ -91,12 +101,16 @@ async def _everything(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.usefixtures("crds")
-async def test_its_account_may_do_what_it_must_and_nothing_else(
-    cluster: Cluster, release: Release
+@pytest.mark.parametrize(("suffix", "rights"), [("", _serving), ("-control", _leading)])
+async def test_an_account_may_do_what_it_must_and_nothing_else(
+    cluster: Cluster,
+    release: Release,
+    suffix: str,
+    rights: Callable[[Release], Iterator[_Right]],
 ) -> None:
-    account = f"system:serviceaccount:{release.namespace}:{release.name}"
+    account = f"system:serviceaccount:{release.namespace}:{release.name}{suffix}"
     nobody = f"system:serviceaccount:{release.namespace}:nobody"
-    must = set(_rights(release))
+    must = set(rights(release))
 
     async def may_all() -> bool:
         lacking = [right for right in must if not await _may(cluster, account, right)]
@@ -142,6 +156,33 @@ async def test_its_account_hears_of_its_own_configurations_and_of_no_others(
             async with every:
                 pass
         assert refused.value.status == HTTPStatus.FORBIDDEN
+
+
+async def test_whatever_is_enabled_only_the_leader_may_write_pods_and_nodes(
+    cluster: Cluster, release: Release
+) -> None:
+    await release.change(
+        hold={"enabled": True, "recreateGangs": True},
+        nodeMarks={"enabled": True},
+        **{"placement.mode": "Enforce", "quota.mode": "Queue", "binding.enabled": True},
+    )
+    slices = "endpointslices.discovery.k8s.io"
+    written = [
+        ("patch", "pods", "", ""),
+        ("patch", "pods/status", "", ""),
+        ("create", "pods/eviction", "", ""),
+        ("patch", "nodes", "", ""),
+        ("patch", "podgroups/status.scheduling.x-k8s.io", "", ""),
+        ("create", slices, release.namespace, ""),
+        ("update", slices, release.namespace, f"{release.name}-leader"),
+    ]
+    serving = f"system:serviceaccount:{release.namespace}:{release.name}"
+
+    async def leads() -> bool:
+        return all([await _may(cluster, f"{serving}-control", right) for right in written])
+
+    await eventually(leads, "the leader may write")
+    assert not [right for right in written if await _may(cluster, serving, right)]
 
 
 @pytest.mark.parametrize("mode", ["CertManager", "ExistingSecret"])

@@ -24,7 +24,7 @@ _RESERVED = {"metadata": {"annotations": {RESERVATIONS_ANNOTATION: "{}"}}}
 @pytest.fixture
 async def replica(control_plane: ControlPlane, release: Release) -> AsyncIterator[Cluster]:
     """The cluster as a replica, maybe a compromised one, may change it."""
-    user = f"system:serviceaccount:{release.namespace}:{release.name}"
+    user = f"system:serviceaccount:{release.namespace}:{release.name}-control"
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{release.namespace}"]
     groups.append("system:authenticated")
     async with connected(control_plane, control_plane.authority.issue(user, groups=groups)) as seen:

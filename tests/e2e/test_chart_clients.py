@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.certificates import Authority, KeyPair
 from tests.e2e.chart import Release, of_kind, rendered
-from tests.e2e.chart_replicas import becomes, chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import becomes, chart_control, chart_replicas, running, values_beside
 from tests.e2e.cluster import CallError, Cluster, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
@@ -77,7 +77,16 @@ async def test_with_a_client_authority_only_the_api_server_is_answered(
             values=values,
             more=[("client-ca", str(clients.certificate))],
         )
-        async with running([replica]):  # it is ready, so probes without a certificate are answered
+        control = chart_control(
+            release,
+            control_plane,
+            tmp_path / "control",
+            values=values,
+            more=[("client-ca", str(clients.certificate))],
+        )
+        async with running(
+            [replica, *control]
+        ):  # it is ready, so probes without a certificate are answered
             front.targets = [replica.port]
             shown = {f"{LOCAL}:{front.port}": api_server}
             showing = control_plane.showing_certificates(shown)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.chart import Release
 from tests.e2e.chart_replicas import (
+    chart_control,
     chart_replicas,
     running,
     values_beside,
@@ -32,7 +33,7 @@ QUEUE: dict[str, object] = {"quota.mode": "Queue", "hold": {"enabled": True}}
 @pytest.fixture
 async def ours(control_plane: ControlPlane, release: Release) -> AsyncIterator[Cluster]:
     """The cluster as a replica, maybe a compromised one, may change it."""
-    user = f"system:serviceaccount:{release.namespace}:{release.name}"
+    user = f"system:serviceaccount:{release.namespace}:{release.name}-control"
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{release.namespace}"]
     pair = control_plane.authority.issue(user, groups=[*groups, "system:authenticated"])
     async with connected(control_plane, pair) as seen:
@@ -70,14 +71,16 @@ async def test_a_leader_with_the_account_of_the_chart_takes_back_what_is_borrowe
         (batch,) = await stack.enter_async_context(passing_namespaces(cluster, f"{shop}-batch"))
         values = values_beside(f"https://{LOCAL}:{front.port}", "node-b", **QUEUE)
         await release.change(**values)
-        (leader,) = chart_replicas(
-            *(release, control_plane, tmp_path / "one"),
-            count=1,
+        (replica,) = chart_replicas(
+            release, control_plane, tmp_path / "one", count=1, values=values
+        )
+        (leader,) = chart_control(
+            *(release, control_plane, tmp_path / "control"),
             values=values,
             more=[("reclaim-after-seconds", "1")],
         )
-        await stack.enter_async_context(running([leader]))
-        front.targets = [leader.port]
+        await stack.enter_async_context(running([replica, leader]))
+        front.targets = [replica.port]
         stage = Stage(cluster, Installed([leader], front, (), tmp_path), shop, batch)
         await stage.limit(shop="4", batch="2")
 

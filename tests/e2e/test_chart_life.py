@@ -17,6 +17,7 @@ from tests.e2e.advice import first_choice, is_untouched
 from tests.e2e.chart import CONFIGURATIONS, Release
 from tests.e2e.chart_replicas import (
     becomes,
+    chart_control,
     chart_replicas,
     one_beside,
     running,
@@ -122,7 +123,8 @@ async def test_pods_are_created_well_through_the_life_of_an_installation(
         # 1. Installed.
         await release.change(**values)
         old = chart_replicas(release, control_plane, tmp_path / "old", count=2, values=values)
-        async with running(old):
+        first = chart_control(release, control_plane, tmp_path / "first", values=values, count=2)
+        async with running([*old, *first]):
             front.targets = [replica.port for replica in old]
             await becomes(cluster, shop, "node-b")
             await _limit(cluster, limited)
@@ -141,14 +143,15 @@ async def test_pods_are_created_well_through_the_life_of_an_installation(
             # 4. Upgraded, while pods are created, some of them up to their quota.
             values = values_beside(url, "node-a", **{"quota.timeoutSeconds": 6})
             new = chart_replicas(release, control_plane, tmp_path / "new", count=2, values=values)
-            async with running(new):
+            later = chart_control(release, control_plane, tmp_path / "later", values=values)
+            async with running([*new, *later]):
                 load = Load(cluster, shop)
                 async with load.on():
                     shopping = [_shopping(cluster, limited, client) for client in range(CLIENTS)]
                     shopped = asyncio.gather(*shopping)
                     await release.change(**values)
                     front.targets = [replica.port for replica in new]
-                    for replica in old:  # as a rolling update ends them
+                    for replica in [*old, *first]:  # as a rolling update ends them
                         await asyncio.to_thread(replica.stop)
                     assert await shopped == [[]] * CLIENTS
                     await becomes(cluster, shop, "node-a")

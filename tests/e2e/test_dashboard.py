@@ -13,7 +13,7 @@ import pytest
 from tests.browser import chromium, visit
 from tests.e2e.accounts import bound, token_of
 from tests.e2e.chart import Release
-from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import chart_control, chart_replicas, running, values_beside
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
@@ -64,7 +64,8 @@ async def shown(
             values=values,
             more=[("dashboard-port", str(port))],
         )
-        async with running([replica]):
+        control = chart_control(release, control_plane, folder / "control", values=values)
+        async with running([replica, *control]):
             yield Dashboard(port)
 
 

@@ -16,7 +16,7 @@ from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION, RELEASING_ANNOTA
 from tests.charts.generated import ROOT
 from tests.e2e.chart import Release, of_kind, rendered
 from tests.e2e.chart_pods import run_container
-from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import chart_control, chart_replicas, running, values_beside
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
@@ -77,9 +77,11 @@ async def test_what_is_overdue_is_left_to_a_leader_and_is_released_when_it_is_de
             return True
 
         await eventually(finds_nothing, "its role counts, and no pod is overdue")
-        (leader,) = chart_replicas(release, control_plane, tmp_path / "one", count=1, values=values)
-        async with running([leader]):
-            front.targets = [leader.port]
+        one, other = tmp_path / "one", tmp_path / "control"
+        (replica,) = chart_replicas(release, control_plane, one, count=1, values=values)
+        (leader,) = chart_control(release, control_plane, other, values=values)
+        async with running([replica, leader]):
+            front.targets = [replica.port]
 
             async def leads() -> bool:
                 lease = await cluster.get("leases", release.name, release.namespace)

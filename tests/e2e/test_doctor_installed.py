@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.chart import CONFIGURATIONS, Release, of_kind, rendered
 from tests.e2e.chart_replicas import (
     becomes,
+    chart_control,
     chart_replicas,
     one_beside,
     running,
@@ -108,7 +109,8 @@ async def test_the_doctor_asks_replicas_by_the_api_server(
             values=values,
             more=[("host", "0.0.0.0")],  # noqa: S104 - a pod has an address of its own
         )
-        async with running(replicas):
+        control = chart_control(release, control_plane, tmp_path / "control", values=values)
+        async with running([*replicas, *control]):
             front.targets = [replica.port for replica in replicas]
             await becomes(cluster, shop, "node-a")
             for replica in replicas:

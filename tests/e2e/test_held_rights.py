@@ -17,7 +17,7 @@ from engine.model.hold import (
     RELEASED_ANNOTATION,
 )
 from tests.e2e.chart import Release, rendered
-from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import chart_control, chart_replicas, running, values_beside
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.front import fronting
@@ -111,7 +111,7 @@ async def test_without_held_pods_the_account_may_patch_no_pod_and_nobody_else_ma
     ]
     assert granted == [("create", "pods")]  # of `helm test`, in one namespace, as a dry run
     await cluster.create(held(shop, "held"))
-    ours = await accounts.service_account(release.namespace, release.name)
+    ours = await accounts.service_account(release.namespace, f"{release.name}-control")
     assert "cannot patch" in await _refusal(ours, shop, "held", _WITHOUT_GATE)
     nominated = {"status": {"nominatedNodeName": "node-a"}}
     told = await _refusal(ours, shop, "held", nominated, "merge", subresource="status")
@@ -172,7 +172,7 @@ _CHANGED_STATUS: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["", "-deadman"])
+@pytest.mark.parametrize("name", ["-control", "-deadman"])
 async def test_an_account_of_ours_releases_and_advises_and_changes_nothing_else(
     cluster: Cluster, nodes: Nodes, release: Release, accounts: Accounts, shop: str, name: str
 ) -> None:
@@ -218,7 +218,7 @@ async def test_of_a_status_the_leader_writes_the_nomination_and_its_own_conditio
 ) -> None:
     await nodes.add("node-a")
     await release.change(hold={"enabled": True}, placement={"mode": "Enforce"})
-    ours = await accounts.service_account(release.namespace, release.name)
+    ours = await accounts.service_account(release.namespace, f"{release.name}-control")
     await cluster.create(held(shop, "held"))
     await _in_force(ours, shop, "held", _CHANGED_METADATA[0], "stowplan changes nothing in the")
 
@@ -269,7 +269,7 @@ async def test_a_pod_as_large_as_there_may_be_is_released_under_the_policies(
     await release.change(
         hold={"enabled": True, "gateGuard": {"enabled": True}}, placement={"mode": "Enforce"}
     )
-    ours = await accounts.service_account(release.namespace, release.name)
+    ours = await accounts.service_account(release.namespace, f"{release.name}-control")
     await cluster.create(held(shop, "small"))
     await _in_force(ours, shop, "small", _CHANGED_METADATA[0], "stowplan changes nothing in the")
     many_variables = held(shop, "variables")
@@ -392,9 +392,11 @@ async def test_a_leader_with_the_account_of_the_chart_holds_and_releases_under_t
             },
         )
         await release.change(**values)
-        (leader,) = chart_replicas(release, control_plane, tmp_path / "one", count=1, values=values)
-        async with running([leader]):
-            front.targets = [leader.port]
+        one, other = tmp_path / "one", tmp_path / "control"
+        (replica,) = chart_replicas(release, control_plane, one, count=1, values=values)
+        (leader,) = chart_control(release, control_plane, other, values=values)
+        async with running([replica, leader]):
+            front.targets = [replica.port]
 
             async def holds() -> bool:
                 tried = await cluster.create(pod(shop, "tried"), dry_run=True)

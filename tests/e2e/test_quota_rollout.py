@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.chart import Release, released
-from tests.e2e.chart_replicas import chart_replicas, running, values_beside
+from tests.e2e.chart_replicas import chart_control, chart_replicas, running, values_beside
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.definitions import defined, definitions_of_others
@@ -108,7 +108,8 @@ async def _staged(control_plane: ControlPlane, folder: Path) -> AsyncIterator[St
         )
         await release.change(**values)
         replicas = chart_replicas(release, control_plane, folder, count=3, values=values)
-        await stack.enter_async_context(running(replicas))
+        control = chart_control(release, control_plane, folder / "control", values=values)
+        await stack.enter_async_context(running([*replicas, *control]))
         front.targets = [replica.port for replica in replicas]
         stage = Stage(control_plane, second, url, release, replicas)
         await _narrow(stage, cluster)

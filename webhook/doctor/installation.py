@@ -91,12 +91,23 @@ class Installation:
         }
 
     async def deployment(self) -> Deployment | None:
-        """Return our Deployment, None if there is none by that name.
+        """Return the Deployment that answers reviews, None if there is none by that name.
 
         Raises:
             ApiError: it cannot be read.
         """
-        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.release}"
+        return await self._deployment(self.release)
+
+    async def control(self) -> Deployment | None:
+        """Return the Deployment of the leader, None where replicas lead themselves.
+
+        Raises:
+            ApiError: it cannot be read.
+        """
+        return await self._deployment(f"{self.release}-control")
+
+    async def _deployment(self, name: str) -> Deployment | None:
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}"
         try:
             return await self.read(path, Deployment)
         except ApiError as error:
@@ -105,20 +116,22 @@ class Installation:
             raise
 
     async def replicas(self) -> list[Replica]:
-        """Return all replicas: the pods, or the server at the webhook's URL.
+        """Return all replicas: the pods, those of the leader too, or the server at our URL.
 
         Raises:
             ApiError: the pods cannot be listed.
         """
-        deployment = await self.deployment()
-        if deployment is not None:
+        running: list[Pod] = []
+        for deployment in (await self.deployment(), await self.control()):
+            if deployment is None:
+                continue
             labels = deployment.spec.selector.match_labels
             selector = ",".join(f"{key}={value}" for key, value in labels.items())
             path = f"/api/v1/namespaces/{self.namespace}/pods"
             pods = (await self.read(path, ObjectList[Pod], labelSelector=selector)).items
-            running = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-            if running:
-                return [await self._replica(pod) for pod in running]
+            running += [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+        if running:
+            return [await self._replica(pod) for pod in running]
         for configuration in (await self.own_configurations()).values():
             for webhook in configuration.webhooks:
                 if webhook.client_config.url:

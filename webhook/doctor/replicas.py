@@ -36,8 +36,10 @@ async def replicas(installation: Installation) -> AsyncIterator[Finding]:
         yield _condition(replica)
     for finding in _policies(statuses(running)):
         yield finding
-    if deployment is not None and len(running) < deployment.spec.replicas:
-        message = f"{len(running)} of {deployment.spec.replicas} replicas run"
+    control = await installation.control()
+    wanted = sum(each.spec.replicas for each in (deployment, control) if each is not None)
+    if len(running) < wanted:
+        message = f"{len(running)} of {wanted} replicas run"
         yield Finding(Level.WARNING, message, "`kubectl describe` the Deployment and its pods")
 
 

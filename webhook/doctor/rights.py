@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Install
 from webhook.doctor.objects import PodSpec
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_SLICES: Final = "discovery.k8s.io"
 _QUOTA_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 
 
@@ -69,9 +70,21 @@ async def rights(installation: Installation) -> AsyncIterator[Finding]:
             "see the replicas above",
         )
         return
-    spec = deployment.spec.template.spec
-    needed = [*_read_rights(), *_policy_rights(spec), *_write_rights(installation, spec)]
-    account = f"system:serviceaccount:{installation.namespace}:{spec.service_account_name}"
+    spec, control = deployment.spec.template.spec, await installation.control()
+    serving = [*_serving_rights(installation, spec)]
+    leading = [*_leading_rights(installation, spec)]
+    needed = {spec.service_account_name: serving}
+    leader = spec if control is None else control.spec.template.spec
+    needed[leader.service_account_name] = [*dict.fromkeys([*serving, *leading])]
+    for name, rights_of_account in needed.items():
+        account = f"system:serviceaccount:{installation.namespace}:{name}"
+        async for finding in _account(installation, account, rights_of_account):
+            yield finding
+
+
+async def _account(
+    installation: Installation, account: str, needed: Sequence[Right]
+) -> AsyncIterator[Finding]:
     missing = [right for right in needed if not await _has(installation, account, right)]
     for right in missing:
         scope = f"--namespace {right.namespace}" if right.namespace else "--all-namespaces"
@@ -95,41 +108,79 @@ def _read_rights() -> Iterator[Right]:
                     yield Right(verb, kind.group, kind.plural)
 
 
-def _policy_rights(spec: PodSpec) -> Iterator[Right]:
-    """Yield the rights to read policies of the API, and to write their status."""
-    if spec.setting("STOWPLAN_POLICY_RESOURCES") == "true":
-        for kind in WATCHED_FOR_POLICIES:
-            for verb in ("list", "watch"):
-                yield Right(verb, kind.group, kind.plural)
-            yield Right("patch", kind.group, f"{kind.plural}/status")
-
-
-def _write_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
-    namespace = installation.namespace
-    yield Right("create", "coordination.k8s.io", "leases", namespace)
-    lease = spec.setting("STOWPLAN_LEASE") or installation.release
-    for verb in ("get", "update"):
+def _serving_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
+    """Yield the rights of whoever answers reviews; the leader has them, too."""
+    namespace, setting = installation.namespace, spec.setting
+    yield from _read_rights()
+    lease = setting("STOWPLAN_LEASE") or installation.release
+    for verb in ("get", "watch"):
         yield Right(verb, "coordination.k8s.io", "leases", namespace, lease)
-    if spec.setting("STOWPLAN_DEBUG_PAGES") != "false":
+    yield from _policy_rights(spec, ("list", "watch"))
+    if setting("STOWPLAN_DEBUG_PAGES") != "false":
         yield Right("create", "authentication.k8s.io", "tokenreviews")
         yield Right("create", "authorization.k8s.io", "subjectaccessreviews")
-    if spec.setting("STOWPLAN_NODE_MARKS") == "true":
-        yield Right("patch", "", "nodes")
-    if spec.setting("STOWPLAN_HOLD") == "true":
-        yield from _HOLD_RIGHTS
-        preempts = spec.setting("STOWPLAN_PREEMPTION") == "true"
-        if preempts or spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
-            yield from _RECLAIM_RIGHTS
-            yield from _record_rights(namespace, f"{lease}-reclaim")
-    if spec.setting("STOWPLAN_OUTCOME") != "false":
-        yield from _record_rights(namespace, f"{lease}-outcome")
-        yield Right("create", "", "events", namespace)
-    if spec.setting("STOWPLAN_QUOTA_MODE") != "Off":
+    if setting("STOWPLAN_QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
             yield Right("patch", group, "elasticquotas")
-            yield Right("patch", group, "elasticquotas/status")
         yield Right("create", "", "events")
-    yield from _secret_rights(installation, spec.setting("STOWPLAN_CERTIFICATE_SECRET"))
+    if setting("STOWPLAN_OUTCOME") != "false":
+        yield Right("get", "", "configmaps", namespace, f"{lease}-outcome")
+    secret = setting("STOWPLAN_CERTIFICATE_SECRET")
+    if secret:
+        for verb in ("get", "watch"):
+            yield Right(verb, "", "secrets", namespace, secret)
+            yield from _configuration_rights(installation, verb)
+
+
+def _leading_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
+    """Yield what the leader needs besides."""
+    namespace, setting = installation.namespace, spec.setting
+    lease = setting("STOWPLAN_LEASE") or installation.release
+    yield Right("create", "coordination.k8s.io", "leases", namespace)
+    yield Right("update", "coordination.k8s.io", "leases", namespace, lease)
+    yield from _policy_rights(spec, ("patch",), "/status")
+    if setting("STOWPLAN_NODE_MARKS") == "true":
+        yield Right("patch", "", "nodes")
+    yield from _releasing_rights(namespace, lease, spec)
+    if setting("STOWPLAN_OUTCOME") != "false":
+        yield from _record_rights(namespace, f"{lease}-outcome")
+        yield Right("create", "", "events", namespace)
+    if setting("STOWPLAN_QUOTA_MODE") != "Off":
+        for group in _QUOTA_GROUPS:
+            yield Right("patch", group, "elasticquotas/status")
+    secret = setting("STOWPLAN_CERTIFICATE_SECRET")
+    if secret:
+        yield Right("create", "", "secrets", namespace)
+        yield Right("patch", "", "secrets", namespace, secret)
+        yield from _configuration_rights(installation, "patch")
+    if setting("STOWPLAN_BINDING") == "true":
+        service = f"{installation.release}-leader"
+        yield Right("create", _SLICES, "endpointslices", namespace)
+        for verb in ("get", "update", "delete"):
+            yield Right(verb, _SLICES, "endpointslices", namespace, service)
+
+
+def _policy_rights(spec: PodSpec, verbs: Sequence[str], subresource: str = "") -> Iterator[Right]:
+    if spec.setting("STOWPLAN_POLICY_RESOURCES") == "true":
+        for kind in WATCHED_FOR_POLICIES:
+            for verb in verbs:
+                yield Right(verb, kind.group, f"{kind.plural}{subresource}")
+
+
+def _releasing_rights(namespace: str, lease: str, spec: PodSpec) -> Iterator[Right]:
+    if spec.setting("STOWPLAN_HOLD") != "true":
+        return
+    yield from _HOLD_RIGHTS
+    preempts = spec.setting("STOWPLAN_PREEMPTION") == "true"
+    if preempts or spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
+        yield from _RECLAIM_RIGHTS
+        yield from _record_rights(namespace, f"{lease}-reclaim")
+
+
+def _configuration_rights(installation: Installation, verb: str) -> Iterator[Right]:
+    group = ADMISSION.split("/")[2]
+    for kind in (MUTATING, VALIDATING):
+        yield Right(verb, group, f"{kind.lower()}s", "", installation.release)
 
 
 def _record_rights(namespace: str, name: str) -> Iterator[Right]:
@@ -137,19 +188,6 @@ def _record_rights(namespace: str, name: str) -> Iterator[Right]:
     yield Right("create", "", "configmaps", namespace)
     for verb in ("get", "patch"):
         yield Right(verb, "", "configmaps", namespace, name)
-
-
-def _secret_rights(installation: Installation, secret: str) -> Iterator[Right]:
-    """Yield the rights to keep a certificate in a Secret; none where it is kept elsewhere."""
-    namespace = installation.namespace
-    if secret:
-        yield Right("create", "", "secrets", namespace)
-        for verb in ("get", "patch"):
-            yield Right(verb, "", "secrets", namespace, secret)
-        group = ADMISSION.split("/")[2]
-        for verb in ("get", "watch", "patch"):
-            for kind in (MUTATING, VALIDATING):
-                yield Right(verb, group, f"{kind.lower()}s", "", installation.release)
 
 
 async def _has(installation: Installation, account: str, right: Right) -> bool:

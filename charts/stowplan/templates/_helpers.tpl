@@ -31,11 +31,62 @@ app.kubernetes.io/part-of: stowplan
 app.kubernetes.io/component: webhook
 {{- end }}
 
-{{/* What pods that serve are found by; those of hooks and tests have another component. */}}
+{{- define "stowplan.controlLabels" -}}
+{{ include "stowplan.commonLabels" . }}
+app.kubernetes.io/component: control
+{{- end }}
+
+{{/* "true" where the leader is a process of its own. */}}
+{{- define "stowplan.controlApart" -}}
+{{- eq .Values.control.mode "Deployment" }}
+{{- end }}
+
+{{/* The processes, as a JSON list: component, name, command, account. */}}
+{{- define "stowplan.processes" -}}
+{{- $apart := eq (include "stowplan.controlApart" .) "true" }}
+{{- $name := include "stowplan.fullname" . }}
+{{- $serve := dict "component" "webhook" "name" $name "args" (list "serve") "account" (include "stowplan.serviceAccount" .) "replicas" .Values.replicas "resources" .Values.resources "portShift" 0 }}
+{{- if $apart }}
+{{- $shift := ternary 10 0 .Values.hostNetwork }}
+{{- $control := dict "component" "control" "name" (include "stowplan.control" .) "args" (list "control") "account" (include "stowplan.controlAccount" .) "replicas" .Values.control.replicas "resources" (.Values.control.resources | default .Values.resources) "portShift" $shift }}
+{{- list $serve $control | toJson }}
+{{- else }}
+{{- $_ := set $serve "args" (list "serve" "--control") }}
+{{- list $serve | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* Name of what belongs to control alone. */}}
+{{- define "stowplan.control" -}}
+{{ include "stowplan.fullname" . }}-control
+{{- end }}
+
+{{/* Name of the Service that leads to the leader, and of its EndpointSlice. */}}
+{{- define "stowplan.leader" -}}
+{{ include "stowplan.fullname" . }}-leader
+{{- end }}
+
+{{/* "true" where the API server asks about bindings. */}}
+{{- define "stowplan.binds" -}}
+{{- and .Values.binding.enabled (ne (include "stowplan.mode" .Values.placement.mode) "Off") }}
+{{- end }}
+
+{{/* What the pods of a process are found by: (dict "root" $ "component" "webhook"). */}}
 {{- define "stowplan.selector" -}}
-app.kubernetes.io/name: {{ include "stowplan.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: webhook
+app.kubernetes.io/name: {{ include "stowplan.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* The same for all processes: a whole selector. */}}
+{{- define "stowplan.everySelector" -}}
+matchLabels:
+  app.kubernetes.io/name: {{ include "stowplan.name" . }}
+  app.kubernetes.io/instance: {{ .Release.Name }}
+matchExpressions:
+  - key: app.kubernetes.io/component
+    operator: In
+    values: [webhook, control]
 {{- end }}
 
 {{/* A mode; YAML reads a bare Off as false. */}}
@@ -58,9 +109,29 @@ app.kubernetes.io/component: webhook
 {{- end }}
 {{- end }}
 
-{{/* Accounts that may remove our gate, as a CEL list: of replicas, of the dead man's switch, of hooks. */}}
+{{/* The account of the leader. */}}
+{{- define "stowplan.controlAccount" -}}
+{{- if ne (include "stowplan.controlApart" .) "true" -}}
+{{ include "stowplan.serviceAccount" . }}
+{{- else if .Values.serviceAccount.create -}}
+{{ .Values.control.serviceAccountName | default (printf "%s-control" (include "stowplan.serviceAccount" .)) }}
+{{- else -}}
+{{ .Values.control.serviceAccountName | default "default" }}
+{{- end }}
+{{- end }}
+
+{{/* Subjects of a binding: our accounts, each once. */}}
+{{- define "stowplan.subjects" -}}
+{{- range list (include "stowplan.serviceAccount" .) (include "stowplan.controlAccount" .) | uniq }}
+- kind: ServiceAccount
+  name: {{ . }}
+  namespace: {{ $.Release.Namespace }}
+{{- end }}
+{{- end }}
+
+{{/* Accounts that may remove our gate, as a CEL list: of control, of the dead man's switch, of hooks. */}}
 {{- define "stowplan.releasingAccounts" -}}
-{{- $names := list (include "stowplan.serviceAccount" .) }}
+{{- $names := list (include "stowplan.controlAccount" .) }}
 {{- range list "deadman" "uninstall" }}
 {{- $names = append $names (printf "%s-%s" (include "stowplan.fullname" $) .) }}
 {{- end }}
@@ -81,8 +152,16 @@ app.kubernetes.io/component: webhook
 
 {{/* All names that callers use, as a JSON list. */}}
 {{- define "stowplan.certificateNames" -}}
-{{- $service := printf "%s.%s.svc" (include "stowplan.fullname" .) .Release.Namespace }}
-{{- concat (list $service (printf "%s.cluster.local" $service)) .Values.certificates.extraNames | uniq | toJson }}
+{{- $services := list (include "stowplan.fullname" .) }}
+{{- if eq (include "stowplan.binds" .) "true" }}
+{{- $services = append $services (include "stowplan.leader" .) }}
+{{- end }}
+{{- $names := list }}
+{{- range $services }}
+{{- $service := printf "%s.%s.svc" . $.Release.Namespace }}
+{{- $names = concat $names (list $service (printf "%s.cluster.local" $service)) }}
+{{- end }}
+{{- concat $names .Values.certificates.extraNames | uniq | toJson }}
 {{- end }}
 
 {{/* All namespaces that we are never asked about, as a JSON list. */}}
@@ -107,14 +186,15 @@ app.kubernetes.io/component: webhook
 {{- end }}
 {{- end }}
 
-{{/* (dict "root" $ "path" "/mutate") */}}
+{{/* (dict "root" $ "path" "/mutate"), of the leader with "leads" true */}}
 {{- define "stowplan.clientConfig" -}}
 {{- with .root -}}
-{{- if .Values.webhook.url -}}
-url: {{ .Values.webhook.url }}{{ $.path }}
+{{- $url := ternary (.Values.binding.url | default .Values.webhook.url) .Values.webhook.url ($.leads | default false) }}
+{{- if $url -}}
+url: {{ $url }}{{ $.path }}
 {{- else -}}
 service:
-  name: {{ include "stowplan.fullname" . }}
+  name: {{ include (ternary "stowplan.leader" "stowplan.fullname" ($.leads | default false)) . }}
   namespace: {{ .Release.Namespace }}
   path: {{ $.path }}
   port: {{ .Values.webhook.servicePort }}
@@ -169,7 +249,11 @@ matchExpressions:
 {{- if kindIs "string" . }}{{ . }}{{ else if kindIs "slice" . }}{{ join "," . }}{{ else }}{{ toJson . }}{{ end }}
 {{- end }}
 
+{{/* (dict "root" $ "process" one of stowplan.processes) */}}
 {{- define "stowplan.env" -}}
+{{- $process := .process }}
+{{- $leads := has "control" $process.args | or (has "--control" $process.args) }}
+{{- with .root }}
 - name: STOWPLAN_NAMESPACE
   valueFrom:
     fieldRef:
@@ -179,9 +263,9 @@ matchExpressions:
 - name: STOWPLAN_POLICY_RESOURCES
   value: {{ include "stowplan.policyResources" . | quote }}
 - name: STOWPLAN_PORT
-  value: {{ .Values.webhook.port | quote }}
+  value: {{ add .Values.webhook.port $process.portShift | quote }}
 - name: STOWPLAN_PROBE_PORT
-  value: {{ .Values.webhook.probePort | quote }}
+  value: {{ add .Values.webhook.probePort $process.portShift | quote }}
 {{- if .Values.webhook.clients.caConfigMap }}
 - name: STOWPLAN_CLIENT_CA
   value: /etc/stowplan/clients/ca.crt
@@ -190,12 +274,12 @@ matchExpressions:
 {{- end }}
 - name: STOWPLAN_DEBUG_PAGES
   value: {{ .Values.debug.enabled | quote }}
-{{- if .Values.dashboard.enabled }}
+{{- if and .Values.dashboard.enabled (eq $process.component "webhook") }}
 - name: STOWPLAN_DASHBOARD_PORT
   value: {{ .Values.dashboard.port | quote }}
 {{- end }}
 - name: STOWPLAN_METRICS_PORT
-  value: {{ .Values.metrics.port | quote }}
+  value: {{ add .Values.metrics.port $process.portShift | quote }}
 {{- if .Values.metrics.enabled }}
 - name: STOWPLAN_METRICS_HOST
   value: {{ dig "host" "0.0.0.0" .Values.settings | quote }}
@@ -222,6 +306,16 @@ matchExpressions:
 - name: STOWPLAN_RECREATE_GANGS
   value: {{ .Values.hold.recreateGangs | quote }}
 {{- end }}
+- name: STOWPLAN_BINDING
+  value: {{ include "stowplan.binds" . | quote }}
+{{- if and $leads (eq (include "stowplan.binds" .) "true") }}
+- name: STOWPLAN_LEADER_SERVICE
+  value: {{ include "stowplan.leader" . }}
+- name: STOWPLAN_POD_IP
+  valueFrom:
+    fieldRef:
+      fieldPath: status.podIP
+{{- end }}
 - name: STOWPLAN_NODE_MARKS
   value: {{ .Values.nodeMarks.enabled | quote }}
 - name: STOWPLAN_OUTCOME
@@ -247,6 +341,7 @@ matchExpressions:
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
+{{- end }}
 {{- end }}
 {{- end }}
 
