@@ -125,7 +125,8 @@ def test_an_image_is_taken_by_its_digest_where_there_is_one() -> None:
     ("values", "replicas", "kinds"),
     [
         ({}, 3, {"PodDisruptionBudget"}),
-        ({"replicas": 1}, 1, set()),
+        ({"replicas": 1, "control.replicas": 1}, 1, set()),
+        ({"replicas": 1, "control.mode": "Embedded"}, 1, set()),
         ({"podDisruptionBudget.enabled": False}, 3, set()),
         (
             {"autoscaling.enabled": True},
@@ -133,7 +134,7 @@ def test_an_image_is_taken_by_its_digest_where_there_is_one() -> None:
             {"HorizontalPodAutoscaler", "PodDisruptionBudget"},
         ),
         (
-            {"autoscaling": {"enabled": True, "minReplicas": 1}},
+            {"autoscaling": {"enabled": True, "minReplicas": 1}, "control.replicas": 1},
             None,
             {"HorizontalPodAutoscaler"},
         ),

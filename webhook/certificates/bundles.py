@@ -13,7 +13,8 @@ from cryptography import x509
 
 from webhook.background import in_background
 from webhook.certificates.authority import certificates_of
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.watched_objects import Requests
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff
 
 _API = "/apis/admissionregistration.k8s.io/v1"
@@ -53,7 +54,7 @@ class CaBundles:
     """
 
     def __init__(
-        self, connection: Connection, *, mutating: Iterable[str], validating: Iterable[str]
+        self, connection: Requests, *, mutating: Iterable[str], validating: Iterable[str]
     ) -> None:
         self._connection = connection
         self._paths = [

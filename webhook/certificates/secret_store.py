@@ -14,7 +14,8 @@ from collections.abc import Mapping
 import msgspec
 
 from webhook.certificates.key_pair import KeyPair
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.watched_objects import Requests
 
 BUNDLE = "ca.crt"
 AUTHORITY_KEY = "ca.key"
@@ -73,7 +74,7 @@ class SecretStore:
         name: of the Secret; it is created if it is missing.
     """
 
-    def __init__(self, connection: Connection, *, namespace: str, name: str) -> None:
+    def __init__(self, connection: Requests, *, namespace: str, name: str) -> None:
         self._connection = connection
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
         self._path = f"{self._collection}/{name}"

@@ -3,6 +3,9 @@
 The Lease is an object of the API server, changed by compare-and-swap on its resourceVersion. No
 replica relies on the clock of another: candidates measure, on their own steady clock, for how long
 they have observed no renewal, and the leader stops well before any of them can take over.
+
+Calls are few: everybody watches the Lease, the leader renews it by one write, and a candidate
+reads it only where the watch shows that it may be free. Without a watch it is read again and again.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, TypeAlias
 
 import msgspec
 
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
 
 Duty: TypeAlias = Callable[[], Awaitable[None]]
 """A task of the leader: started when it begins to lead, cancelled when it stops."""
@@ -27,6 +32,8 @@ _NEVER = float("-inf")
 _DOMAIN = "stowplan.dev/"  # of the annotations that a leader writes
 _JITTER = 0.2  # part of a pause, so that replicas that start together spread their requests
 _NOT_FOUND = 404
+_SILENCE_SECONDS = 90.0  # of a watch: there is a bookmark about once a minute
+_WATCH_AGAIN_SECONDS = 5.0
 _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts suspended time too
 
 _FAILURES = (ApiError, TimeoutError, msgspec.DecodeError)  # the last: a proxy answered
@@ -47,7 +54,7 @@ class LeaseTimes:
         duration_seconds: without an observed renewal, after which a candidate takes over.
         deadline_seconds: after its last renewal, during which the leader acts. The gap to
             `duration_seconds` allows for the drift of two steady clocks in that time.
-        retry_seconds: pause between attempts to acquire or renew.
+        retry_seconds: pause between attempts to acquire, and after one to renew that failed.
 
     Raises:
         ValueError: they are not in the order retry < deadline < duration.
@@ -56,6 +63,16 @@ class LeaseTimes:
     duration_seconds: int = 15
     deadline_seconds: float = 10
     retry_seconds: float = 2
+
+    @property
+    def renew_seconds(self) -> float:
+        """Pause between two renewals: it leaves time for a second attempt before the deadline."""
+        return 0.4 * self.deadline_seconds
+
+    @property
+    def attempt_seconds(self) -> float:
+        """Timeout of an attempt: likewise."""
+        return self.deadline_seconds / 3
 
     def __post_init__(self) -> None:
         if not 0 < self.retry_seconds < self.deadline_seconds < self.duration_seconds:
@@ -125,10 +142,15 @@ class LeaseElector:
         self._failure = ""  # of the latest attempt
         self._last_record: tuple[object, ...] = ()
         self._changed_at = 0.0
+        self._observed_duration = self._times.duration_seconds
         self._renewed_at = _NEVER
         self._holder = ""
         self._observed_annotations: Mapping[str, str] = {}
         self._annotations: dict[str, str] = {}
+        self._written: dict[str, Any] | None = None  # the Lease as this replica wrote it last
+        self._version = 0
+        self._is_watching = False
+        self._changed = asyncio.Event()  # something that need not wait for the end of a pause
         self._tasks: dict[Duty, asyncio.Future[None]] = {}
 
     @property
@@ -155,7 +177,7 @@ class LeaseElector:
         )
 
     def annotate(self, key: str, value: str) -> None:
-        """Write an annotation of the Lease with the next renewal, and with each after it.
+        """Write an annotation of the Lease at once if it is new, and with each renewal.
 
         For the leader, and for as long as it leads: a later leader writes its own.
 
@@ -163,7 +185,9 @@ class LeaseElector:
             key: in the domain `stowplan.dev/`, whose annotations are all the holder's.
             value: replaces that of before.
         """
-        self._annotations[key] = value
+        if self._annotations.get(key) != value:
+            self._annotations[key] = value
+            self._changed.set()
 
     def leave(self, key: str, value: str) -> None:
         """Leave an annotation for the next leader, if this one releases the Lease.
@@ -180,29 +204,92 @@ class LeaseElector:
         Args:
             duties: run whenever this replica leads; one that ends or fails is started again.
         """
+        watch = asyncio.create_task(self._watch())
         try:
             while True:
-                await self.attempt()
+                if self._may_be_ours():
+                    await self.attempt()
                 await self._assign(duties)
-                await asyncio.sleep(self._pause())
+                await self._wait()
                 await self._assign(duties)
         finally:
+            watch.cancel()
             await self._end_duties()
             await self.release()
 
     async def follow(self) -> None:
         """Observe the Lease until cancelled, without taking part."""
+        watch = asyncio.create_task(self._watch())
+        try:
+            while True:
+                if not self._is_watching:
+                    await self._look()
+                await asyncio.sleep(self._pause())
+        finally:
+            watch.cancel()
+
+    async def _look(self) -> None:
+        """Read the Lease as long as no watch shows it."""
+        failure = ""
+        try:
+            async with asyncio.timeout(self._times.attempt_seconds):
+                lease = await self._read()
+                if lease is not None:
+                    self._observe(lease)
+        except _FAILURES as error:
+            failure = str(error) or "no answer in time"
+        self._log_change(failure)
+
+    async def _watch(self) -> None:
+        """Observe each change of the Lease, until cancelled."""
+        query = (
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("fieldSelector", f"metadata.name={self._metadata['name']}"),
+        )
         while True:
-            failure = ""
             try:
-                async with asyncio.timeout(self._attempt_seconds()):
-                    lease = await self._read()
-                    if lease is not None:
-                        self._observe(lease)
+                async with self._connection.watch(
+                    self._collection, query, read_timeout_seconds=_SILENCE_SECONDS
+                ) as lines:
+                    self._is_watching = True
+                    if not self.is_leader:
+                        self._version = 0  # versions begin again where a backup was restored
+                    async for line in lines:
+                        self._take(msgspec.json.decode(line))
             except _FAILURES as error:
-                failure = str(error) or "no answer in time"
-            self._log_change(failure)
-            await asyncio.sleep(self._pause())
+                _log.debug("lease not watched: %s", error)
+            finally:
+                self._is_watching = False
+            await asyncio.sleep(_WATCH_AGAIN_SECONDS)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        """Observe an event of the watch; one that is older than what is known tells nothing."""
+        kind, lease = event.get("type"), event.get("object") or {}
+        if kind == "ERROR":
+            raise ApiError(NO_CONTACT, "", "the watch of the Lease has ended")
+        if kind not in {"ADDED", "MODIFIED", "DELETED"} or _version(lease) <= self._version:
+            return
+        before = self._holder
+        if kind == "DELETED":
+            self._holder, self._version = "", _version(lease)
+        elif self._observe(lease) not in {"", self.identity}:
+            self._leader_until = _NEVER
+        if self._holder != before:
+            self._changed.set()
+
+    def _may_be_ours(self) -> bool:
+        """Whether an attempt may succeed, as far as the watch shows."""
+        if self.is_leader or not self._is_watching or self._holder in {"", self.identity}:
+            return True
+        return self._clock() - self._changed_at >= self._observed_duration
+
+    async def _wait(self) -> None:
+        """Wait until the next attempt is due, or something has changed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pause()):
+                await self._changed.wait()
+        self._changed.clear()
 
     async def attempt(self) -> None:
         """Acquire the Lease if it is free, renew it if it is ours; done within the deadline."""
@@ -240,9 +327,21 @@ class LeaseElector:
             _log.warning("lease not released, it will expire: %s", error or "no answer in time")
 
     async def _acquire_or_renew(self) -> None:
+        if self.is_leader and self._written is not None:
+            try:
+                await self._take_over(self._written)
+            except ApiError as error:
+                if error.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
+                    raise
+                self._written = None  # somebody has changed or deleted it: it is read again
+            else:
+                return
         lease = await self._read()
-        if lease is not None and not self._may_acquire(lease):
-            return
+        if lease is None or self._may_acquire(lease):
+            await self._take_over(lease)
+
+    async def _take_over(self, lease: dict[str, Any] | None) -> None:
+        """Write that this replica holds the Lease, over a version of it, and lead from then on."""
         if not self.is_leader:
             self._annotations.clear()
         spec = _spec(lease or {})
@@ -268,6 +367,8 @@ class LeaseElector:
         """Record what the Lease says and when it changed; returns the holder."""
         spec = _spec(lease)
         holder: str = spec.get("holderIdentity") or ""
+        self._version = _version(lease)
+        self._observed_duration = spec.get("leaseDurationSeconds") or self._times.duration_seconds
         self._holder, self._observed_annotations = holder, _split_annotations(lease)[0]
         record = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._last_record:
@@ -278,12 +379,10 @@ class LeaseElector:
 
     def _may_acquire(self, lease: dict[str, Any]) -> bool:
         """Whether the Lease is ours, free or expired."""
-        holder, spec = self._observe(lease), _spec(lease)
-        if holder in {"", self.identity}:
+        if self._observe(lease) in {"", self.identity}:
             return True
         self._leader_until = _NEVER
-        duration = spec.get("leaseDurationSeconds") or self._times.duration_seconds
-        return self._clock() - self._changed_at >= duration
+        return self._clock() - self._changed_at >= self._observed_duration
 
     async def _read(self) -> dict[str, Any] | None:
         try:
@@ -306,21 +405,25 @@ class LeaseElector:
         spec = {**_spec(body), **changes, "renewTime": self._timestamp()}
         body = {**body, "metadata": metadata, "spec": spec}
         method, path = ("PUT", self._path) if lease else ("POST", self._collection)
-        await self._connection.write(
+        answer = await self._connection.write(
             method, path, msgspec.json.encode(body), content_type="application/json"
         )
+        written: dict[str, Any] = msgspec.json.decode(answer)
+        self._written, self._version = written, _version(written)
         self._holder, self._observed_annotations = spec["holderIdentity"], ours
 
     def _timestamp(self) -> str:
         return f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
     def _attempt_seconds(self) -> float:
-        """Return the timeout of an attempt: it leaves time for a second one before the deadline."""
-        half = self._times.deadline_seconds / 2
-        return min(half, self._leader_until - self._clock()) if self.is_leader else half
+        longest = self._times.attempt_seconds
+        return min(longest, self._leader_until - self._clock()) if self.is_leader else longest
 
     def _pause(self) -> float:
-        pause = self._times.retry_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - spreads load, guards nothing
+        times = self._times
+        is_renewed = self.is_leader and not self._failure
+        pause = times.renew_seconds if is_renewed else times.retry_seconds
+        pause *= random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - spreads load, guards nothing
         return min(pause, self._leader_until - self._clock()) if self.is_leader else pause
 
     async def _assign(self, duties: Sequence[Duty]) -> None:
@@ -356,6 +459,12 @@ def _split_annotations(lease: dict[str, Any]) -> tuple[dict[str, str], dict[str,
     annotations: dict[str, str] = (lease.get("metadata") or {}).get("annotations") or {}
     ours = {key: value for key, value in annotations.items() if key.startswith(_DOMAIN)}
     return ours, {key: value for key, value in annotations.items() if key not in ours}
+
+
+def _version(lease: dict[str, Any]) -> int:
+    """Return the resourceVersion, 0 where there is none: of two versions the later is greater."""
+    text = str((lease.get("metadata") or {}).get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else 0
 
 
 def _transitions(spec: dict[str, Any]) -> int:

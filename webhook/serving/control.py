@@ -192,6 +192,7 @@ def _quotas(context: ControlContext, releases: ReleaseServices | None) -> Iterat
     services, metrics = context.services, context.metrics
     quotas = QuotaDuties(
         connection=context.live.connection,
+        watched=context.live.watched,
         cluster=context.cluster,
         settings=context.settings,
         may_write=context.may_write,

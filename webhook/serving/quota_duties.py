@@ -10,6 +10,7 @@ from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.quota import Reach, quota_figures, quota_usages, reach_of
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
+from webhook.cluster.client.watched_objects import Requests
 from webhook.controllers.quota_audit import QuotaAudit
 from webhook.controllers.quota_figures import QuotaFigureController
 from webhook.controllers.quota_rollout import (
@@ -31,12 +32,14 @@ class QuotaDuties:
 
     Attributes:
         connection: to the API server.
+        watched: the same, for our configurations.
         cluster: in which quotas and pods are seen.
         settings: how quotas are judged.
         may_write: whether this replica leads.
     """
 
     connection: Connection
+    watched: Requests
     cluster: Cluster
     settings: Settings
     may_write: Callable[[], bool]
@@ -81,7 +84,7 @@ class QuotaDuties:
             return reach_of(quota.key for quota in quotas)
 
         return QuotaRolloutController(
-            RolloutConfiguration(self.connection, self.settings.webhook_configurations[0]),
+            RolloutConfiguration(self.watched, self.settings.webhook_configurations[0]),
             coverage,
             known=known,
             stored=StoredQuotas(self.connection).reach,

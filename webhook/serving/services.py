@@ -5,7 +5,7 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +23,7 @@ from webhook.cluster import Cluster, Recording, recorded_cluster
 from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.client.watched_objects import WatchedObjects
 from webhook.cluster.watch.event_applier import PodObserver
 from webhook.controllers.leader_election import LeaseElector
 from webhook.controllers.outcome import Bindings, OutcomeRecord
@@ -54,6 +55,8 @@ from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.serving.watched_cluster import watched_cluster
 from webhook.settings import Settings
+
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
 class Role(Flag):
@@ -116,6 +119,7 @@ class LiveServices:
 
     Attributes:
         connection: to the API server.
+        watched: the same, for our Secret and our configurations, which are watched.
         elector: of the leader; a process without control only observes it.
         held: the pods that are held.
         deployments: the pods that others may replace.
@@ -125,6 +129,7 @@ class LiveServices:
     """
 
     connection: Connection
+    watched: WatchedObjects
     elector: LeaseElector
     held: HeldPods
     deployments: DeploymentPods
@@ -243,7 +248,9 @@ class ServiceBuilder:
         elector = LeaseElector(
             connection, namespace=settings.namespace, name=settings.lease, identity=identity
         )
-        stored = self._stored_certificate(connection)
+        watched = WatchedObjects(connection, self._watched_paths())
+        in_background(self.stack, watched.run())
+        stored = self._stored_certificate(watched)
         certificate = local_certificate(settings, date(self.now()))
         if stored is not None:
             certificate = SecretSource(stored.store, stored.bundles, now=self._today)
@@ -259,6 +266,7 @@ class ServiceBuilder:
             policy_resources=policy_resources,
             live=LiveServices(
                 connection=connection,
+                watched=watched,
                 elector=elector,
                 held=held,
                 deployments=deployments,
@@ -276,7 +284,17 @@ class ServiceBuilder:
     def _today(self) -> datetime:
         return date(self.now())
 
-    def _stored_certificate(self, connection: Connection) -> StoredCertificate | None:
+    def _watched_paths(self) -> Iterator[str]:
+        """Yield the paths of what is read again and again."""
+        settings = self.settings
+        if settings.certificate_secret is not None:
+            yield f"/api/v1/namespaces/{settings.namespace}/secrets/{settings.certificate_secret}"
+        if settings.certificate_secret is not None or settings.keeps_quota_namespaces:
+            for name in settings.webhook_configurations:
+                yield f"{_ADMISSION}/mutatingwebhookconfigurations/{name}"
+                yield f"{_ADMISSION}/validatingwebhookconfigurations/{name}"
+
+    def _stored_certificate(self, connection: WatchedObjects) -> StoredCertificate | None:
         settings = self.settings
         if settings.certificate_secret is None:
             return None

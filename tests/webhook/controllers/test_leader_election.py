@@ -15,7 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from tests.fake_api_server.statuses import ApiFault
 from tests.patience import PATIENCE_SECONDS
+from tests.webhook.cluster.reflecting import eventually
 from webhook.cluster.client.connection import Connection, Query, connected
 from webhook.controllers.leader_election import LeaseElector, LeaseTimes, steady_clock
 from webhook.identity import new_identity
@@ -411,7 +413,8 @@ async def test_a_duty_that_fails_is_begun_again(caplog: pytest.LogCaptureFixture
                 again.set()
             raise RuntimeError("out of luck")
 
-        running = asyncio.ensure_future(elector(connection, "a", times=QUICK).run(failing))
+        times_of_test = LeaseTimes(duration_seconds=2, deadline_seconds=1, retry_seconds=0.01)
+        running = asyncio.ensure_future(elector(connection, "a", times=times_of_test).run(failing))
         await asyncio.wait_for(again.wait(), PATIENCE_SECONDS)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -537,3 +540,113 @@ async def test_nothing_is_inherited_from_a_leader_that_was_lost() -> None:
         assert second.is_leader
         assert second.succeeds
         assert second.inherited == {}
+
+
+# How few calls it takes.
+
+
+async def test_a_renewal_is_one_write() -> None:
+    async with cluster() as (server, connection):
+        holder = elector(connection, "a", Clock())
+        await holder.attempt()
+        before = len(server.requests)
+        for _ in range(3):
+            await holder.attempt()
+        assert [each.method for each in server.requests[before:]] == ["PUT"] * 3
+
+
+async def test_a_lease_that_was_deleted_is_created_again_by_its_holder() -> None:
+    async with cluster() as (server, connection):
+        holder = elector(connection, "a", Clock())
+        await holder.attempt()
+        server.delete("leases", *AT)
+        await holder.attempt()
+        assert holder.is_leader
+        assert lease(server)["holderIdentity"] == "a"
+
+
+@asynccontextmanager
+async def taking_part(*electors: LeaseElector) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(each.run()) for each in electors]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_candidate_that_watches_makes_no_calls_while_another_one_leads() -> None:
+    async with cluster() as (server, connection):
+        holder = elector(
+            connection, "a", now=lambda: NOON + timedelta(seconds=len(server.requests))
+        )
+        await holder.attempt()
+        candidate = elector(connection, "b", times=QUICK)  # would look every 10 ms
+        async with taking_part(candidate):
+            await eventually(lambda: server.watches("leases") == 1)
+            await eventually(lambda: candidate.observed.holder == "a")
+            await holder.attempt()
+            await eventually(lambda: candidate.observed.age_seconds < float("inf"))
+            before = len(server.requests)
+            for _ in range(20):
+                await holder.attempt()
+                await asyncio.sleep(QUICK.retry_seconds)
+            assert [each.method for each in server.requests[before:]] == ["PUT"] * 20
+        assert not candidate.is_leader
+
+
+async def test_a_candidate_takes_a_released_lease_as_soon_as_its_watch_shows_it() -> None:
+    async with cluster() as (server, connection):
+        holder = elector(connection, "a")
+        await holder.attempt()
+        slow = LeaseTimes(duration_seconds=3_000, deadline_seconds=2_000, retry_seconds=1_000)
+        candidate = elector(connection, "b", times=slow)
+        async with taking_part(candidate):
+            await eventually(lambda: server.watches("leases") == 1)
+            await eventually(lambda: candidate.observed.holder == "a")
+            await holder.release()
+            await eventually(lambda: candidate.is_leader)
+
+
+async def test_a_leader_stops_as_soon_as_its_watch_shows_another_one() -> None:
+    async with cluster() as (server, connection):
+        slow = LeaseTimes(duration_seconds=3_000, deadline_seconds=2_000, retry_seconds=1_000)
+        holder = elector(connection, "a", times=slow)
+        async with taking_part(holder):
+            await eventually(lambda: server.watches("leases") == 1 and holder.is_leader)
+            stored = server.objects("leases")[AT]
+            stored["metadata"].pop("resourceVersion")
+            stored["spec"]["holderIdentity"] = "b"
+            server.replace(stored)
+            await eventually(lambda: not holder.is_leader)
+
+
+async def test_without_the_right_to_watch_the_lease_is_read() -> None:
+    async with cluster() as (server, connection):
+        server.play("GET", f"/apis/coordination.k8s.io/v1/namespaces/{AT[0]}/leases", _forbidden)
+        holder = elector(connection, "a")
+        await holder.attempt()
+        candidate = elector(connection, "b", times=QUICK)
+        async with taking_part(candidate):
+            await eventually(lambda: candidate.observed.holder == "a")
+            await holder.release()
+            await eventually(lambda: candidate.is_leader)
+
+
+def _forbidden(_: object) -> Any:  # noqa: ANN401 - JSON
+    raise ApiFault(403, "no watch for you")
+
+
+async def test_a_follower_sees_who_leads_and_never_leads() -> None:
+    async with cluster() as (server, connection):
+        holder, follower = elector(connection, "a"), elector(connection, "b")
+        following = asyncio.ensure_future(follower.follow())
+        await eventually(lambda: server.watches("leases") == 1)
+        await holder.attempt()
+        await eventually(lambda: follower.observed.holder == "a")
+        await holder.release()
+        await eventually(lambda: follower.observed.holder == "")
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        assert lease(server)["holderIdentity"] == ""

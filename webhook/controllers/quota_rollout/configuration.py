@@ -31,7 +31,8 @@ from engine.model.quota_rollout import (
     QUOTA_WEBHOOK,
     STAMP_LABEL,
 )
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.watched_objects import Requests
 from webhook.controllers.quota_rollout.selection import Narrowing, Selection
 
 _log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class RolloutConfiguration:
         name: of our ValidatingWebhookConfiguration.
     """
 
-    def __init__(self, connection: Connection, name: str) -> None:
+    def __init__(self, connection: Requests, name: str) -> None:
         self._connection = connection
         api = "/apis/admissionregistration.k8s.io/v1"
         self._path = f"{api}/validatingwebhookconfigurations/{name}"
