@@ -12,6 +12,7 @@ from engine.model.kinds import WATCHED, Kind
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.cluster import Cluster
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
+from webhook.cluster.watch.api_groups import ApiGroups
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.cluster.watch.reflector import Reflector
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
@@ -57,8 +58,9 @@ async def live_cluster(
         config: page size and intervals of the reflectors.
         stale_after: the ages at which domains are stale; the usual ones if not given.
     """
+    groups = ApiGroups(connection, config.look_again_seconds)
     reflectors = [
-        Reflector(connection, applier.by_kind[kind.group, kind.kind], clock, config)
+        Reflector(connection, applier.by_kind[kind.group, kind.kind], clock, config, groups)
         for kind in kinds
     ]
     sources: list[EventSource] = [*reflectors, *also]

@@ -27,6 +27,7 @@ from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import JsonObject
 from webhook.cluster.readable_part import readable_part
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
+from webhook.cluster.watch.api_groups import ApiGroups
 from webhook.cluster.watch.event_applier import KindApplier
 from webhook.cluster.watch.known_objects import KnownObjects
 from webhook.cluster.watch.source_status import SourceStatus
@@ -67,6 +68,7 @@ class Reflector:
         applier: KindApplier,
         clock: Clock,
         config: ReflectorConfig = DEFAULT_CONFIG,
+        groups: ApiGroups | None = None,
     ) -> None:
         kind = applier.kind
         self.status = SourceStatus(name=kind.name, domain=kind.domain, required=kind.required)
@@ -76,6 +78,7 @@ class Reflector:
         self._applier = applier
         self._clock = clock
         self._config = config
+        self._groups = groups
         self._backoff = Backoff(
             config.first_retry_seconds, config.longest_retry_seconds, clock.jitter
         )
@@ -101,6 +104,21 @@ class Reflector:
                     await self._list_in_pages()
             except ApiError as error:
                 await self._clock.sleep(await self._failed(error))
+                while self._is_absent and not await self._may_be_served():
+                    await self._clock.sleep(self._config.look_again_seconds)
+
+    @property
+    def _is_absent(self) -> bool:
+        return self.status.last_contact is not None and not self.status.present
+
+    async def _may_be_served(self) -> bool:
+        """Whether an absent kind is worth a look: its group is served by now, or nobody knows."""
+        if self._groups is None:
+            return True
+        try:
+            return await self._groups.has(self._kind.group)
+        except (ApiError, *UNREADABLE):
+            return True
 
     # Lists.
 
