@@ -17,10 +17,11 @@ by one that was asked about and kept, as long as all that is bound there was ask
    nothing until all requests that the last one may have answered have ended.
 
 What is not asked about goes where the scheduler puts it, which may not know yet who was moved
-there: one such pod may need the room. So a move leaves room for any one pod that waits, or is like
-one of the last minute, if the scheduler may think that there is. As soon as a binding is seen to
-escape, or an answer cannot have arrived, moves stop until none has for a while. So it takes two
-that escape to one node, in the moment between a move and the end of that pause, to overfill it.
+there, and the next leader does not know which answers of the last one are still on their way: a
+move leaves room for that. It leaves room for any one pod that waits, or is like one of the last
+minute, if the scheduler may think that there is. As soon as a binding is seen to escape, or an
+answer cannot have arrived, moves stop until none has for a while. So it takes two that escape to
+one node, between a move there and the moment that the scheduler sees it, to overfill it.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class _OnItsWay:
         shape: of the pod, None while it is not in the state, and so not counted.
         nodes: that it may end on; the last answer's comes first.
         scheduler_node: the node that the scheduler took last, and so counts it on.
-        answered: the node of the last answer, "" for none yet and for a denial.
+        answers: the nodes that were answered, if it was not denied.
         is_open: whether any answer was not a denial, or may not have arrived.
         ends_by: when its request has ended at the API server, whatever became of it.
     """
@@ -113,7 +114,7 @@ class _OnItsWay:
     shape: PodShape | None
     nodes: tuple[str, ...] = ()
     scheduler_node: str = ""
-    answered: str = ""
+    answers: frozenset[str] = frozenset()
     is_open: bool = False
     ends_by: Micros
 
@@ -262,9 +263,8 @@ class BindingLedger:
             return False
         way = self._on_their_way.get(ticket.uid)
         if way is not None:
-            way.answered = ""
             if decision.action is not BindingAction.DENY:
-                way.answered, way.is_open = decision.node_name, True
+                way.answers, way.is_open = way.answers | {decision.node_name}, True
                 self._tally(way, -1)
                 way.nodes = _with(way.nodes, decision.node_name)
                 self._tally(way, 1)
@@ -316,7 +316,7 @@ class BindingLedger:
                 return None
             landing = Landing.UNASKED
         else:
-            is_answered = pod.node_name == way.answered
+            is_answered = pod.node_name in way.answers
             landing = Landing.AS_ANSWERED if is_answered else Landing.ELSEWHERE
             self._landed(way, pod, now)
         if landing is not Landing.AS_ANSWERED:

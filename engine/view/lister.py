@@ -28,7 +28,8 @@ class ClusterLister:
     @property
     def pod_count(self) -> int:
         """Number of known non-terminal pods."""
-        return len(self._pods.table) - self._pods.assumed.in_flight
+        pods = self._pods
+        return len(pods.table) - pods.assumed.in_flight - pods.elsewhere
 
     @property
     def node_count(self) -> int:

@@ -42,12 +42,17 @@ class PodAccounting:
         table: the pods, none yet.
         rows: the rows with the sums of the pods.
         assumed: the pods that are advised, but not bound.
+
+    Attributes:
+        elsewhere: the number of entries that pods have beside their own, as they may be bound
+            there.
     """
 
     def __init__(self, table: PodTable, rows: NodeRows, assumed: AssumedPods) -> None:
         self.table = table
         self.assumed = assumed
         self.nominations = Nominations()
+        self.elsewhere = 0
         self._expected: dict[str, ExpectedBinding] = {}
         self.totals = NamespaceTotals()
         self.queued = NamespaceTotals()  # of the pods that wait for quota
@@ -176,6 +181,7 @@ class PodAccounting:
             if name in counted_on:
                 new = self._expected_on(name, expected.since, own.shape, own.traits, 0)
             if new != old:
+                self.elsewhere += (new is not None) - (old is not None)
                 self.move(there, old, new)
 
     def place_assumed(self, keys: Iterable[str]) -> None:

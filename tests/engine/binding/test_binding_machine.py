@@ -1,0 +1,32 @@
+"""No node is filled by a move, whatever comes late, twice, out of order or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.binding.binding_machine import ASKED, BRIMFUL, QUIET, STORMY, WILD, Faults, World
+
+
+@pytest.mark.parametrize(
+    ("faults", "fill", "least_moved"),
+    [(QUIET, 1.0, 100), (ASKED, 0.95, 20), (STORMY, 1.0, 20), (WILD, 0.97, 1)],
+    ids=["quiet", "asked", "stormy", "wild"],
+)
+def test_nobody_is_bound_by_a_move_where_there_is_no_room(
+    faults: Faults, fill: float, least_moved: int
+) -> None:
+    result = World(1, faults, fill=fill).run(700)
+    assert result.moved >= least_moved  # else it would say little
+    assert not result.failures, result
+
+
+def test_nor_where_moves_fill_nodes_to_the_brim() -> None:
+    result = World(3, BRIMFUL, fill=1.0, has_margin=False).run(1000)
+    assert not result.failures, result
+
+
+def test_where_a_binding_fails_without_an_answer_nothing_escapes() -> None:
+    faults = Faults(late_call=0.05, lost_call=0.05, slow_watch=0.05, freeze=5, fails_closed=True)
+    result = World(2, faults, fill=1.0).run(500)
+    assert not result.failures, result
+    assert not result.by_escape, result

@@ -1,0 +1,262 @@
+"""What is known of bindings on their way, and what they allow."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.binding import (
+    BindingDecision,
+    BindingLedger,
+    BindingTicket,
+    Landing,
+    decide_binding,
+)
+from engine.model.time import SECOND, Micros
+from engine.pipeline import Scope
+from engine.view import ClusterState
+from tests.engine.binding.worlds import NOW, by_rank, cluster, node, pod, request
+
+SCOPE = Scope()
+A_MINUTE = 60
+
+
+def after(seconds: float) -> Micros:
+    return Micros(NOW + int(seconds * SECOND))
+
+
+class Desk:
+    """A ledger that leads, on nodes a and b of 4 cores, of which b is the better one."""
+
+    def __init__(self, *waiting: str, last_answer_at: Micros | None = None) -> None:
+        self.state: ClusterState = cluster(node("a", 0), node("b", 100))
+        self.ledger = BindingLedger(self.state, scope=SCOPE)
+        self.ledger.lead_begins(after(-A_MINUTE), last_answer_at)
+        for name in waiting:
+            self.see(name)
+
+    def see(self, name: str, on: str = "", *, at: float = 0) -> Landing | None:
+        seen = pod(name, on=on)
+        self.state.set_pod(seen, seen_at=after(at))
+        return self.ledger.saw(seen, after(at))
+
+    def ask(self, name: str, to: str = "a", *, at: float = 0, known: bool = True) -> BindingTicket:
+        return self.ledger.asked(
+            f"shop/{name}",
+            name,
+            to,
+            pod(name) if known else None,
+            now=after(at),
+            answer_by=after(at + 1),
+        )
+
+    def decide(self, ticket: BindingTicket, *, at: float = 0) -> BindingDecision:
+        view = self.ledger.view(ticket)
+        asked = request(ticket.uid)
+        limits = self.ledger.limits(ticket, after(at))
+        node_name = ticket.scheduler_node
+        return decide_binding(
+            asked, node_name, by_rank(), view, after(at), scope=SCOPE, limits=limits
+        )
+
+    def moved(self, name: str, *, at: float = 0) -> BindingTicket:
+        """Return the ticket of a pod that was moved from a to b."""
+        ticket = self.ask(name, at=at)
+        decision = self.decide(ticket, at=at)
+        assert (decision.node_name, self.ledger.decided(ticket, decision, after(at))) == ("b", True)
+        return ticket
+
+    def counted(self) -> dict[str, int]:
+        """Return the pods that count on each node."""
+        view = self.state.view()
+        pods = view.amount(view.sums[0], "pods")
+        return {name: int(pods[row]) for name, row in view.rows.items()}
+
+
+def test_a_binding_counts_from_when_it_is_asked_about() -> None:
+    desk = Desk("p")
+    desk.ask("p")
+    assert desk.counted() == {"a": 1, "b": 0}
+
+
+def test_a_moved_pod_counts_on_both_nodes_until_it_is_seen() -> None:
+    desk = Desk("p")
+    ticket = desk.moved("p")
+    desk.ledger.answered(ticket)
+    assert desk.counted() == {"a": 1, "b": 1}
+    assert desk.see("p", "b") is Landing.AS_ANSWERED
+    assert desk.counted() == {"a": 0, "b": 1}
+    assert desk.ledger.is_settled
+
+
+def test_a_pod_that_is_decided_counts_nowhere_for_its_own_decision() -> None:
+    desk = Desk("p")
+    view = desk.ledger.view(desk.ask("p"))
+    assert not view.assumed.any()
+
+
+def test_a_denied_pod_counts_no_more_once_the_denial_is_written() -> None:
+    desk = Desk("p", "q")
+    for number in range(4):
+        desk.see(f"full-a{number}", "a")
+        desk.see(f"full-b{number}", "b")
+    desk.ledger.lead_begins(NOW, None)  # so that the scheduler may not know of moves
+    ticket = desk.ask("p")
+    decision = desk.decide(ticket)
+    assert decision.action == "Deny"
+    assert desk.ledger.decided(ticket, decision, NOW)
+    assert desk.counted()["a"] == 5
+    desk.ledger.answered(ticket)
+    assert desk.counted()["a"] == 4
+
+
+def test_a_lost_answer_leaves_the_pod_on_both_nodes_and_stops_moves_for_a_while() -> None:
+    desk = Desk("p", "q")
+    ticket = desk.moved("p")
+    desk.ledger.answer_lost(ticket, NOW)
+    assert desk.counted() == {"a": 1, "b": 1}
+    assert not desk.ledger.may_move(after(9))
+    assert desk.ledger.may_move(after(10))
+    assert desk.see("p", "a") is Landing.ELSEWHERE
+    assert desk.ledger.counters.lost == desk.ledger.counters.escaped == 1
+
+
+def test_what_is_too_late_is_not_answered() -> None:
+    desk = Desk("p")
+    ticket = desk.ask("p")
+    decision = desk.decide(ticket)
+    assert not desk.ledger.decided(ticket, decision, after(1))
+    assert desk.counted() == {"a": 1, "b": 0}
+    assert not desk.ledger.may_move(after(2))
+
+
+def test_a_binding_that_nobody_asked_about_stops_moves_until_none_has_for_a_while() -> None:
+    desk = Desk("p", "q")
+    assert desk.see("p", "a") is Landing.UNASKED
+    assert desk.see("q", "a", at=8) is Landing.UNASKED
+    assert not desk.ledger.may_move(after(17))
+    assert desk.ledger.may_move(after(18))
+
+
+def test_it_is_no_fault_where_nobody_would_have_been_asked() -> None:
+    desk = Desk()
+    for on in ("", "a"):
+        excluded = pod("p", on=on, metadata={"namespace": "kube-system"})
+        desk.state.set_pod(excluded, seen_at=NOW)
+        assert desk.ledger.saw(excluded, NOW) is None
+    assert desk.ledger.may_move(NOW)
+
+
+def test_a_pod_asked_about_twice_counts_wherever_it_may_end() -> None:
+    desk = Desk("p")
+    desk.moved("p")
+    again = desk.ask("p", "a")
+    assert desk.counted() == {"a": 1, "b": 1}
+    assert desk.ledger.counters.repeated == 1
+    decision = desk.decide(again)
+    assert desk.ledger.decided(again, decision, NOW)
+    assert desk.see("p", "b") is Landing.AS_ANSWERED
+
+
+def test_a_failed_binding_counts_until_its_request_has_surely_ended() -> None:
+    desk = Desk("p")
+    desk.moved("p")
+    desk.ledger.expire(after(100), after(A_MINUTE))  # what came since may not be seen
+    assert desk.counted() == {"a": 1, "b": 1}
+    desk.ledger.expire(after(100), after(A_MINUTE + 1))
+    assert desk.counted() == {"a": 0, "b": 0}
+
+
+def test_a_pod_that_is_gone_counts_no_more() -> None:
+    desk = Desk("p")
+    desk.moved("p")
+    desk.state.delete_pod("shop/p")
+    desk.ledger.gone("shop/p")
+    assert desk.counted() == {"a": 0, "b": 0}
+    assert desk.ledger.is_settled
+
+
+def test_a_pod_that_is_seen_late_counts_from_then() -> None:
+    desk = Desk("q")
+    desk.ask("p", "b", known=False)
+    assert desk.counted() == {"a": 0, "b": 0}
+    assert desk.decide(desk.ask("q")).reason == "NoMargin"  # b is to be left alone
+    desk.see("p")
+    assert desk.counted()["b"] == 1
+
+
+def test_a_call_about_an_earlier_pod_of_that_name_changes_nothing() -> None:
+    desk = Desk("p")
+    desk.moved("p")
+    desk.ledger.asked("shop/p", "old", "a", None, now=NOW, answer_by=after(1))
+    assert desk.counted() == {"a": 1, "b": 1}
+
+
+def test_a_call_about_a_bound_pod_changes_nothing() -> None:
+    desk = Desk()
+    desk.see("p", "a")
+    bound = pod("p", on="a")
+    desk.ledger.asked("shop/p", "p", "b", bound, now=NOW, answer_by=after(1))
+    assert desk.ledger.is_settled
+
+
+# The room that is left.
+
+
+def test_a_move_leaves_room_for_one_more_that_waits() -> None:
+    desk = Desk("p", "q", "r")  # of a core each, and 4 cores on b
+    for name in ("x", "y"):
+        desk.see(name, "b")
+    assert desk.decide(desk.ask("p")).node_name == "b"
+    desk.see("z", "b")
+    assert desk.decide(desk.ask("p")).reason == "NoMargin"
+
+
+def test_nobody_else_needs_the_room_of_the_only_one_that_waits() -> None:
+    desk = Desk("p")
+    for name in ("x", "y", "z"):
+        desk.see(name, "b")
+    assert desk.decide(desk.ask("p")).node_name == "b"
+
+
+def test_a_pod_that_would_not_fit_anyway_needs_no_room() -> None:
+    desk = Desk("p")
+    large = pod("large", cpu="5")
+    desk.state.set_pod(large, seen_at=NOW)
+    desk.ledger.saw(large, NOW)
+    assert desk.decide(desk.ask("p")).node_name == "b"
+
+
+# Leaders.
+
+
+def test_the_next_leader_moves_nothing_until_what_the_last_one_answered_has_ended() -> None:
+    desk = Desk("p", last_answer_at=NOW)
+    assert not desk.ledger.may_move(after(A_MINUTE - 1))
+    assert desk.ledger.may_move(after(A_MINUTE))
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_who_leads_no_more_moves_nothing(ends: bool) -> None:  # noqa: FBT001
+    desk = Desk("p")
+    if ends:
+        desk.ledger.lead_ends()
+    assert desk.ledger.may_move(NOW) is not ends
+
+
+def test_the_scheduler_is_not_believed_where_a_pod_was_moved_of_late() -> None:
+    desk = Desk("p", "q")
+    ticket = desk.moved("p")
+    desk.ledger.answered(ticket)
+    asked = desk.ask("q", "b")
+    assert desk.ledger.limits(asked, NOW).is_disturbed("b")
+    assert not desk.ledger.limits(asked, NOW).is_disturbed("a")
+    desk.see("p", "b", at=1)
+    assert desk.ledger.limits(asked, after(5)).is_disturbed("b")
+    assert not desk.ledger.limits(asked, after(7)).is_disturbed("b")
+
+
+def test_decisions_are_counted_by_action_reason_and_policy() -> None:
+    desk = Desk("p")
+    desk.moved("p")
+    assert desk.ledger.counters.decided == {("Move", "BetterNode"): 1}
+    assert desk.ledger.counters.moved == {"p": 1}
