@@ -253,7 +253,7 @@ class Ranking:
         Returns:
             Whether that is possible; see `update`.
         """
-        if self._passes is None:  # else the ends move with most pods
+        if self._passes is None and not self._coupled:  # else points move with most pods
             if table.ends_version != self.ends_version:
                 self._rate(table)
             if table.is_between[at]:
