@@ -33,6 +33,7 @@ async def test_the_probes_answer_and_readiness_says_what_is_loaded(caller: Calle
         "lastReloadError": "",
         "refused": [],
         "atRelease": [],
+        "atBinding": [],
     }
     assert detail["view"]["nodes"] == 3
     assert detail["view"]["stale"] == detail["sources"] == []
