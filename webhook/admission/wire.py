@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -74,11 +74,14 @@ PODS = GroupVersionResource(version="v1", resource="pods")
 _BINDINGS = GroupVersionResource(version="v1", resource="bindings")  # the older way, still served
 
 
+_Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=253)]  # as long as Kubernetes allows
+
+
 class BindingTarget(msgspec.Struct, frozen=True, gc=False):
     """Whom a binding is to: a node."""
 
     kind: str = ""
-    name: str = ""
+    name: _Name = ""
 
     @property
     def is_node(self) -> bool:
@@ -94,9 +97,9 @@ class BindingMetadata(msgspec.Struct, frozen=True, gc=False):
         annotations: merged into those of the pod.
     """
 
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
+    name: _Name = ""
+    namespace: _Name = ""
+    uid: _Name = ""
     annotations: dict[str, str] | None = None
 
 

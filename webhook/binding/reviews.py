@@ -10,9 +10,10 @@ import msgspec
 from engine.binding import BindingAction, BindingDecision, BindingReason, encode_binding
 from webhook.admission import wire
 from webhook.admission.review_result import Outcome, ReviewResult, ignored
-from webhook.admission.wire import AdmissionRequest, UndecidedError
+from webhook.admission.wire import AdmissionError, AdmissionRequest, UndecidedError
 from webhook.binding.decider import AskedBinding, BindingDecider, MadeDecision
 
+_LONGEST_NAME: Final = 253
 _OUTCOMES: Final = {
     BindingAction.KEEP: Outcome.KEPT,
     BindingAction.MOVE: Outcome.MOVED,
@@ -74,6 +75,8 @@ class BindingReviews:
         binding = request.binding()
         if request.dry_run or not binding.target.is_node:
             return None  # no pod is bound: the ledger must not wait for one
+        if max(len(request.namespace), len(request.name)) > _LONGEST_NAME:
+            raise AdmissionError("the name of the pod is too long")  # it would be kept for a while
         return AskedBinding(
             namespace=request.namespace,
             name=binding.metadata.name or request.name,

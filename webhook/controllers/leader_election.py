@@ -356,7 +356,7 @@ class LeaseElector:
         if not self.is_leader:
             self.succeeds = lease is not None and not ours
             is_released = not spec.get("holderIdentity")
-            self.inherited = self._observed_annotations if lease and is_released else {}
+            self.inherited = _split_annotations(lease)[0] if lease and is_released else {}
             self._left.clear()
         started = self._clock()
         await self._write(lease, **changes)

@@ -144,7 +144,21 @@ def test_a_binding_to_something_else_is_to_no_node(target: dict[str, str]) -> No
     assert not found.binding().target.is_node
 
 
-@pytest.mark.parametrize("obj", [None, {}, {"metadata": {}, "target": "node-a"}, "text"])
+_TARGET = {"kind": "Node", "name": "node-a"}
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        None,
+        {},
+        {"metadata": {}, "target": "node-a"},
+        "text",
+        {"metadata": {"name": "x" * 254}, "target": _TARGET},
+        {"metadata": {"uid": "x" * 254}, "target": _TARGET},
+        {"metadata": {}, "target": {"name": "x" * 254}},
+    ],
+)
 def test_an_object_that_is_no_binding_is_told(obj: object) -> None:
     with pytest.raises(AdmissionError, match="the object is not a binding"):
         wire.decode(binding(object=obj)).binding()

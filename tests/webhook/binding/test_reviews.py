@@ -412,6 +412,15 @@ async def test_a_leader_that_ends_with_nothing_on_its_way_hands_over_at_once(
     assert lease["metadata"]["annotations"] == {"stowplan.dev/bindings-settled": "true"}
 
 
+@pytest.mark.parametrize("field", ["name", "namespace"])
+async def test_names_that_are_too_long_to_be_kept_are_a_400(tmp_path: Path, field: str) -> None:
+    async with asking(tmp_path) as replica:
+        asked = review(await replica.create(pod("web")), "node-a")
+        asked["request"][field] = "x" * 254
+        status, answer = await replica.caller.post("/bind", asked)
+        assert (status, answer["text"]) == (400, "the name of the pod is too long\n")
+
+
 @pytest.mark.parametrize("obj", [None, {"metadata": {}}, {"target": {"name": "node-a"}}])
 async def test_a_malformed_binding_is_a_400(tmp_path: Path, obj: object) -> None:
     async with asking(tmp_path) as replica:
