@@ -67,7 +67,7 @@ def _switched_off(running: Sequence[tuple[str, StatusReport]]) -> Iterator[Findi
             Level.WARNING,
             f"{counted(len(names), 'policy decides', 'policies decide')} at binding, and nobody is"
             f" asked about bindings: {', '.join(names)}",
-            "switch it on (`binding` of the chart), or advise: `placement: { at: Admission }`",
+            "set `binding.enabled` in the chart, or advise: `placement: { at: Admission }`",
         )
 
 
