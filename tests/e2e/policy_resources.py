@@ -26,7 +26,7 @@ from tests.webhook.contract import patched
 CLUSTER_POLICIES = "placementpolicies"
 NAMESPACED_POLICIES = "namespacedplacementpolicies"
 _OF_KUBECTL = {"fieldManager": "kubectl-client-side-apply", "fieldValidation": "Strict"}
-_NAMESPACE = "policy-resources"
+_NAMESPACE = "policy-api"
 
 
 @dataclass(frozen=True, slots=True)

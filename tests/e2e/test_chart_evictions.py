@@ -81,7 +81,7 @@ async def test_a_leader_with_the_account_of_the_chart_takes_back_what_is_borrowe
         )
         await stack.enter_async_context(running([replica, leader]))
         front.targets = [replica.port]
-        stage = Stage(cluster, Installed([leader], front, (), tmp_path), shop, batch)
+        stage = Stage(cluster, Installed([replica], front, (), tmp_path), shop, batch)
         await stage.limit(shop="4", batch="2")
 
         async def holds() -> bool:

@@ -27,7 +27,7 @@ from webhook.cluster.client.connection import connected as connected_as
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
 from webhook.controllers.quota_rollout.selection import MOST_NAMES
 
-_NAMESPACE = "stowplan-rollout"
+_NAMESPACE = "rollouts"
 _NARROW_WITHIN = 4 * RESERVATION_SECONDS
 
 
