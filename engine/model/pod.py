@@ -34,6 +34,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         containers: as they were sent.
         init_containers: as they were sent.
         images: of containers and init containers, one each, as written.
+        volume_images: of volumes that are images, likewise.
         affinity: its node affinity, None if it has none.
         promised: alternatives of requirements on labels, of which one must hold on its node: what
             policies will add to its required affinity. Empty for nothing. INVARIANT: each term of
@@ -68,6 +69,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     containers: Sequence[api.Container] = ()
     init_containers: Sequence[api.Container] = ()
     images: tuple[str, ...] = ()
+    volume_images: tuple[str, ...] = ()
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
@@ -185,6 +187,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         containers=spec.containers or (),
         init_containers=spec.init_containers or (),
         images=_images(spec),
+        volume_images=_volume_images(spec) if spec.volumes else (),
         node_name=spec.node_name,
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
@@ -261,6 +264,11 @@ def _is_claim(volume: api.Volume) -> bool:
 def _images(spec: api.PodSpec) -> tuple[str, ...]:
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
     return tuple([container.image for container in containers])
+
+
+def _volume_images(spec: api.PodSpec) -> tuple[str, ...]:
+    volumes = spec.volumes or ()
+    return tuple([volume.image.reference for volume in volumes if volume.image is not None])
 
 
 def _condition_times(

@@ -42,6 +42,7 @@ class PodShape:
         spec_requests: PodRequests by the specification alone, as Koordinator counts them.
         spec_limits: PodLimits, likewise.
         non_zero_requests: cpu and memory with the scoring defaults of 100m and 200Mi.
+        non_zero_container_requests: the same without what the pod itself names.
         effective_limits: LimitAware's view: the greater of limit and request per container.
         effective_limits_non_zero: the same with 100m and 200Mi for containers without either.
         container_limits: limits of the app containers alone (KEP-217's existing pods).
@@ -70,6 +71,7 @@ class PodShape:
     spec_requests: Amounts
     spec_limits: Amounts
     non_zero_requests: Amounts
+    non_zero_container_requests: Amounts
     effective_limits: Amounts
     effective_limits_non_zero: Amounts
     container_limits: Amounts
@@ -108,6 +110,7 @@ def _size_of(shape: PodShape) -> int:
         shape.spec_requests,
         shape.spec_limits,
         shape.non_zero_requests,
+        shape.non_zero_container_requests,
         shape.effective_limits,
         shape.effective_limits_non_zero,
         shape.container_limits,

@@ -122,6 +122,16 @@ def non_zero_requests(pod: api.Pod) -> dict[str, int]:
     return pod_requests(pod, replace(_SCORING_OPTIONS, non_missing_container_requests=missing))
 
 
+def non_zero_container_requests(pod: api.Pod) -> dict[str, int]:
+    """Return the same of the containers alone, whatever the pod itself names.
+
+    NodeResourcesFit of Kubernetes 1.36 scores an incoming pod by these: its scorer is not told that
+    pod-level resources are enabled (noderesources/fit.go, NewFit, and resource_allocation.go,
+    calculatePodResourceRequest).
+    """
+    return pod_requests(pod, replace(_SCORING_OPTIONS, skip_pod_level_resources=True))
+
+
 def cpu_request(pod: api.Pod) -> int:
     """Return the millicores that the kubelet, and Peaks after it, count as requested.
 

@@ -3,7 +3,8 @@
 Source: pkg/scheduler/framework/plugins/imagelocality/image_locality.go. Each image that a node
 holds counts for its size times the share of all nodes that hold it, so that not all pods of an
 image go to the one node that pulled it first. This share is of the whole cluster, whichever nodes
-are asked about.
+are asked about. Images of volumes count for their sizes, and add nothing to the most that counts,
+as in Kubernetes 1.36; from 1.37 on each adds as much as a container.
 
 Names are compared as they are written, a missing tag being `latest`: `nginx` is not
 `docker.io/library/nginx`. The kubelet reports 50 images unless told otherwise, the largest first,
@@ -43,7 +44,7 @@ class ImageLocalityScore(NeverFaults):
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return 0 up to 23 MiB, MAX_SCORE from 1000 MiB for each container on."""
         present = np.zeros(len(view), np.int64)
-        for name, times in Counter(map(normalized_image_name, pod.images)).items():
+        for name, times in Counter(map(normalized_image_name, _images(pod))).items():
             sizes, share = image_column(view, name)
             present += (sizes * share).astype(np.int64) * times
         most = _MOST_PER_CONTAINER * len(pod.images)
@@ -58,7 +59,7 @@ class ImageLocalityScore(NeverFaults):
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the size of each image on the node, and on what share of all nodes it is."""
         inputs = []
-        for name in dict.fromkeys(map(normalized_image_name, pod.images)):
+        for name in dict.fromkeys(map(normalized_image_name, _images(pod))):
             sizes, share = image_column(view, name)
             size = int(sizes[row])
             if size:
@@ -67,6 +68,10 @@ class ImageLocalityScore(NeverFaults):
             else:
                 inputs.append(RuleInput(name, text="absent"))
         return tuple(inputs)
+
+
+def _images(pod: Pod) -> tuple[str, ...]:
+    return (*pod.images, *pod.volume_images)
 
 
 def normalized_image_name(name: str) -> str:

@@ -131,12 +131,19 @@ class TopologySpreadConstraint(WireStruct, frozen=True):
     match_label_keys: list[str] | None = None
 
 
+class ImageVolume(WireStruct, frozen=True):
+    """The image that a volume holds."""
+
+    reference: str = ""
+
+
 class Volume(WireStruct, frozen=True):
     """A volume of a pod, as far as it may tie the pod to nodes."""
 
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
     csi: Present | None = None
+    image: ImageVolume | None = None
 
 
 class PodSchedulingGate(WireStruct, frozen=True):

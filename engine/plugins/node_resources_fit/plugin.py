@@ -5,9 +5,8 @@ most_allocated,requested_to_capacity_ratio}.go, .../helper/shape_score.go. Args 
 they are written: an explicit weight of 0 is refused and an explicit empty list of resources
 leaves nothing to score by, where the scheduler's own configuration would put its defaults.
 
-Resources that a pod names for all its containers together count in the filter and in the score, as
-they do once the pod runs on a node. Kubernetes 1.36 leaves them out of the score of the incoming
-pod, so that nodes look emptier than they will be.
+Resources that a pod names for all its containers together count in the filter, and on its node once
+the pod runs there. As in Kubernetes 1.36, the score of an incoming pod goes by its containers.
 """
 
 from __future__ import annotations

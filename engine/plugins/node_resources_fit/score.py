@@ -127,7 +127,7 @@ class NodeResourcesFitScore(StackingScore):
         Scalar resources that it does not request do not: nodes with idle devices are neither
         better nor worse for it.
         """
-        requests = pod.shape.non_zero_requests
+        requests = pod.shape.non_zero_container_requests
         return tuple(
             (spec.name, spec.weight, min(requests.get(spec.name, 0), GREATEST_AMOUNT))
             for spec in self._resources

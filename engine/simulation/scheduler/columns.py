@@ -116,4 +116,5 @@ def _room(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:
 @cached_by_shape
 def _amounts(shape: PodShape) -> tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]]]:
     """Return all of a shape that the scheduler's plugins read."""
-    return frozenset(shape.requests.items()), frozenset(shape.non_zero_requests.items())
+    requests, scored = shape.requests, shape.non_zero_container_requests
+    return frozenset(requests.items()), frozenset(scored.items())

@@ -51,6 +51,15 @@ def test_init_containers_count() -> None:
     assert scores(["no:v1"], {"has": {"app:v1": 600}}, initContainers=init) == {"has": 29}
 
 
+def test_images_of_volumes_count_and_add_nothing_to_the_most() -> None:
+    # 4000 MiB of at most 1000, of the one container.
+    volumes = [{"name": "model", "image": {"reference": "model:v1"}}, {"name": "claim"}]
+    assert scores(["no:v1"], {"has": {"model:v1": 4000}, "not": {}}, volumes=volumes) == {
+        "has": 100,
+        "not": 0,
+    }
+
+
 def test_small_images_count_nothing_and_huge_ones_no_more_than_a_gigabyte() -> None:
     assert scores(["app"], {"has": {"app:latest": 23}}) == {"has": 0}
     assert scores(["app"], {"has": {"app:latest": 5000}}) == {"has": 100}

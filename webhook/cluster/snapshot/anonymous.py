@@ -53,8 +53,8 @@ _FIGURES = frozenset({"duration", "resource_version", "window"})
 _LABEL_KEYS = frozenset({"match_label_keys", "mismatch_label_keys", "topology_key"})
 """Fields that hold keys of labels."""
 
-_IMAGES = frozenset({"image", "names"})
-"""Fields that name images, of containers and of nodes."""
+_IMAGES = frozenset({"image", "names", "reference"})
+"""Fields that name images, of containers, of nodes and of volumes."""
 
 
 class Anonymizer:

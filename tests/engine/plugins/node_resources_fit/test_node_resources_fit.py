@@ -83,6 +83,15 @@ def test_what_devices_may_provide_rejects_only_nodes_that_offer_some_of_it() -> 
     assert _rejections(_pod({"cpu": "9", "x.com/gpu": "1"}), view)[1] == ("Insufficient cpu",)
 
 
+def test_an_incoming_pod_is_scored_by_its_containers_and_counts_with_its_own_requests() -> None:
+    spec = {**_containers({"cpu": "1"}), "resources": {"requests": {"cpu": "3"}}}
+    pod = incoming({"pod": {"spec": spec}})
+    least = _strategy("LeastAllocated", ("cpu", 1))
+    # (4 - 1) / 4 by the container, where 3 of 4 cores would be gone.
+    assert _scores(pod, _cluster(n=_ROOM), least) == [75]
+    assert _rejections(pod, _cluster({"cpu": "2"}, n=_ROOM)) == [("Insufficient cpu",)]
+
+
 def _scores(pod: Pod, view: ClusterView, args: NodeResourcesFitArgs) -> list[int]:
     assert PLUGIN.score
     scores = PLUGIN.score(args).score(pod, view, NOW)
@@ -336,11 +345,3 @@ def test_a_shape_must_be_a_line_from_left_to_right(
         _strategy("RequestedToCapacityRatio", requestedToCapacityRatio={"shape": shape})
     loc = ("scoringStrategy", "requestedToCapacityRatio", "shape", *place)
     assert invalid.value.errors()[0]["loc"] == loc
-
-
-def test_what_a_pod_names_for_all_its_containers_counts_in_the_score() -> None:
-    # (10 - 2) / 10 cores are left; 1.36 scores the container's default of 100m instead: 99.
-    spec = {"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "2"}}}
-    pod = incoming({"pod": {"spec": spec}})
-    view = _cluster(a={"cpu": "10", "pods": "10"})
-    assert _scores(pod, view, _strategy("LeastAllocated", ("cpu", 1))) == [80]
