@@ -18,6 +18,7 @@ from engine.errors import StowplanError
 from engine.model.decision import Decision, Verdict
 from engine.model.hold import HOLD_GATE
 from engine.model.never_held import is_never_held
+from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
 from engine.pipeline import Scope
 from engine.policy import PolicySet
@@ -127,8 +128,8 @@ def explain(
     recording.state.track_sums(policy_set.sum_profiles)
     moment, origin = moment_of(recording, now)
 
-    node = manifest["spec"].get("nodeName", "")
-    manifest = _as_created(manifest, recording.state, notes)
+    node = (manifest.get("spec") or {}).get("nodeName") or ""
+    manifest = _as_created(manifest, policy_set, recording.state, notes)
     view = recording.state.view()
     request = placement_request(manifest, namespace=namespace, view=view, notes=notes)
     recording.state.nominate(request.pod.key, "")  # it competes with others, not with itself
@@ -178,21 +179,25 @@ def _is_object(pod: str) -> bool:
     return _OBJECT.fullmatch(pod) is not None and not Path(pod).exists()
 
 
-def _as_created(manifest: dict[str, Any], state: ClusterState, notes: Console) -> dict[str, Any]:
+def _as_created(
+    manifest: dict[str, Any], policies: PolicySet, state: ClusterState, notes: Console
+) -> dict[str, Any]:
     """Return a pod that exists as its creation sent it, and no longer count it; others as they are.
 
-    A held pod is still to be decided, and stays as it is.
+    A held pod is still to be decided, and stays as it is. A generated name is not known before
+    admission, so policies see it alone where they decide later.
     """
-    metadata, spec = manifest["metadata"], manifest["spec"]
+    metadata, spec = (manifest.get(key) or {} for key in ("metadata", "spec"))
     gates = spec.get("schedulingGates") or ()
-    if not metadata.get("uid") or any(gate["name"] == HOLD_GATE for gate in gates):
+    if not metadata.get("uid") or any(gate.get("name") == HOLD_GATE for gate in gates):
         return manifest
-    state.delete_pod(f"{metadata.get('namespace')}/{metadata['name']}")
+    state.delete_pod(f"{metadata.get('namespace')}/{metadata.get('name')}")
     if node := spec.get("nodeName"):
         notes.print(f"it runs on {escape(node)}, and is decided as if it was created now")
     created = {key: value for key, value in manifest.items() if key != "status"}
     created["spec"] = {key: value for key, value in spec.items() if key != "nodeName"}
-    if metadata.get("generateName"):  # it got its name after admission
+    is_advised = all(policy.placement.at is PlacementAt.ADMISSION for policy in policies)
+    if metadata.get("generateName") and is_advised:
         created["metadata"] = {**metadata, "name": ""}
     return created
 

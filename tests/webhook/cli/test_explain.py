@@ -564,6 +564,26 @@ def test_a_generated_name_is_empty_as_at_admission(
     assert "Place team/web-*: 1 of 2 nodes fit, best plain" in ran.out
 
 
+def test_a_generated_name_is_known_to_policies_that_decide_later(
+    stowplan: Stowplan, tmp_path: Path, as_admitted: tuple[str | Path, ...]
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    written = (DATA / "policies" / "limits-and-load.yaml").read_text()
+    policy.write_text(f"{written}  placement: {{ at: Binding }}\n")
+    ran = stowplan("explain", "pod/web-x1", *as_admitted, "--policies", policy, "-n", "team")
+    assert "Place team/web-x1: 1 of 2 nodes fit, best plain" in ran.out
+
+
+@pytest.mark.parametrize("rest", ["", "metadata: {uid: u}", "spec: {}", "metadata: {name: w}"])
+def test_a_pod_that_says_nearly_nothing_is_decided(
+    stowplan: Stowplan, tmp_path: Path, rest: str
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(f"apiVersion: v1\nkind: Pod\n{rest}\n")
+    ran = stowplan("explain", pod, *CLUSTER, *POLICIES)
+    assert ran.out.startswith("Place default/")
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
