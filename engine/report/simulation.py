@@ -95,7 +95,7 @@ class NodeLevels(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RuleRejections(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a filter of a policy turned away.
+    """What a filter of a policy rejected.
 
     Attributes:
         pods: for which it was the first to reject some node.
@@ -191,7 +191,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         placement: who decides.
         policies: names, none for an arm without policies.
         landed: pods that got a node.
-        unplaced: pods that fit nowhere, at the moment of the figures.
+        unplaced: pods that no node fits, at the moment of the figures.
         refused: pods that a policy or their quota refused.
         moves: pods that landed on another node than in the first arm; one that landed in only one
             of the two counts.

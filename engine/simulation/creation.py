@@ -133,7 +133,9 @@ class Creation:
         """Return where a pod goes that no node takes, with those evicted for it gone."""
         plan = self._plan(request, cluster)
         if isinstance(plan, NoPlan):
-            return landing._replace(reason=f"{landing.reason}; nobody is evicted: {plan.message}")
+            return landing._replace(
+                reason=f"{landing.reason.rstrip('.')}; nobody is evicted: {plan.message}"
+            )
         pods = {pod.key: pod for pod in cluster.pods()}
         for victim in plan.victims:
             self._resource_quotas.remove(pods[victim.key])

@@ -1,4 +1,4 @@
-"""A simulation on a terminal: one column for each arm, then what was turned away, and why."""
+"""A simulation on a terminal: one column for each arm, then what was rejected, and why."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from engine.report import (
     ArrivalSource,
     Measure,
     PodFate,
+    PodOutcome,
     SimulationReport,
     Spread,
 )
@@ -31,7 +32,7 @@ _SOURCES = {
     ArrivalSource.CHANGES: ("pod that waits, moves or is new", "pods that wait, move or are new"),
 }
 _FATES = {
-    PodFate.NOWHERE: "fits nowhere",
+    PodFate.NOWHERE: "no node fits",
     PodFate.REFUSED: "refused",
 }
 
@@ -89,7 +90,7 @@ def _figures(report: SimulationReport) -> Table:
 def _rows(report: SimulationReport) -> Iterator[tuple[str, list[str]]]:
     arms, base = report.arms, report.arms[0].name
     yield "landed", [f"{arm.landed:,}" for arm in arms]
-    yield "fit nowhere", [f"{arm.unplaced:,}" for arm in arms]
+    yield "no node fits", [f"{arm.unplaced:,}" for arm in arms]
     if any(arm.refused for arm in arms):
         yield "refused", [f"{arm.refused:,}" for arm in arms]
     if len(arms) > 1:
@@ -124,8 +125,8 @@ def _spread(arm: ArmReport, measure: Measure, resource: str) -> Spread:
 def _show_rejections(console: Console, arm: ArmReport) -> None:
     if not arm.rejections:
         return
-    console.print(f"\n[bold]Turned away by the rules of {escape(arm.name)}[/]")
-    table = plain_table("policy", "rule", "pods", "nodes for each", "such as")
+    console.print(f"\n[bold]Rejected by the rules of {escape(arm.name)}[/]")
+    table = plain_table("policy", "rule", "pods", "nodes per pod", "example")
     for rule in arm.rejections:
         mean = f"{rule.nodes / rule.pods:.1f}"
         table.add_row(
@@ -144,7 +145,7 @@ def _show_reasons(console: Console, arms: Sequence[ArmReport]) -> None:
     if not shown:
         return
     console.print("\n[bold]Without a node[/]")
-    table = plain_table("arm", "pods", "why", "such as")
+    table = plain_table("arm", "pods", "why", "example")
     for arm in shown:
         for number, reason in enumerate(arm.reasons[:_MOST_REASONS]):
             name = "" if number else escape(arm.name)
@@ -161,12 +162,26 @@ def _show_outcomes(console: Console, arm: ArmReport) -> None:
     summary = ", ".join(f"{count:,} {fate}" for fate, count in counts.items())
     console.print(f"\n[bold]{escape(arm.name)}[/]: {summary}")
     table = plain_table("pod", "from", "to", "")
-    ordered = sorted(arm.outcomes, key=lambda outcome: outcome.fate is PodFate.PLACED)
-    for outcome in ordered[:_MOST_PODS]:
+    alike = _alike(sorted(arm.outcomes, key=lambda outcome: outcome.fate is PodFate.PLACED))
+    for outcome, pods in alike[:_MOST_PODS]:
         to = escape(outcome.node) if outcome.node else f"[bold red]{_FATES[outcome.fate]}[/]"
         evicted = ", ".join(str(victim.pod) for victim in outcome.victims)
         what = f"evicts {evicted}" if evicted else outcome.message
-        table.add_row(escape(str(outcome.pod)), escape(outcome.moved_from), to, escape(what))
-    if len(ordered) > _MOST_PODS:
-        table.add_row(f"... and {len(ordered) - _MOST_PODS:,} more", style="dim")
+        name = f"{outcome.pod} and {pods - 1:,} more" if pods > 1 else str(outcome.pod)
+        table.add_row(escape(name), escape(outcome.moved_from), to, escape(what))
+    more = sum(pods for _, pods in alike[_MOST_PODS:])
+    if more:
+        table.add_row(f"... and {more:,} more", style="dim")
     console.print(table)
+
+
+def _alike(outcomes: Sequence[PodOutcome]) -> list[tuple[PodOutcome, int]]:
+    """Return outcomes, with the number of pods that have no node for the same reason."""
+    counts = Counter[tuple[PodFate, str, str]]()
+    first: dict[tuple[PodFate, str, str], PodOutcome] = {}
+    for outcome in outcomes:
+        what = outcome.node and str(outcome.pod)  # one that has a node is alone
+        key = outcome.fate, outcome.message, what
+        counts[key] += 1
+        first.setdefault(key, outcome)
+    return [(outcome, counts[key]) for key, outcome in first.items()]

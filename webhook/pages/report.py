@@ -155,9 +155,9 @@ def _rejections(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:
         nodes = Bars(
             "nodes", [each.nodes for each in found], [counted(each.pods, "pod") for each in found]
         )
-        figures[name] = stacked_rows(rules, [nodes], x="nodes turned away, added up over pods")
-        captions[name] = f"{arm.name}: nodes that each rule was the first to turn away"
-    return _Plots("What each rule turned away", captions, wide=True)
+        figures[name] = stacked_rows(rules, [nodes], x="rejected nodes, added up over pods")
+        captions[name] = f"{arm.name}: nodes that each rule was the first to reject"
+    return _Plots("What each rule rejected", captions, wide=True)
 
 
 def _over_time(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:

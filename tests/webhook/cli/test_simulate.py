@@ -200,3 +200,14 @@ def test_a_folder_without_pods_is_a_bad_file(stowplan: Stowplan, tmp_path: Path)
 def test_json_is_valid_however_names_look(stowplan: Stowplan) -> None:
     ran = stowplan("simulate", *CLUSTER, "--arm", f"[red]</script>={DATA / 'policies'}", "--json")
     assert json.loads(ran.out)["arms"][1]["name"] == "[red]</script>"
+
+
+def test_pods_that_have_no_node_for_one_reason_are_one_row(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    manifests = tmp_path / "pods.yaml"
+    manifests.write_text(WORKLOADS.replace('{cpu: "1"}', '{cpu: "100"}'))
+    out = stowplan("simulate", *CLUSTER, "--arrivals", manifests).out
+    words = [" ".join(line.split()) for line in out.splitlines()]
+    assert any(line.startswith("shop/api-0 and 2 more no node fits") for line in words)
+    assert ".; nobody" not in " ".join(words)
