@@ -185,8 +185,8 @@ def decide_in(
 
     # 2. Score the candidates and nothing else: a node that cannot win must not sway the scale. What
     # the pod itself asks for counts as it does for the scheduler.
-    wishes = scheduler_scores(contexts[0], policies)
-    scores = [rule.outcome(contexts[0], candidates) for rule in wishes]
+    wishes = scheduler_scores(own, policies)
+    scores = [rule.outcome(own, candidates) for rule in wishes]
     scores += [
         rule.outcome(context, candidates)
         for policy, context in zip(policies, contexts, strict=True)

@@ -95,9 +95,13 @@ def view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterVi
 
 def policies(drawn: dict[str, Any]) -> PolicySet:
     filters = drawn.pop("filters")
+    # Else the preferred terms that the patch has count as wishes of the patched pod.
+    placement = {**drawn, "schedulerScores": "Off"}
     rules = [{"name": f"f{i}", "expression": source} for i, source in enumerate(filters)]
     scores = [{"name": "zone", "expression": "'zone' in node.labels ? 1 : 0"}]
-    return PolicySet([policy(json.dumps({"filters": rules, "scores": scores, "placement": drawn}))])
+    return PolicySet(
+        [policy(json.dumps({"filters": rules, "scores": scores, "placement": placement}))]
+    )
 
 
 def decided(pod: Json, rules: PolicySet, view: ClusterView) -> tuple[Decision, PlacementRequest]:
