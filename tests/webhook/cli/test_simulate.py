@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.report import ArmPlacement, SimulationReport
+from engine.report import ArmPlacement, PodFate, SimulationReport
 from tests.webhook.cli.running import CLUSTER, DATA, POD, Stowplan
 
 ARM = ("--arm", f"ours={DATA / 'policies'}")
@@ -211,3 +211,33 @@ def test_pods_that_have_no_node_for_one_reason_are_one_row(
     words = [" ".join(line.split()) for line in out.splitlines()]
     assert any(line.startswith("shop/api-0 and 2 more no node fits") for line in words)
     assert ".; nobody" not in " ".join(words)
+
+
+RESOURCE_QUOTA = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: budget, namespace: shop}
+spec: {hard: {requests.cpu: "11"}}
+"""
+
+
+def test_a_resource_quota_of_the_recording_refuses_what_is_too_much(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    cluster, manifests = tmp_path / "cluster.yaml", tmp_path / "pods.yaml"
+    recorded = (DATA / "cluster.yaml").read_text()
+    cluster.write_text(f"{recorded}\n---\n{RESOURCE_QUOTA}")
+    manifests.write_text(WORKLOADS)
+    ran = stowplan("simulate", "--cluster", cluster, "--arrivals", manifests, "--json")
+    (stock,) = msgspec.json.decode(ran.out, type=SimulationReport).arms
+    # Pods of shop request 4 + 5 = 9 of 11 cores: so 2 of the 3 replicas are created.
+    refused = [
+        outcome
+        for outcome in stock.outcomes
+        if outcome.pod.namespace == "shop" and outcome.fate is PodFate.REFUSED
+    ]
+    assert [str(outcome.pod) for outcome in refused] == ["shop/api-2"]
+    assert refused[0].message == (
+        "exceeded quota: budget, requested: requests.cpu=1, used: requests.cpu=11,"
+        " limited: requests.cpu=11"
+    )
