@@ -178,7 +178,7 @@ class ScoreAmong(ABC):
     def score_among(
         self, pod: Pod, view: ClusterView, now: Micros, rows: NDArray[np.intp]
     ) -> Scores:
-        """Return the raw scores of the nodes that compete, in the order of `rows`."""
+        """Return the raw scores of the nodes that compete, of ascending `rows`, in their order."""
 
 
 class StackingScore(Stacking):

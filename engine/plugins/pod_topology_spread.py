@@ -245,7 +245,8 @@ class PodTopologySpreadScore(ScoreAmong):
             return Scores(np.full(rows.size, _OUT))
         if view.parent is not None:  # domains are those of all nodes
             whole, of_whole = view.parent
-            return self.score_among(pod, whole, now, of_whole.take(rows))
+            ascending, back = np.unique(of_whole.take(rows), return_inverse=True)
+            return Scores(self.score_among(pod, whole, now, ascending).values.take(back))
         competes = None
         if soft.needs_labels:
             labelled = [has_label(each.key, view) for each in soft.constraints]
@@ -255,14 +256,18 @@ class PodTopologySpreadScore(ScoreAmong):
             selector: matching_pods(selector, pod.namespace, view)
             for selector in dict.fromkeys(soft.selectors)
         }
+        first, *others = pods.values()
+        taken = np.flatnonzero(sum(others, start=first))  # of many nodes mostly few
         costs = [
-            _cost(constraint, nodes, pods[selector], view, rows, competes)
+            _cost(constraint, nodes, pods[selector], taken, view, rows, competes)
             for constraint, selector, nodes in zip(
                 soft.constraints, soft.selectors, counting, strict=True
             )
             if constraint.key in node_label_keys(view)
         ]
-        raw = _sums(costs, rows.size)
+        places = rows.searchsorted(taken)
+        places = places[places < rows.size]
+        raw = _sums(costs, rows.size, places)
         return Scores(raw if competes is None else np.where(competes, raw, _OUT))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -334,7 +339,8 @@ class _Cost(NamedTuple):
     Attributes:
         codes: of the domains of nodes; None where each node is one by itself.
         by_domain: the cost of each; 0 for nodes in none.
-        pods: on each node that is a domain.
+        rows: of the nodes.
+        pods: on the nodes of all rows, each of which is a domain.
         weight: of each of these.
         least: the cost of a domain without pods.
         is_absent: which nodes are no domain; None for none.
@@ -342,6 +348,7 @@ class _Cost(NamedTuple):
 
     codes: NDArray[np.int32] | None = None
     by_domain: NDArray[np.float64] = np.zeros(0)
+    rows: NDArray[np.intp] = np.zeros(0, np.intp)
     pods: IntColumn = np.zeros(0, np.int64)
     weight: float = 0.0
     least: float = 0.0
@@ -351,7 +358,8 @@ class _Cost(NamedTuple):
         """Return the costs of some of the nodes."""
         if self.codes is not None:
             return self.by_domain.take(self.codes[places])
-        costs = self.pods[places].astype(np.float64) * self.weight + self.least
+        pods = self.pods.take(self.rows[places])
+        costs = pods.astype(np.float64) * self.weight + self.least
         if self.is_absent is not None:
             costs[self.is_absent[places]] = 0.0
         return costs
@@ -361,6 +369,7 @@ def _cost(
     constraint: SpreadConstraint,
     counting: BoolColumn,
     pods: IntColumn,
+    taken: NDArray[np.intp],
     view: ClusterView,
     rows: NDArray[np.intp],
     competes: BoolColumn | None,
@@ -371,6 +380,7 @@ def _cost(
         constraint: the constraint, whose label some node has.
         counting: nodes whose pods count in their domains, (n,).
         pods: pods of each node that the constraint selects, (n,).
+        taken: rows of all nodes that have any.
         view: the cluster.
         rows: of the nodes that compete.
         competes: which of them have all labels that are needed; None for all.
@@ -378,16 +388,14 @@ def _cost(
     label, least = label_column(view, constraint.key), constraint.max_skew - 1
     if constraint.key == _HOSTNAME:
         domains = rows.size if competes is None else int(np.count_nonzero(competes))
-        is_absent = label.codes.take(rows) == MISSING
+        is_absent = None
+        if label.counts[MISSING] > len(view) - np.count_nonzero(view.valid):
+            is_absent = label.codes.take(rows) == MISSING
         return _Cost(
-            pods=pods.take(rows),
-            weight=log(domains + 2),
-            least=least,
-            is_absent=is_absent if is_absent.any() else None,
+            rows=rows, pods=pods, weight=log(domains + 2), least=least, is_absent=is_absent
         )
     codes = label.codes.take(rows)
     domains = int(np.count_nonzero(np.bincount(codes if competes is None else codes[competes])))
-    (taken,) = pods.nonzero()  # of many nodes mostly few
     counted = np.where(counting.take(taken), pods.take(taken), 0)
     sums = np.bincount(label.codes.take(taken), counted, minlength=len(label.book))
     by_domain = sums.astype(np.float64) * log(domains + 2) + least
@@ -395,26 +403,27 @@ def _cost(
     return _Cost(codes, by_domain)
 
 
-def _sums(costs: Sequence[_Cost], nodes: int) -> IntColumn:
+def _sums(costs: Sequence[_Cost], nodes: int, places: NDArray[np.intp]) -> IntColumn:
     """Return the sum of costs of each of so many nodes, rounded as upstream.
 
     Mostly nodes are told apart by one label, and few of them have pods that count: then each domain
     is summed up once, and such nodes by themselves.
+
+    Args:
+        costs: of all constraints.
+        nodes: how many there are.
+        places: of those among them that have pods, maybe of others.
     """
     labels = [cost for cost in costs if cost.codes is not None]
     if len(labels) > 1 or any(cost.is_absent is not None for cost in costs):
         every = slice(None)
         return rounded(sum((cost.at(every) for cost in costs), start=np.zeros(nodes)))
     by_domain = np.zeros(1)
-    has_pods = np.zeros(nodes, np.bool_)
     for cost in costs:
         by_domain = by_domain + (cost.least if cost.codes is None else cost.by_domain)
-        if cost.codes is None:
-            has_pods |= cost.pods != 0
     raw = rounded(by_domain)
     codes = labels[0].codes if labels else None
     sums = np.full(nodes, raw[0]) if codes is None else raw.take(codes)
-    (places,) = has_pods.nonzero()
     if places.size:
         each = (cost.at(places) for cost in costs)
         sums[places] = rounded(sum(each, start=np.zeros(places.size)))
