@@ -39,7 +39,8 @@ from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
-from tests.engine.binding.worlds import NOW, by_rank, node, request
+from tests.engine.binding.worlds import NOW, node, request
+from tests.engine.policy.worlds import policies
 
 SCOPE: Final = Scope(excluded_namespaces=("excluded",))
 TIMEOUT: Final = 0.3  # of a call to the webhook
@@ -88,6 +89,15 @@ class Faults:
     in_storms: bool = False
     fails_closed: bool = False
 
+
+# Small pods would rather be where large ones would not, so that moves go both ways.
+POLICY: Final = """
+scores:
+- name: rank
+  expression: >-
+    pod.requests.cpu > 0.6 ? int(node.labels['rank']) : 100 - int(node.labels['rank'])
+placement: {at: Binding}
+"""
 
 QUIET: Final = Faults()
 ASKED: Final = Faults(  # everything but what is not asked about, or not answered
@@ -556,7 +566,7 @@ class World:
         has_margin: bool = True,
     ) -> None:
         self.clock, self.random, self.faults = Clock(), Random(seed), faults
-        self.policies: PolicySet = by_rank()
+        self.policies: PolicySet = policies(p=POLICY)
         self.pods: dict[str, Stored] = {}
         self.nodes: dict[str, Node] = {}
         self.lease = Lease()
