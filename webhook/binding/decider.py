@@ -238,23 +238,41 @@ class BindingDecider:
             await asyncio.sleep(_EXPIRE_SECONDS)
             self._parts.ledger.expire(self._parts.now(), self._parts.seen_until())
 
-    def decide(
-        self, asked: AskedBinding, encode: Callable[[BindingDecision], bytes], *, in_haste: bool
-    ) -> MadeDecision | None:
-        """Decide on a binding; None where the decision comes too late to be given.
+    def note(self, asked: AskedBinding) -> BindingTicket:
+        """Count a binding as soon as it is asked about: others are decided before its turn comes.
 
-        Args:
-            asked: the binding.
-            encode: returns the operations on it, for a decision that is no denial.
-            in_haste: whether there is no time for policies.
+        The scheduler may have taken one node for several pods, so room that is left for one of them
+        is not enough.
         """
         parts, now = self._parts, self._parts.now()
         waiting = parts.seen.waiting.get(asked.namespace, asked.name, asked.uid)
         pod = None if waiting is None else waiting.pod
         uid = asked.uid if pod is None else pod.uid
+        answer_by = Micros(now + int(min(_ANSWER_SECONDS, parts.lead_seconds_left()) * SECOND))
+        return parts.ledger.asked(asked.key, uid, asked.node, pod, now=now, answer_by=answer_by)
+
+    def decide(
+        self,
+        asked: AskedBinding,
+        noted: BindingTicket | None,
+        encode: Callable[[BindingDecision], bytes],
+        *,
+        in_haste: bool,
+    ) -> MadeDecision | None:
+        """Decide on a binding; None where the decision comes too late to be given.
+
+        Args:
+            asked: the binding.
+            noted: what `note` returned for it; None where it was not called.
+            encode: returns the operations on it, for a decision that is no denial.
+            in_haste: whether there is no time for policies.
+        """
+        parts, now = self._parts, self._parts.now()
+        waiting = parts.seen.waiting.get(asked.namespace, asked.name, asked.uid)
+        if noted is None or (waiting is not None and noted.uid != waiting.pod.uid):
+            noted = self.note(asked)
         seconds = min(_ANSWER_SECONDS, parts.lead_seconds_left())
-        answer_by = Micros(now + int(seconds * SECOND))
-        ticket = parts.ledger.asked(asked.key, uid, asked.node, pod, now=now, answer_by=answer_by)
+        ticket = replace(noted, answer_by=Micros(now + int(seconds * SECOND)))
         # INVARIANT: no view is alive once `_made` is left: a change would have to copy it. And from
         # `BindingLedger.view` to `decided` nothing waits: the pod counts nowhere.
         try:
@@ -267,7 +285,7 @@ class BindingDecider:
         if record is not None:
             parts.records.put(asked.key, record)
         if made.decision.is_moved:
-            parts.seen.expect_move(asked, uid, made.decision)
+            parts.seen.expect_move(asked, ticket.uid, made.decision)
         return made
 
     def answered(self, made: MadeDecision, *, is_lost: bool) -> None:

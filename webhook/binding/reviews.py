@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from engine.binding import BindingAction, BindingDecision, BindingReason, encode_binding
+from engine.binding import (
+    BindingAction,
+    BindingDecision,
+    BindingReason,
+    BindingTicket,
+    encode_binding,
+)
 from webhook.admission import wire
 from webhook.admission.review_result import Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest, UndecidedError
@@ -40,6 +47,14 @@ class BindingReviews:
 
     def __init__(self, decider: BindingDecider) -> None:
         self._decider = decider
+        self._noted: dict[str, BindingTicket] = {}  # by uid of the reviews that are in flight
+
+    def arrived(self, request: AdmissionRequest) -> None:
+        """Note a binding before it waits for its turn."""
+        with suppress(AdmissionError):  # it is told when its turn comes
+            asked = self._asked(request)
+            if asked is not None and self._decider.may_decide:
+                self._noted[request.uid] = self._decider.note(asked)
 
     def review(self, request: AdmissionRequest) -> ReviewResult | Awaitable[ReviewResult]:
         """Decide on a binding; that of a pod which is not seen yet waits for a moment.
@@ -94,6 +109,7 @@ class BindingReviews:
     def _decided(
         self, request: AdmissionRequest, asked: AskedBinding, *, in_haste: bool
     ) -> ReviewResult:
+        noted = self._noted.pop(request.uid, None)
         if not self._decider.may_decide:
             raise UndecidedError("this replica does not decide bindings: it does not lead, or yet")
 
@@ -101,7 +117,7 @@ class BindingReviews:
             obj = msgspec.json.decode(request.object, type=dict[str, Any])
             return wire.json_patch(encode_binding(decision, obj))
 
-        made = self._decider.decide(asked, encode, in_haste=in_haste)
+        made = self._decider.decide(asked, noted, encode, in_haste=in_haste)
         if made is None:
             raise UndecidedError("the decision came too late")
         return BindingResult(

@@ -87,6 +87,7 @@ def binding_path(settings: Settings, decider: BindingDecider, metrics: Metrics) 
         limiter=ConcurrencyLimiter(settings.max_in_flight, time.monotonic),
         metrics=metrics,
         clock=time.monotonic,
+        shortcut=reviews.arrived,
         undecided=reviews.undecided,
         answered=reviews.answered,
     )
