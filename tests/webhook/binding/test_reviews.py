@@ -323,6 +323,25 @@ async def test_a_pod_that_is_not_seen_yet_is_waited_for(
         assert patched(await asked)[0] == "node-b"
 
 
+async def test_a_binding_counts_from_its_arrival_on_and_not_from_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first waits until its pod is seen. Nobody knows what that one takes on node-b, so the
+    # second does not go there, though node-b is better.
+    monkeypatch.setattr(decider, "_APPEARS_SECONDS", PATIENCE_SECONDS)
+    async with asking(tmp_path) as replica:
+        second, first = await replica.create(pod("second")), pod("first")
+        first["metadata"]["uid"] = "of-first"
+        asked = asyncio.create_task(replica.bind(first, "node-b"))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await replica.value("stowplan_reviews_in_flight", path="bind"):
+                pass
+        target, annotations = patched(await replica.bind(second, "node-a"))
+        assert (target, annotations["stowplan.dev/binding"]) == ("", "NoMargin")
+        replica.server.create(first)
+        await asked
+
+
 async def test_a_late_binding_is_decided_by_room_alone_and_its_answer_is_lost(
     tmp_path: Path,
 ) -> None:
