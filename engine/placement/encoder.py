@@ -9,7 +9,7 @@ from engine.model import api
 from engine.model.decision import Decision, Verdict
 from engine.model.label_condition import Exactness
 from engine.model.node_marks import is_mark_label
-from engine.model.placement_options import DynamicFilters, PlacementAt
+from engine.model.placement_options import DynamicFilters
 from engine.model.request import PlacementRequest
 from engine.model.selectors import GREATEST_WEIGHT, Operator
 from engine.placement.affinity import term_count
@@ -33,8 +33,6 @@ def encode(
     request: PlacementRequest,
     view: ClusterView,
     percentage_of_nodes_to_score: int = 0,
-    *,
-    decides_bindings: bool = False,
 ) -> Patch:
     """Return the patch that writes a decision on its pod.
 
@@ -50,8 +48,6 @@ def encode(
         view: the view it was made on.
         percentage_of_nodes_to_score: as in the scheduler's configuration; 0 lets the number of
             nodes decide.
-        decides_bindings: whether pods of policies with `at: Binding` are decided once more at their
-            binding: then only the required labels are written, which the scheduler enforces.
 
     Raises:
         PatchError: the view is another one, or the operations do not apply to the pod.
@@ -68,8 +64,6 @@ def encode(
     promised = () if labels.are_demanded_by(request.pod.affinity) else labels.required
     if not request.pod.annotations.keys().isdisjoint(ANNOTATIONS):
         return Patch(assemble(document, required=promised))
-    if decides_bindings and decision.placement.at is PlacementAt.BINDING:
-        return Patch(assemble(document, required=promised), warnings=tuple(labels.warnings))
     placing = decision.verdict is Verdict.PLACE and bool(len(decision.ranking))
     if not placing and not labels.required:
         return Patch()

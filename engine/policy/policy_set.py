@@ -204,11 +204,11 @@ class PolicySet:
         profiles = (profile for policy in ordered for profile in policy.sum_profiles)
         self.sum_profiles: Final = tuple(dict.fromkeys(profiles))
         """The LoadAware sums that a view must keep for these policies."""
-        self.may_hold: Final = any(
-            policy.mode is Mode.ENFORCE and policy.placement.at is PlacementAt.RELEASE
-            for policy in ordered
-        )
+        moments = {policy.placement.at for policy in ordered if policy.mode is Mode.ENFORCE}
+        self.may_hold: Final = PlacementAt.RELEASE in moments
         """Whether any of them decides pods at their release."""
+        self.may_bind: Final = PlacementAt.BINDING in moments
+        """Whether any of them decides pods at their binding."""
 
     def __len__(self) -> int:
         return len(self.policies)

@@ -30,7 +30,7 @@ from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import SCHEDULER
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
-from engine.pipeline import Scope, decide, policies_for, skip_reason
+from engine.pipeline import Scope, audit, decide, policies_for, skip_reason
 from engine.placement import Advice, Encoder, Patch, encode, encode_promises
 from engine.policy import CompiledPolicy, PolicySet
 from engine.report import BindingReport, DecisionExcerpt, binding_excerpt, excerpt_of
@@ -119,6 +119,8 @@ class Placer:
         explanations: where decisions are recorded.
         assumed: the pods in flight, so that the next decision sees this one; None where no pod will
             ever be observed, as in a recording.
+        decides_bindings: whether somebody decides the pods of policies with `at: Binding` when they
+            are bound: then they get promises at their creation, and no decision.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
@@ -132,6 +134,7 @@ class Placer:
         freshness: Callable[[], Freshness] = Freshness,
         explanations: Explanations | None = None,
         assumed: AssumedPods | None = None,
+        decides_bindings: bool = False,
     ) -> None:
         self._view = view
         self._now = now
@@ -141,11 +144,14 @@ class Placer:
         self._freshness = freshness
         self._explanations = Explanations(0) if explanations is None else explanations
         self._assumed = assumed
+        self._decides_bindings = decides_bindings
 
     def place(
         self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool = False
     ) -> Placement:
         """Decide for a pod, and count it on its advised node unless it is denied.
+
+        One that is decided at its binding gets what its policies promise, and counts nowhere.
 
         Args:
             request: the pod; the labels of its namespace and the time limit are filled in here.
@@ -154,7 +160,9 @@ class Placer:
         """
         # INVARIANT: no view is alive before and after `_decided`: a change would have to copy it.
         previous = None if dry_run else self.withdraw(request.pod)
-        placement = self._decided(request, policies, dry_run=dry_run)
+        placement = self._decided_later(request, policies)
+        if placement is None:
+            placement = self._decided(request, policies, dry_run=dry_run)
         if previous is not None and not placement.advice.nodes:
             placement = msgspec.structs.replace(placement, advice=previous)
         if not dry_run and placement.verdict is not Verdict.DENY:
@@ -281,6 +289,28 @@ class Placer:
         freshness, scope = self._freshness(), self._scope
         placement = place_gang(gang, policies, view, self._now(), scope=scope, freshness=freshness)
         return placement, view
+
+    def _decided_later(self, request: PlacementRequest, policies: PolicySet) -> Placement | None:
+        """Return the promises for a pod that is decided at its binding, None for any other."""
+        if not (self._decides_bindings and policies.may_bind):
+            return None
+        view, now, freshness = self._view(), self._now(), self._freshness()
+        completed = self.completed(request, view)
+        applied = policies_for(completed, policies, now, scope=self._scope)
+        if not applied or applied[0].placement.at is not PlacementAt.BINDING:
+            return None
+        audited = audit(completed, policies, view, now, scope=self._scope, freshness=freshness)
+        patch = encode_promises(applied, completed, view, now)
+        names = ", ".join([policy.name for policy in applied])
+        return Placement(
+            pod=request.pod,
+            verdict=Verdict.ABSTAIN,
+            message=f"the node is decided when the scheduler binds the pod, by {names}",
+            audit=_audited(audited),
+            at=PlacementAt.BINDING,
+            patch=patch,
+            advice=patch.advice,
+        )
 
     def _decided(
         self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool

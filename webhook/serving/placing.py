@@ -23,11 +23,8 @@ def placer_of(settings: Settings, cluster: Cluster, explanations: Explanations) 
         view=cluster.view,
         now=cluster.now,
         scope=settings.scope(),
-        encode=partial(
-            encode,
-            percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score,
-            decides_bindings=settings.binding,
-        ),
+        encode=partial(encode, percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score),
+        decides_bindings=settings.binding,
         clock=time.monotonic,
         freshness=cluster.freshness,
         explanations=explanations,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from engine.errors import PatchError
 from engine.model.decision import Verdict
-from engine.model.placement_options import DynamicFilters, PlacementAt, PlacementOptions
+from engine.model.placement_options import DynamicFilters, PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement import (
     ADVICE_ANNOTATION,
@@ -118,13 +118,6 @@ def test_only_a_decision_to_place_is_written(verdict: Verdict) -> None:
 def test_a_pod_with_an_annotation_of_ours_was_placed_before(key: str) -> None:
     request = request_of({"metadata": {"annotations": {key: ""}}, "spec": {}})
     assert encode(DECISION, request, VIEW) == Patch()
-
-
-def test_a_pod_that_is_decided_at_its_binding_gets_no_advice_where_bindings_are_decided() -> None:
-    later = replace(DECISION, placement=PlacementOptions(at=PlacementAt.BINDING))
-    assert encode(later, request_of(), VIEW, decides_bindings=True) == Patch()
-    assert encode(later, request_of(), VIEW).advice.nodes == ("good",)
-    assert encode(DECISION, request_of(), VIEW, decides_bindings=True).advice.nodes == ("good",)
 
 
 def test_warnings_fit_the_length_that_a_client_shows() -> None:

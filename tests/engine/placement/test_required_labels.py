@@ -298,22 +298,6 @@ def test_the_number_of_required_terms_depends_on_the_terms_of_each_pod() -> None
     ]
 
 
-def test_a_pod_that_is_decided_at_its_binding_gets_its_promises_once() -> None:
-    rules = policies(EITHER, placement={"at": "Binding"})
-
-    def written(pod: Json) -> Json:
-        request = request_of(pod)
-        decision = decide(request, rules, VIEW, NOW)
-        patch = encode(decision, request, VIEW, decides_bindings=True)
-        after: Json = jsonpatch.apply_patch(pod, list(patch.operations))
-        return after
-
-    once = written(BARE)
-    assert terms(once) == [{"matchExpressions": [X]}, {"matchExpressions": [Y]}]
-    assert "annotations" not in once["metadata"]  # which would tell that it was advised before
-    assert written(once) == once
-
-
 def test_the_request_is_left_as_it_was() -> None:
     request: PlacementRequest = request_of(BARE)
     encode(decide(request, policies(EITHER), VIEW, NOW), request, VIEW)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import weakref
 from pathlib import Path
 
+import jsonpatch
 import msgspec
 import pytest
 
@@ -91,3 +92,49 @@ def test_a_dry_run_and_a_denied_pod_are_not_assumed(state: ClusterState, loaded:
     # The policy `closed` selects the namespace by the label that every namespace has.
     assert tested.place(request_in("closed"), loaded).verdict is Verdict.DENY
     assert recorder.assumed == []
+
+
+AT_BINDING = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: at-binding}
+spec:
+  filters:
+    - name: pool
+      expression: "'pool' in node.labels"
+      message: only nodes of a pool
+  placement: {at: Binding}
+"""
+
+
+def test_a_pod_that_is_decided_at_its_binding_gets_its_promises_once_and_no_decision(
+    state: ClusterState, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(AT_BINDING)
+    policies, recorder = load_policies([tmp_path]), Recorder(state)
+    tested = placer(state, recorder, decides_bindings=True)
+    placement = tested.place(request_in("shop"), policies)
+    assert placement.verdict is Verdict.ABSTAIN
+    assert placement.message.endswith("by at-binding")
+    assert placement.policies == ()  # which count it at its binding
+    assert recorder.assumed == []
+
+    once = jsonpatch.apply_patch(msgspec.json.decode(RAW), list(placement.patch.operations))
+    (term,) = once["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+    assert "annotations" not in once["metadata"]  # which would tell that it was advised before
+    raw = msgspec.json.encode(once)
+    pod = pod_of(msgspec.json.decode(raw, type=api.Pod), namespace="shop")
+    again = tested.place(PlacementRequest(pod=pod, raw=raw), policies)
+    assert again.patch.operations == ()
+
+
+def test_where_nobody_decides_bindings_such_a_pod_is_advised(
+    state: ClusterState, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(AT_BINDING.replace("'pool' in node.labels", "true"))
+    policies = load_policies([tmp_path])
+    placement = placer(state, Recorder(state)).place(request_in("shop"), policies)
+    assert (placement.verdict, placement.policies) == (Verdict.PLACE, ("at-binding",))
