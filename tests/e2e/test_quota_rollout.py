@@ -41,6 +41,7 @@ class Stage:
         url: of the other one.
         release: the chart's.
         replicas: that answer both.
+        control: processes of which one leads.
     """
 
     control_plane: ControlPlane
@@ -48,6 +49,7 @@ class Stage:
     url: str
     release: Release
     replicas: Sequence[Replica]
+    control: Sequence[Replica]
 
     @asynccontextmanager
     async def clients(self) -> AsyncIterator[tuple[Cluster, Cluster]]:
@@ -108,10 +110,10 @@ async def _staged(control_plane: ControlPlane, folder: Path) -> AsyncIterator[St
         )
         await release.change(**values)
         replicas = chart_replicas(release, control_plane, folder, count=3, values=values)
-        control = chart_control(release, control_plane, folder / "control", values=values)
+        control = chart_control(release, control_plane, folder / "control", values=values, count=2)
         await stack.enter_async_context(running([*replicas, *control]))
         front.targets = [replica.port for replica in replicas]
-        stage = Stage(control_plane, second, url, release, replicas)
+        stage = Stage(control_plane, second, url, release, replicas, control)
         await _narrow(stage, cluster)
         yield stage
 
@@ -248,7 +250,7 @@ async def test_a_new_quota_needs_no_leader_and_a_removed_ones_namespace_leaves_w
         lease = await clients[0].get("leases", stage.release.name, stage.release.namespace)
         (leader,) = (
             replica
-            for replica in stage.replicas
+            for replica in stage.control
             if f"{lease['spec']['holderIdentity']} leads" in replica.text()
         )
         await clients[0].create(elastic_quota(other, {"cpu": "1000"}))
