@@ -17,8 +17,8 @@ by one that was asked about and kept, as long as all that is bound there was ask
    nothing until all requests that the last one may have answered have ended.
 
 What is not asked about goes where the scheduler puts it, which may not know yet who was moved
-there, and the next leader does not know which answers of the last one are still on their way: a
-move leaves room for that. It leaves room for any one pod that waits, or is like one of the last
+there, and who leads after another that died does not know its answers that are on their way: a move
+leaves room for that. It leaves room for any one pod that waits, or is like one of the last
 minute, if the scheduler may think that there is. As soon as a binding is seen to escape, or an
 answer cannot have arrived, moves stop until none has for a while. So it takes two that escape to
 one node, between a move there and the moment that the scheduler sees it, to overfill it.
@@ -105,6 +105,7 @@ class _OnItsWay:
         nodes: that it may end on; the last answer's comes first.
         scheduler_node: the node that the scheduler took last, and so counts it on.
         answers: the nodes that were answered, if it was not denied.
+        unanswered: calls whose answers are not written.
         is_open: whether any answer was not a denial, or may not have arrived.
         ends_by: when its request has ended at the API server, whatever became of it.
     """
@@ -115,6 +116,7 @@ class _OnItsWay:
     nodes: tuple[str, ...] = ()
     scheduler_node: str = ""
     answers: frozenset[str] = frozenset()
+    unanswered: int = 0
     is_open: bool = False
     ends_by: Micros
 
@@ -174,13 +176,22 @@ class BindingLedger:
             self._unsettled_until = Micros(last_answer_at + self._request_micros)
 
     def lead_ends(self) -> None:
-        """Decide no more. What is on its way is still followed."""
+        """Move nothing more. What is on its way is still followed."""
         self._is_leading = False
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing is on its way: the next leader need not wait for it."""
         return not self._on_their_way
+
+    @property
+    def has_moves_on_their_way(self) -> bool:
+        """Whether a pod may yet be bound to a node that its scheduler does not know of.
+
+        Who gives up the Lease in good order calls `lead_ends`, answers until there is none, for the
+        next leader would not know of it, and gives it up then.
+        """
+        return any(len(way.nodes) > 1 for way in self._on_their_way.values())
 
     def may_move(self, now: Micros) -> bool:
         """Return whether pods may be moved now."""
@@ -228,6 +239,7 @@ class BindingLedger:
         else:
             return ticket
         way.ends_by, way.scheduler_node = ends_by, node_name
+        way.unanswered += 1
         way.nodes = _with(way.nodes, node_name)
         self._tally(way, 1)
         self._count(way, now)
@@ -277,8 +289,10 @@ class BindingLedger:
     def answered(self, ticket: BindingTicket) -> None:
         """Note that an answer was written in time: a pod that was denied is not bound any more."""
         way = self._on_their_way.get(ticket.uid)
-        if way is not None and not way.is_open:
-            self._drop(way)
+        if way is not None:
+            way.unanswered -= 1
+            if not (way.is_open or way.unanswered):
+                self._drop(way)
 
     def answer_lost(self, ticket: BindingTicket, now: Micros) -> None:
         """Note that the API server cannot have got an answer: it was too late, or nobody was there.

@@ -408,9 +408,12 @@ class Leader:
             self.ledger.lead_ends()
             self.is_leading = False
         if self.is_ending and lease.holder == self.name:
+            self.ledger.lead_ends()
+            lease.until = self.holds_until = world.clock.now + LEASE
+            if self.ledger.has_moves_on_their_way:
+                return
             lease.holder, lease.is_settled = "", self.ledger.is_settled
             lease.until = world.clock.now
-            self.ledger.lead_ends()
             self.is_leading = False
             self.resting_until = world.clock.now + 1  # it begins anew
         elif lease.holder == self.name:

@@ -9,7 +9,9 @@ from engine.binding import (
     BindingLedger,
     BindingTicket,
     Landing,
+    MoveLimits,
     decide_binding,
+    decide_in_haste,
 )
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
@@ -157,6 +159,21 @@ def test_a_pod_asked_about_twice_counts_wherever_it_may_end() -> None:
     assert desk.see("p", "b") is Landing.AS_ANSWERED
 
 
+def test_a_pod_that_was_denied_counts_while_another_call_about_it_is_not_answered() -> None:
+    desk = Desk("p")
+    for number in range(4):
+        desk.see(f"b{number}", "b")
+    desk.ledger.lead_begins(NOW, None)  # so that the scheduler is not believed
+    first, second = desk.ask("p", "b"), desk.ask("p", "b")
+    for ticket, counted in ((first, 5), (second, 4)):
+        limits = MoveLimits(may_move=False)
+        view = desk.ledger.view(ticket)
+        denial = decide_in_haste(request("p"), "b", view, NOW, scope=SCOPE, limits=limits)
+        assert desk.ledger.decided(ticket, denial, NOW)
+        desk.ledger.answered(ticket)
+        assert desk.counted()["b"] == counted
+
+
 def test_a_failed_binding_counts_until_its_request_has_surely_ended() -> None:
     desk = Desk("p")
     desk.moved("p")
@@ -233,6 +250,17 @@ def test_the_next_leader_moves_nothing_until_what_the_last_one_answered_has_ende
     desk = Desk("p", last_answer_at=NOW)
     assert not desk.ledger.may_move(after(A_MINUTE - 1))
     assert desk.ledger.may_move(after(A_MINUTE))
+
+
+def test_a_leader_knows_whether_the_next_one_would_have_to_know_of_a_move() -> None:
+    desk = Desk("p", "q")
+    desk.ask("q")
+    assert not desk.ledger.has_moves_on_their_way
+    desk.moved("p")
+    desk.ledger.lead_ends()
+    assert desk.ledger.has_moves_on_their_way
+    desk.see("p", "b")
+    assert not desk.ledger.has_moves_on_their_way
 
 
 @pytest.mark.parametrize("ends", [False, True])
