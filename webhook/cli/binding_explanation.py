@@ -100,8 +100,7 @@ def _rules(decision: Decision, scheduler_node: str, node: str) -> Iterator[RuleO
             outcome.reason(row) if row is not None and outcome.rejects[row] else "" for row in rows
         ]
         if any(texts):
-            policy = "scheduler" if outcome.policy == SCHEDULER else outcome.policy
-            yield _on_nodes(policy, outcome.rule, texts)
+            yield _on_nodes(outcome.policy, outcome.rule, texts)
     places = {int(row): place for place, row in enumerate(decision.ranking.rows.tolist())}
     for score in decision.scored:
         at = [None if row is None else places.get(row) for row in rows]
@@ -110,4 +109,5 @@ def _rules(decision: Decision, scheduler_node: str, node: str) -> Iterator[RuleO
 
 
 def _on_nodes(policy: str, rule: str, texts: list[str]) -> RuleOnNodes:
+    policy = "scheduler" if policy == SCHEDULER else policy
     return RuleOnNodes(policy=policy, rule=rule, on_scheduler_node=texts[0], on_node=texts[1])

@@ -204,27 +204,37 @@ def test_a_packing_profile_of_v1beta1_packs(version: str) -> None:
         "RequestedToCapacityRatio": 2,
         "TaintToleration": 1,
         "NodeAffinity": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 1,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
     assert "type: MostAllocated" in text
     assert "{name: cpu, weight: 3}" in text
-    assert "# - PodTopologySpread x 2, InterPodAffinity x 1: the scheduler itself" in text
 
 
 @pytest.mark.parametrize(
-    ("version", "weights"),
+    ("version", "fit", "taints", "affinity", "pods"),
     [
-        ("v1beta1", {"NodeResourcesLeastAllocated": 1, "TaintToleration": 1, "NodeAffinity": 1}),
-        ("v1beta2", {"NodeResourcesFit": 1, "TaintToleration": 1, "NodeAffinity": 1}),
-        ("v1beta3", {"NodeResourcesFit": 1, "TaintToleration": 3, "NodeAffinity": 2}),
-        ("v1", {"NodeResourcesFit": 1, "TaintToleration": 3, "NodeAffinity": 2}),
+        ("v1beta1", "NodeResourcesLeastAllocated", 1, 1, 1),
+        ("v1beta2", "NodeResourcesFit", 1, 1, 1),
+        ("v1beta3", "NodeResourcesFit", 3, 2, 2),
+        ("v1", "NodeResourcesFit", 3, 2, 2),
     ],
 )
-def test_a_profile_has_the_defaults_of_its_version(version: str, weights: dict[str, int]) -> None:
+def test_a_profile_has_the_defaults_of_its_version(
+    version: str, fit: str, taints: int, affinity: int, pods: int
+) -> None:
     _, (policy,) = imported(f"apiVersion: {GROUP}/{version}\nprofiles: [{{}}]\n")
-    others = {"NodeResourcesBalancedAllocation": 1, "ImageLocality": 1}
-    assert rules(policy)[1] == weights | others
+    assert rules(policy)[1] == {
+        fit: 1,
+        "TaintToleration": taints,
+        "NodeAffinity": affinity,
+        "InterPodAffinity": pods,
+        "PodTopologySpread": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }
 
 
 def test_a_mistake_in_args_of_an_old_name_has_its_place() -> None:

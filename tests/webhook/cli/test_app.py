@@ -102,7 +102,11 @@ def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
         (["explain", POD, *CLUSTER, *POLICIES, "--nodes", "-1"], "must be >= 0", ""),
         (["dashboard", *CLUSTER, "--port", "70000"], "must be <= 65535", ""),
         (["queue", "--most", "0"], "must be > 0", ""),
-        (["explain", "deploy/web", *CLUSTER, *POLICIES], "there is no file `deploy/web`", "--live"),
+        (
+            ["explain", "deploy/web", *CLUSTER, *POLICIES],
+            "is neither a file nor a pod",
+            "of a recording",
+        ),
     ],
 )
 def test_wrong_arguments_are_named_with_a_hint(

@@ -134,6 +134,12 @@ def test_a_pod_that_was_decided_at_its_binding_says_from_where_to_where_and_why(
             "onSchedulerNode": "Insufficient acme.example/fpga",
             "onNode": "",
         },
+        {
+            "policy": "scheduler",
+            "rule": "PodTopologySpread",
+            "onSchedulerNode": "",
+            "onNode": "100 points",
+        },
         {"policy": "of-the-cluster", "rule": "zone", "onSchedulerNode": "", "onNode": "0 points"},
     ]
 

@@ -152,8 +152,10 @@ class Anonymizer:
         """Return the pseudonyms of keys of labels."""
         return list(map(self.key, value)) if isinstance(value, list) else value and self.key(value)
 
-    def _images(self, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    def _images(self, value: Any) -> Any:  # noqa: ANN401 - a name, names, or the image of a volume
         """Return pseudonyms of images, where no tag means `latest`."""
+        if isinstance(value, msgspec.Struct):
+            return self.struct(value)
         if isinstance(value, tuple):
             return tuple(map(self._image, value))
         return value and self._image(value)
