@@ -30,7 +30,7 @@ class Literal(Node):
     """A constant; `value` is a CEL value, possibly a type or the result of `duration('1s')`.
 
     Attributes:
-        call: what gave the value, where no literal of CEL can say it.
+        call: what gave the value, where it was not written as a literal.
     """
 
     value: object
@@ -259,12 +259,17 @@ class OptionalMap(Node):
 
 def children(node: Node) -> Iterator[Node]:
     """Yield the nodes directly below `node`, in source order."""
-    for attribute in node.__slots__:
+    for attribute in _attributes(node):
         value = getattr(node, attribute)
         if isinstance(value, Node):
             yield value
         elif type(value) is tuple:
             yield from (item for item in value if isinstance(item, Node))
+
+
+def _attributes(node: Node) -> tuple[str, ...]:
+    """Return where the nodes below may be; what a literal was written as is evaluated by nobody."""
+    return () if type(node) is Literal else node.__slots__
 
 
 def bound_variables(node: Node) -> tuple[str, ...]:
@@ -312,7 +317,7 @@ def with_children(node: Node, new: Iterable[Node]) -> Node:
     """Return `node` with its children replaced, as many and in the same order."""
     rest = iter(new)
     changes: dict[str, object] = {}
-    for attribute in node.__slots__:
+    for attribute in _attributes(node):
         value = getattr(node, attribute)
         if isinstance(value, Node):
             changes[attribute] = next(rest)

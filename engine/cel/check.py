@@ -14,6 +14,7 @@ from engine.cel import ast, comprehensions, hints, signed_names, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Overload
+from engine.cel.functions.format_strings import check_template
 from engine.cel.functions.k8s_lists import TYPED_SUM, ZEROS
 from engine.cel.overloads import fits, folded, is_like_a_macro, mismatch, unknown_function
 from engine.cel.scope import Scope, Typed
@@ -232,7 +233,11 @@ class _Checker:
         elif node.operator in {"==", "!="} and are_unlike((left_type, right_type)):
             message = f"`{node.operator}` of `{left_type}` and `{right_type}`: convert one of them"
             self.warnings.append(CelProblem(node.offset, message))
-        return replace(node, left=left, right=right), result or DYN
+        resolved = replace(node, left=left, right=right)
+        if node.operator == "in" and isinstance(right, ast.ListLiteral) and not right.elements:
+            # As cel-go, which does not ask for an element of nothing: an error of it has no effect.
+            return ast.Literal(value=False, type=BOOL, call=resolved, offset=node.offset), BOOL
+        return resolved, result or DYN
 
     def logic(self, node: ast.And | ast.Or) -> Typed:
         return replace(node, operands=tuple(map(self.boolean, node.operands))), BOOL
@@ -289,10 +294,19 @@ class _Checker:
     def _folded(self, node: ast.Call, fitting: Iterable[Overload]) -> ast.Node:
         """Evaluate at load what literal arguments allow; a failure is a mistake."""
         try:
+            _check_format(node)
             return folded(node, fitting)
         except CelError as error:
             self.report(node.offset, str(error))
         return node
+
+
+def _check_format(node: ast.Call) -> None:
+    if node.member and node.function == "format":
+        template, args = node.args
+        text = template.value if isinstance(template, ast.Literal) else None
+        if isinstance(text, str) and isinstance(args, ast.ListLiteral) and not args.optionals:
+            check_template(text, len(args.elements))
 
 
 _ALTERNATIVES: Final = frozenset({("or", 2), ("orValue", 2)})

@@ -104,11 +104,14 @@ class Quantity:
         nanos: the value in units of 1e-9.
         format: the style of the canonical text.
         source: the text it was read from, if upstream writes that text back unchanged.
+        scale: the power of ten of the units that upstream counts it in, as an int64; None where it
+            keeps a big decimal.
     """
 
     nanos: int
     format: Format = field(default=Format.DECIMAL_SI, compare=False)
     source: str | None = field(default=None, compare=False)
+    scale: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """Return what upstream's `String` and JSON encoding give: source or canonical text."""
@@ -116,11 +119,26 @@ class Quantity:
 
     def __add__(self, other: Quantity) -> Quantity:
         """Return the exact sum; a zero on the left takes the format on the right."""
-        return Quantity(self.nanos + other.nanos, self.format if self.nanos else other.format)
+        return self._with(self.nanos + other.nanos, other)
 
     def __sub__(self, other: Quantity) -> Quantity:
         """Return the exact difference; a zero on the left takes the format on the right."""
-        return Quantity(self.nanos - other.nanos, self.format if self.nanos else other.format)
+        return self._with(self.nanos - other.nanos, other)
+
+    def _with(self, nanos: int, other: Quantity) -> Quantity:
+        """Return the sum or difference, kept as upstream keeps it (`int64Amount.Add`)."""
+        format_ = self.format if self.nanos else other.format
+        if self.scale is None or other.scale is None:
+            return Quantity(nanos, format_)
+        if not other.nanos:
+            return Quantity(nanos, format_, scale=self.scale)
+        if not self.nanos:
+            return Quantity(nanos, format_, scale=other.scale)
+        scale = min(self.scale, other.scale)
+        unit = 10 ** (scale - NANO)
+        counts = (part // unit for part in (self.nanos, other.nanos, nanos))
+        fits = all(INT64_MIN <= count <= INT64_MAX for count in counts)
+        return Quantity(nanos, format_, scale=scale if fits else None)
 
     @property
     def sign(self) -> int:
@@ -129,9 +147,12 @@ class Quantity:
 
     @property
     def is_integer(self) -> bool:
-        """Whether the value is whole and fits int64, so that `value()` is exact."""
-        whole, rest = divmod(self.nanos, _NANOS)
-        return rest == 0 and INT64_MIN <= whole <= INT64_MAX
+        """Whether upstream's `AsInt64` gives the value, which `value()` then is.
+
+        It does not for what it keeps in fractions or as a big decimal, `1000m` and `1.5Gi` too.
+        """
+        counted = self.scale is not None and self.scale >= 0
+        return counted and INT64_MIN <= self.nanos // _NANOS <= INT64_MAX
 
     def compare(self, other: Quantity) -> int:
         """Return -1, 0 or 1 as this is less than, equal to or greater than `other`."""
@@ -202,6 +223,7 @@ def parse_quantity(text: str) -> Quantity:
     # `direct`: upstream reads such a text without big numbers. It shows in what follows.
     if format_ is Format.BINARY_SI:
         direct = not fraction and len(digits) + power * 3 // 10 <= _DIRECT_BINARY_DIGITS
+        places = 0
         nanos = _binary_nanos(whole, fraction, power)
         looks_canonical = int(digits[-3:]) % 8 != 0  # so is the whole number
         if 0 < nanos < _NANOS:
@@ -215,7 +237,8 @@ def parse_quantity(text: str) -> Quantity:
     if not direct and not text[: parts.start(4)].strip("+-."):
         raise QuantityError(f"{_quoted(text)} has no number before its suffix", kind="numeric")
     source = text if direct and looks_canonical and len(text) <= MAX_TEXT else None
-    return Quantity(-nanos if sign == "-" else nanos, format_, source)
+    scale = min(places, MAX_DIGITS) if direct else None
+    return Quantity(-nanos if sign == "-" else nanos, format_, source, scale)
 
 
 def _decimal_nanos(digits: str, places: int) -> int:

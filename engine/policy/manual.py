@@ -43,10 +43,16 @@ cel-go differs:
 | `'%e'.format([1.5])` | `1.500000e+00` | `1.500000` times ten to the power, in superscript |
 | `{'a': dyn(3)}.?a.b`: a plain field of an optional number | an error; write `.?b` | absent |
 
+Quantities are compared by their amounts. In Kubernetes one on the right of `==` that `add` or `sub`
+gave is an error, as in `quantity('1k') == quantity('999').add(1)`, and `sub` of the least int,
+-9223372036854775808, adds it.
+
 Here more is accepted than where Kubernetes checks types; what is probably not meant, `stowplan
 lint` warns of: `==` of numbers of unlike types that are known, such as `pod.priority == 1.0`, and a
-literal of elements of unlike types, `[-1, 'a']`. Functions of newer versions of the language than
-that of Kubernetes exist without a warning: `s.reverse()`, `math.greatest()`.
+literal of elements of unlike types, `[-1, 'a']`. The arguments of `format` are counted at load, and
+their types looked at only when it is called: `'%d'.format([1.5])` is `1.5`. Functions of newer
+versions of the language than that of Kubernetes exist without a warning: `s.reverse()`,
+`math.greatest()`.
 
 `stowplan test --cross-check` evaluates expressions with cel-python, too. `m[?k].orValue(d)`, which
 that cannot read, is given to it as `k in m ? m[k] : d`, and numbers of unlike types are compared as

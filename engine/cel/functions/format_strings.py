@@ -22,6 +22,25 @@ _DEFAULT_PRECISION: Final = 6
 _MAX_PRECISION: Final = 1000
 
 
+def check_template(template: str, args: int) -> None:
+    """Check a literal template against the number of its arguments.
+
+    Raises:
+        CelError: a clause is unknown, or there are fewer or more arguments than clauses.
+    """
+    clauses = [clause for clause in _CLAUSE.finditer(template) if not clause["percent"]]
+    for clause in clauses:
+        if clause["verb"] != "s" and clause["verb"] not in _VERBS:
+            raise _unknown(clause)
+    if len(clauses) != args:
+        takes = f"{len(clauses)} argument{'' if len(clauses) == 1 else 's'}"
+        raise CelError(f"the format takes {takes}, not {args}")
+
+
+def _unknown(clause: re.Match[str]) -> CelError:
+    return CelError(f"unknown formatting clause `{clause[0]}`")
+
+
 def _format(budget: Budget, template: str, args: Sequence[object]) -> str:
     return budget.join(_pieces(template, args))
 
@@ -50,7 +69,7 @@ def _clause(clause: re.Match[str], value: object) -> Iterator[str]:
         return
     apply = _VERBS.get(verb)
     if apply is None:
-        raise CelError(f"unknown formatting clause `{clause[0]}`")
+        raise _unknown(clause)
     text = apply(value, precision)
     if text is None:
         raise CelError(f"`%{verb}` does not apply to a value of type `{type_of(value)}`")

@@ -1,8 +1,8 @@
 """Kubernetes quantities in expressions: `quantity('1.5Gi').isLessThan(quantity('2Gi'))`.
 
-Source: apiserver `pkg/cel/library/quantity.go`. One difference: upstream's `isInteger` is false for
-some whole values, such as `1.5Gi`, that its parser stores as big decimals; here it follows its
-documentation: `asInteger` will not fail.
+Source: apiserver `pkg/cel/library/quantity.go`. Two differences. Upstream, `==` fails where `add`
+or `sub` gave the quantity on its right, since these return a pointer; here amounts decide. And
+there `sub` of the least int adds it, since its negation wraps; here it is exact.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ def as_integer(value: CelQuantity) -> int:
     """Return the amount as an int.
 
     Raises:
-        CelError: it has a fraction, or does not fit in 64 bits.
+        CelError: it does not fit in 64 bits, or Kubernetes keeps it in fractions or as a big
+            decimal, as it does `1000m` and `1.5Gi`.
     """
     if not value.amount.is_integer:
-        raise CelError(f"`{value.amount}` is not an integer of 64 bits")
+        raise CelError(f"`{value.amount}` is not an integer of 64 bits as Kubernetes reads it")
     return value.amount.value()
 
 
@@ -115,7 +116,7 @@ def is_greater_than(left: CelQuantity, right: CelQuantity) -> bool:
 
 
 def _of_int(value: int) -> CelQuantity:
-    return CelQuantity(Quantity(value * _NANOS))
+    return CelQuantity(Quantity(value * _NANOS, scale=0))
 
 
 _TYPE: Final = CelQuantity.cel_type

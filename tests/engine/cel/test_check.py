@@ -163,13 +163,27 @@ def test_mixing_number_types_gets_advice() -> None:
         "quantity('1Zi')",
         "ip('1.2.3')",
         "semver('x')",
+        "'%%'.format([1])",
+        "'%s'.format([pod.x, pod.y])",
+        "'%s'.format([])",
+        "'%a'.format([pod.x])",
     ],
 )
 def test_a_bad_literal_is_found_at_load(source: str) -> None:
     assert len(problems(source)) == 1
 
 
-@pytest.mark.parametrize("source", ["'a'.matches(pod.x)", "duration(pod.x)", "quantity('1' + '1')"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "'a'.matches(pod.x)",
+        "duration(pod.x)",
+        "quantity('1' + '1')",
+        "'%s'.format(pod.x)",
+        "pod.x.format([1])",
+        "'%d%% of %s'.format([5, pod.x])",
+    ],
+)
 def test_what_is_not_a_literal_is_left_to_the_evaluation(source: str) -> None:
     assert not problems(source)
 

@@ -116,9 +116,30 @@ def test_the_canonical_text_keeps_the_value_and_is_its_own_canonical_text(
 
 
 @given(quantities)
-def test_a_whole_number_within_int64_is_an_integer(quantity: Quantity) -> None:
+def test_an_integer_is_a_whole_number_within_int64(quantity: Quantity) -> None:
     value = _value(quantity)
-    assert quantity.is_integer == (value.denominator == 1 and INT64_MIN <= value <= INT64_MAX)
+    if quantity.is_integer:
+        assert value.denominator == 1
+        assert INT64_MIN <= value <= INT64_MAX
+
+
+@given(quantities, quantities)
+def test_what_is_counted_as_an_int64_has_as_many_whole_units(x: Quantity, y: Quantity) -> None:
+    for quantity in (x, y, x + y, x - y, (x + y) - y):
+        if quantity.scale is not None:
+            count = _value(quantity) / Fraction(10) ** quantity.scale
+            assert count.denominator == 1
+            assert INT64_MIN <= count <= INT64_MAX
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [("1", True), ("1k", True), ("1.5G", True), ("1000m", False), ("1.5Gi", False), ("1.0", False)],
+)
+def test_only_amounts_that_upstream_counts_in_whole_units_are_integers(
+    text: str, *, whole: bool
+) -> None:
+    assert parse_quantity(text).is_integer is whole
 
 
 @settings(max_examples=200)

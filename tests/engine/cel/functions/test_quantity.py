@@ -80,15 +80,16 @@ def test_sums_and_differences_are_exact() -> None:
     [
         ("50k", 50_000),
         ("-3", -3),
-        ("1.5Gi", 1_610_612_736),  # 1.5 * 2**30
-        ("1000m", 1),
-        ("9223372036854775807", 2**63 - 1),
-        ("9223372036854775808", None),
+        ("1.5G", 1_500_000_000),
+        ("1.5Gi", None),  # whole, yet Kubernetes keeps it as a big decimal
+        ("1000m", None),  # it keeps 1000 thousandths
+        ("999999999999999999", 10**18 - 1),
+        ("9223372036854775807", None),  # it reads 18 digits as an int64
         ("9999999999999999999999999999999999999G", None),
         ("1500m", None),
     ],
 )
-def test_only_whole_numbers_of_64_bits_are_integers(text: str, expected: int | None) -> None:
+def test_an_integer_is_what_kubernetes_keeps_as_one(text: str, expected: int | None) -> None:
     value = quantity(text)
     assert q.is_integer(value) is (expected is not None)
     if expected is None:
@@ -139,9 +140,22 @@ def test_the_comparison_turns_around_with_its_operands(
     assert q.compare_to(one, other) == q.sign(q.sub(one, other))
 
 
-@given(INTS)
+@given(st.integers(-(10**18) + 1, 10**18 - 1))
 def test_an_integer_quantity_gives_its_integer_back(number: int) -> None:
     assert q.as_integer(quantity(str(number))) == number
+
+
+@given(INTS, INTS)
+def test_a_sum_is_an_integer_while_it_fits_in_64_bits(number: int, other: int) -> None:
+    total = q.add_int(q.add_int(quantity("0"), number), other)
+    assert q.is_integer(total) is (-(2**63) <= number + other < 2**63)
+
+
+def test_the_least_int_is_subtracted_as_any_other() -> None:
+    # 0 - (-2**63) = 2**63, which no int64 holds
+    difference = q.sub_int(quantity("0"), -(2**63))
+    assert difference == q.add_int(quantity("1"), 2**63 - 1)
+    assert not q.is_integer(difference)
 
 
 @pytest.mark.parametrize(

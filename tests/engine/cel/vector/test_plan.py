@@ -294,6 +294,29 @@ def test_a_request_too_large_for_a_key_is_not_remembered() -> None:
     assert not memory
 
 
+@pytest.mark.parametrize(
+    ("expression", "holds"),
+    [
+        ("node.labels.absent in []", False),
+        ("!(node.labels.absent in [])", True),
+        ("pod.absent in []", False),
+        ("node.d / 0.0 in [] || node.flag", None),
+        ("node.taints.exists(t, t.absent in [])", False),
+    ],
+)
+def test_nothing_is_in_an_empty_list_not_even_an_error(
+    expression: str, *, holds: bool | None
+) -> None:
+    rows = _rows(3, taints=[{"key": "a"}])
+    found = listed(_Probe().condition(expression).evaluate(RowsTable(rows), {"pod": {}}))
+    assert found == [str(row["flag"] if holds is None else holds) for row in rows]
+
+
+def test_what_is_asked_of_an_empty_list_is_shown_as_it_was_written() -> None:
+    expression = "node.labels.zone in []"
+    assert _strategies(expression) == [(expression, Strategy.ONCE)]
+
+
 @pytest.mark.parametrize("depth", [10, 10_000])
 def test_a_request_of_any_depth_is_evaluated(depth: int) -> None:
     nested: list[object] = []

@@ -175,6 +175,8 @@ def _requirement_text(one: Requirement) -> str:
         ("cel.bind(g, int(node.labels.gen), g > 3 && g < 9)", "gen Gt 3 & gen Lt 9"),
         # What no label can be.
         ("node.labels.a == 'not a value!'", "nothing"),
+        ("node.labels.a in []", "nothing"),
+        ("!(node.labels.a in [])", "anything"),
         ("node.labels.a != 'not a value!'", "a Exists"),
         ("node.labels.a in ['x', 'not a value!', '']", "a In  x"),
         ("'not a key!' in node.labels || 'b' in node.labels", "b Exists"),
