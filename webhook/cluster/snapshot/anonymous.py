@@ -152,7 +152,7 @@ class Anonymizer:
         """Return the pseudonyms of keys of labels."""
         return list(map(self.key, value)) if isinstance(value, list) else value and self.key(value)
 
-    def _images(self, value: Any) -> Any:  # noqa: ANN401 - a name, names, or the image of a volume
+    def _images(self, value: Any) -> Any:  # noqa: ANN401 - a name, names, or a volume's image
         """Return pseudonyms of images, where no tag means `latest`."""
         if isinstance(value, msgspec.Struct):
             return self.struct(value)
