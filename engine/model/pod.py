@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from engine.model import api
 from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.host_ports import HostPort, host_ports_of
+from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
 from engine.model.selectors import GREATEST_WEIGHT, Requirement
@@ -156,12 +157,13 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.phase in TERMINAL_PHASES
 
 
-def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
+def pod_of(wire: api.Pod, *, namespace: str = "", kubernetes: KubernetesVersion = ASSUMED) -> Pod:
     """Return the model of a Pod.
 
     Args:
         wire: the decoded object.
         namespace: that of the request, used where the object has none yet.
+        kubernetes: the version by which its amounts are counted, see `ClusterState.kubernetes`.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -214,7 +216,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "") -> Pod:
         created=meta.creation_timestamp,
         scheduled_at=scheduled_at,
         initialized_at=initialized_at,
-        shape=shape_of(wire),
+        shape=shape_of(wire, kubernetes=kubernetes),
     )
 
 

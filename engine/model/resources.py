@@ -12,11 +12,17 @@ millicore or a byte more for each container than `peak_requests` and `peak_limit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from engine.model import api
+from engine.model.kubernetes_version import (
+    ASSUMED,
+    EMPTY_IS_UNSET,
+    GREATEST_SUM,
+    KubernetesVersion,
+)
 from engine.model.quantity import base_units, in_base_units, quantity_of, to_int64
 from engine.model.resize import is_infeasible
 from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages, is_scalar
@@ -45,6 +51,7 @@ class ResourceOptions:
         skip_pod_level_resources: ignore `spec.resources`.
         skip_container_level_resources: start the requests from nothing instead of the containers.
         use_status_resources: count what the kubelet has actuated and allocated (in-place resize).
+        kubernetes: the version, which decides how: see `_greatest_sum`.
         use_dra_node_allocatable_resource_claim_status: add what resource claims take of the node.
         non_missing_container_requests: requests assumed of containers that do not name them.
     """
@@ -53,16 +60,23 @@ class ResourceOptions:
     skip_pod_level_resources: bool = False
     skip_container_level_resources: bool = False
     use_status_resources: bool = False
+    kubernetes: KubernetesVersion = ASSUMED
     use_dra_node_allocatable_resource_claim_status: bool = False
     non_missing_container_requests: api.ResourceList | None = None
+
+    @property
+    def counts_greatest_sum(self) -> bool:
+        """Whether the three amounts of a resized pod are compared after they are summed."""
+        return self.use_status_resources and self.kubernetes >= GREATEST_SUM
 
 
 _DEFAULT_OPTIONS = ResourceOptions()
 _SCORING_DEFAULTS: api.ResourceList = {CPU: f"{DEFAULT_MILLICORES}m", MEMORY: DEFAULT_MEMORY}
-AS_THE_SCHEDULER = ResourceOptions(use_status_resources=True)
-"""The options by which the scheduler counts pods, on nodes and before."""
 
-_SCORING_OPTIONS = replace(AS_THE_SCHEDULER, non_missing_container_requests=_SCORING_DEFAULTS)
+
+def as_the_scheduler(kubernetes: KubernetesVersion = ASSUMED) -> ResourceOptions:
+    """Return the options by which the scheduler of a version counts pods, on nodes and before."""
+    return ResourceOptions(use_status_resources=True, kubernetes=kubernetes)
 
 
 def amounts(resource_list: Mapping[str, str | float | None] | None) -> dict[str, int]:
@@ -108,28 +122,35 @@ def pod_limits(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> dic
     return _rounded(total)
 
 
-def non_zero_requests(pod: api.Pod) -> dict[str, int]:
+def non_zero_requests(pod: api.Pod, kubernetes: KubernetesVersion = ASSUMED) -> dict[str, int]:
     """Return the requests as scoring sees them: containers that name none take 100m and 200Mi.
 
     An explicit 0 stays 0, and a pod without containers gets nothing. Where the pod itself names
     requests, containers take a default only of what neither it nor any of them names.
     Source: pkg/scheduler/framework/types.go, getNonMissingContainerRequests.
     """
-    if pod.spec.resources is None or not _pod_level(pod.spec.resources.requests):
-        return pod_requests(pod, _SCORING_OPTIONS)
-    named = pod_requests(pod, AS_THE_SCHEDULER)
-    missing = {name: least for name, least in _SCORING_DEFAULTS.items() if name not in named}
-    return pod_requests(pod, replace(_SCORING_OPTIONS, non_missing_container_requests=missing))
+    options, missing = as_the_scheduler(kubernetes), _SCORING_DEFAULTS
+    if pod.spec.resources is not None and _pod_level(pod.spec.resources.requests):
+        named = pod_requests(pod, options)
+        missing = {name: least for name, least in missing.items() if name not in named}
+    return pod_requests(pod, replace(options, non_missing_container_requests=missing))
 
 
-def non_zero_container_requests(pod: api.Pod) -> dict[str, int]:
+def non_zero_container_requests(
+    pod: api.Pod, kubernetes: KubernetesVersion = ASSUMED
+) -> dict[str, int]:
     """Return the same of the containers alone, whatever the pod itself names.
 
     NodeResourcesFit of Kubernetes 1.36 scores an incoming pod by these: its scorer is not told that
     pod-level resources are enabled (noderesources/fit.go, NewFit, and resource_allocation.go,
     calculatePodResourceRequest).
     """
-    return pod_requests(pod, replace(_SCORING_OPTIONS, skip_pod_level_resources=True))
+    options = replace(
+        as_the_scheduler(kubernetes),
+        non_missing_container_requests=_SCORING_DEFAULTS,
+        skip_pod_level_resources=True,
+    )
+    return pod_requests(pod, options)
 
 
 def cpu_request(pod: api.Pod) -> int:
@@ -220,15 +241,17 @@ def effective_limits(pod: api.Pod, *, non_zero: bool = False) -> dict[str, int]:
     return {name: to_int64(amount) for name, amount in total.items()}
 
 
-def qos_class(pod: api.Pod) -> QosClass:
+def qos_class(pod: api.Pod, kubernetes: KubernetesVersion = ASSUMED) -> QosClass:
     """Return the QoS class by the pod's specification (pkg/apis/core/v1/helper/qos, ComputePodQOS).
 
     Only positive amounts of cpu and memory count, in init containers as well; pod-level
-    resources, where set, stand for all containers. `status.qosClass` is ignored.
+    resources, where set, stand for all containers; up to 1.36 also where they name nothing.
+    `status.qosClass` is ignored.
     """
-    spec = pod.spec
-    if spec.resources is not None:
-        holders = [spec.resources]
+    spec, own = pod.spec, pod.spec.resources
+    names_some = own is not None and bool(_pod_level(own.requests) or _pod_level(own.limits))
+    if own is not None and (names_some or kubernetes < EMPTY_IS_UNSET):
+        holders: list[api.ResourceRequirements | None] = [own]
     else:
         containers = (*(spec.containers or ()), *(spec.init_containers or ()))
         holders = [container.resources for container in containers]
@@ -246,11 +269,9 @@ def qos_class(pod: api.Pod) -> QosClass:
 
 
 def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) -> _Exact:
-    """Return the most that the containers need at once, at any time in the pod's life.
-
-    Sidecars run beside every container that starts after them: an init container needs itself
-    plus the sidecars declared before it, and the app containers need all of them.
-    """
+    """Return the most that the containers need at once, see `_most_at_once`."""
+    if options.counts_greatest_sum:
+        return _greatest_sum(pod, side, options)
     actual = _actual_by_container(pod, side) if options.use_status_resources else {}
     spec_counts = not is_infeasible(pod.status)
     assumed = _exact(options.non_missing_container_requests) if side == "requests" else {}
@@ -263,6 +284,69 @@ def _container_aggregate(pod: api.Pod, side: _Side, options: ResourceOptions) ->
             _raise_to(own, running)
         return assumed | own
 
+    return _most_at_once(pod, need)
+
+
+def _greatest_sum(pod: api.Pod, side: _Side, options: ResourceOptions) -> _Exact:
+    """Return the greatest of what is specified, allocated and actuated, summed over all containers.
+
+    So Kubernetes counts from 1.37 on, where 1.36 sums the greatest of each container; limits are
+    not allocated. A status of the pod itself has the sums. What the specification asks for does not
+    count if the kubelet calls it infeasible, nor do containers without a status then.
+    Source: component-helpers v0.37.2, resource/helpers.go, AggregateContainerRequests and
+    AggregateContainerLimits.
+    """
+    own, assumed = pod.status, _exact(options.non_missing_container_requests)
+    assumed = assumed if side == "requests" else {}
+    spec_counts = not is_infeasible(own)
+    statuses = {
+        status.name: status
+        for status in (*(own.init_container_statuses or ()), *(own.container_statuses or ()))
+    }
+
+    def summed(of_status: Callable[[api.ContainerStatus], api.ResourceList | None]) -> _Exact:
+        def need(container: api.Container, *, resizable: bool) -> _Exact:  # noqa: ARG001 (all are)
+            status = statuses.get(container.name)
+            has = None if status is None else of_status(status)
+            if has is None and spec_counts:
+                has = _list_of(container.resources, side)
+            return assumed | _exact(has)
+
+        return _most_at_once(pod, need)
+
+    actuated = _list_of(own.resources, side)
+    if side == "limits":
+        sums = [summed(lambda status: _list_of(status.resources, side))]
+        sums = sums if actuated is None else [_exact(actuated)]
+    elif actuated is not None and own.allocated_resources is not None:
+        sums = [_exact(actuated), _exact(own.allocated_resources)]
+    else:
+        sums = [summed(_actuated_requests), summed(lambda status: status.allocated_resources)]
+    if spec_counts:
+        sums.append(_container_aggregate(pod, side, replace(options, use_status_resources=False)))
+    total: _Exact = {}
+    for one in sums:
+        _raise_to(total, one)
+    return total
+
+
+def _actuated_requests(status: api.ContainerStatus) -> api.ResourceList | None:
+    requests = _list_of(status.resources, "requests")
+    return status.allocated_resources if requests is None else requests
+
+
+class _Need(Protocol):
+    """What a container needs; `resizable` for those that run while the pod does."""
+
+    def __call__(self, container: api.Container, *, resizable: bool) -> _Exact: ...
+
+
+def _most_at_once(pod: api.Pod, need: _Need) -> _Exact:
+    """Return the most that the containers need at once, at any time in the pod's life.
+
+    Sidecars run beside every container that starts after them: an init container needs itself
+    plus the sidecars declared before it, and the app containers need all of them.
+    """
     total: _Exact = {}
     for container in pod.spec.containers or ():
         _add(total, need(container, resizable=True))
@@ -308,20 +392,33 @@ def _effective_pod_level(pod: api.Pod, side: _Side, options: ResourceOptions) ->
     """Return the pod-level amounts, while they are resized the greater of both."""
     wanted = _pod_level(_list_of(pod.spec.resources, side))
     actuated = _actuated(pod.status, side) if options.use_status_resources else None
-    if actuated is None:
+    if actuated is None or not _is_resizable(pod, side, options):
         return wanted
     effective = {} if is_infeasible(pod.status) else dict(wanted)
     _raise_to(effective, actuated)
+    if options.counts_greatest_sum:
+        return {name: amount for name, amount in effective.items() if _is_pod_level(name)}
     return {name: effective.get(name, 0) for name in wanted}
+
+
+def _is_resizable(pod: api.Pod, side: _Side, options: ResourceOptions) -> bool:
+    """Return whether the pod-level amounts may be others than it asks for."""
+    own = pod.spec.resources
+    if options.counts_greatest_sum:
+        asks = _pod_level(_list_of(own, "requests"))
+        return bool(asks) or (side == "limits" and bool(_pod_level(_list_of(own, "limits"))))
+    # Upstream takes limits that the status does not have for none that are in force.
+    has_limits = _list_of(pod.status.resources, "limits") is not None
+    return side == "requests" or has_limits or not is_infeasible(pod.status)
 
 
 def _pod_level(resource_list: api.ResourceList | None) -> _Exact:
     """Return the pod-level amounts that replace the sum over its containers."""
-    return {
-        name: amount
-        for name, amount in _exact(resource_list).items()
-        if name in (CPU, MEMORY) or is_huge_pages(name)
-    }
+    return {name: amount for name, amount in _exact(resource_list).items() if _is_pod_level(name)}
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in (CPU, MEMORY) or is_huge_pages(name)
 
 
 def _effective_limit(container: api.Container, *, non_zero: bool) -> dict[str, int]:

@@ -16,6 +16,7 @@ from engine.model import api, resources
 from engine.model.byte_limited_cache import ByteLimitedCache
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, throughput_of
 from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.kubernetes_version import ASSUMED, GREATEST_SUM, KubernetesVersion
 from engine.model.network import Workload, workload_of
 from engine.model.pod_shape import PodShape, PriorityClass
 from engine.model.quantity import INT64_MAX, INT64_MIN
@@ -78,6 +79,7 @@ class _ShapeKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
     workload: Workload | None
     throughput: str | None
     quota_name: str
+    kubernetes: KubernetesVersion
 
 
 _ContainerKey: TypeAlias = tuple[api.ResourceRequirements | None, str | None]
@@ -117,7 +119,9 @@ class ShapeCache:
 _shapes = ShapeCache(_SHAPE_CACHE_BYTES)
 
 
-def shape_of(wire: api.Pod, cache: ShapeCache = _shapes) -> PodShape:
+def shape_of(
+    wire: api.Pod, cache: ShapeCache = _shapes, *, kubernetes: KubernetesVersion = ASSUMED
+) -> PodShape:
     """Return the shape of a pod; equal inputs give the same object while it is cached.
 
     Shapes of extremely large pods are not cached.
@@ -125,11 +129,12 @@ def shape_of(wire: api.Pod, cache: ShapeCache = _shapes) -> PodShape:
     Args:
         wire: the decoded object.
         cache: shared by all pods.
+        kubernetes: the version by which it is counted.
 
     Raises:
         QuantityError: an amount is not a quantity.
     """
-    key = _shape_key(wire)
+    key = _shape_key(wire, kubernetes)
     encoded = _encoded(key)
     if encoded is None or len(encoded) > _MOST_DETAILED_BYTES:
         return _condensed_shape(key)
@@ -142,7 +147,7 @@ def requests_of(wire: api.Pod) -> Amounts:
     Raises:
         QuantityError: an amount is not a quantity.
     """
-    key = _shape_key(wire)
+    key = _shape_key(wire, ASSUMED)
     encoded = _encoded(key)
     if encoded is not None and len(encoded) <= _LONGEST_KEY:
         return _shapes.get(encoded).quota_requests
@@ -163,13 +168,18 @@ def _encoded(key: _ShapeKey) -> bytes | None:
         return None
 
 
-def _shape_key(wire: api.Pod) -> _ShapeKey:
+def _shape_key(wire: api.Pod, kubernetes: KubernetesVersion) -> _ShapeKey:
     spec, status = wire.spec, wire.status
     labels = wire.metadata.labels or {}
     annotations = wire.metadata.annotations or {}
-    actuated = actuated_resources(spec.containers, status.container_statuses)
-    init_actuated = actuated_resources(spec.init_containers, status.init_container_statuses)
-    pod_actuated = actuated_pod_resources(spec.resources, status)
+    infeasible = is_infeasible(status)
+    actuated = actuated_resources(
+        spec.containers, status.container_statuses, kubernetes, infeasible=infeasible
+    )
+    init_actuated = actuated_resources(
+        spec.init_containers, status.init_container_statuses, kubernetes, infeasible=infeasible
+    )
+    pod_actuated = actuated_pod_resources(spec.resources, status, kubernetes)
     is_resized = bool(actuated or init_actuated or pod_actuated)
     return _ShapeKey(
         _container_keys(spec.containers),
@@ -179,7 +189,7 @@ def _shape_key(wire: api.Pod) -> _ShapeKey:
         spec.overhead,
         spec.resources,
         pod_actuated,
-        is_resized and is_infeasible(status),
+        infeasible and (is_resized or kubernetes >= GREATEST_SUM),
         spec.priority,
         status.qos_class,
         labels.get(PRIORITY_CLASS_LABEL),
@@ -191,6 +201,7 @@ def _shape_key(wire: api.Pod) -> _ShapeKey:
         workload_of(labels),
         annotations.get(THROUGHPUT_ANNOTATION),
         labels.get(NAME_LABEL, ""),
+        kubernetes,
     )
 
 
@@ -220,27 +231,29 @@ def _wire_of(key: _ShapeKey) -> api.Pod:
 def _quota_requests(key: _ShapeKey) -> Amounts:
     """Return what a pod requests with all that it is resized to, feasible or not."""
     wire = _wire_of(replace(key, resize_is_infeasible=False))
-    return resources.pod_requests(wire, resources.AS_THE_SCHEDULER)
+    return resources.pod_requests(wire, resources.as_the_scheduler(key.kubernetes))
 
 
 def _new_shape(key: _ShapeKey) -> PodShape:
-    wire = _wire_of(key)
-    qos_class = resources.qos_class(wire)
+    wire, counting = _wire_of(key), resources.as_the_scheduler(key.kubernetes)
+    qos_class = resources.qos_class(wire, key.kubernetes)
     unique: dict[tuple[tuple[str, int], ...], Amounts] = {}
 
     def shared(amounts: Amounts) -> Amounts:
         """Return an equal dict of this shape if there is one: most are equal, at 200 bytes each."""
         return unique.setdefault(tuple(amounts.items()), amounts)
 
-    requests = shared(resources.pod_requests(wire, resources.AS_THE_SCHEDULER))
+    requests = shared(resources.pod_requests(wire, counting))
     return PodShape(
         requests=requests,
         quota_requests=shared(_quota_requests(key)) if key.resize_is_infeasible else requests,
-        limits=shared(resources.pod_limits(wire, resources.AS_THE_SCHEDULER)),
+        limits=shared(resources.pod_limits(wire, counting)),
         spec_requests=shared(resources.pod_requests(wire)),
         spec_limits=shared(resources.pod_limits(wire)),
-        non_zero_requests=shared(resources.non_zero_requests(wire)),
-        non_zero_container_requests=shared(resources.non_zero_container_requests(wire)),
+        non_zero_requests=shared(resources.non_zero_requests(wire, key.kubernetes)),
+        non_zero_container_requests=shared(
+            resources.non_zero_container_requests(wire, key.kubernetes)
+        ),
         effective_limits=shared(resources.effective_limits(wire, non_zero=False)),
         effective_limits_non_zero=shared(resources.effective_limits(wire, non_zero=True)),
         container_limits=shared(resources.container_limits(wire)),
@@ -264,9 +277,9 @@ def _new_shape(key: _ShapeKey) -> PodShape:
 
 def _condensed_shape(key: _ShapeKey) -> PodShape:
     """Return the shape of a large pod by a quarter of the work: see `PodShape`."""
-    wire = _wire_of(key)
-    requests = resources.pod_requests(wire, resources.AS_THE_SCHEDULER)
-    limits = resources.pod_limits(wire, resources.AS_THE_SCHEDULER)
+    wire, counting = _wire_of(key), resources.as_the_scheduler(key.kubernetes)
+    requests = resources.pod_requests(wire, counting)
+    limits = resources.pod_limits(wire, counting)
     greater = resources.greater(requests, limits)
     qos_class = "Burstable" if greater else "BestEffort"
     return PodShape(

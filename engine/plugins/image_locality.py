@@ -3,8 +3,8 @@
 Source: pkg/scheduler/framework/plugins/imagelocality/image_locality.go. Each image that a node
 holds counts for its size times the share of all nodes that hold it, so that not all pods of an
 image go to the one node that pulled it first. This share is of the whole cluster, whichever nodes
-are asked about. Images of volumes count for their sizes, and add nothing to the most that counts,
-as in Kubernetes 1.36; from 1.37 on each adds as much as a container.
+are asked about. Images of volumes count for their sizes; from Kubernetes 1.37 on each adds as much
+to the most that counts as a container, before that nothing.
 
 Names are compared as they are written, a missing tag being `latest`: `nginx` is not
 `docker.io/library/nginx`. The kubelet reports 50 images unless told otherwise, the largest first,
@@ -17,6 +17,7 @@ from collections import Counter
 
 import numpy as np
 
+from engine.model.kubernetes_version import VOLUMES_ADD
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
@@ -28,7 +29,7 @@ _MIB = 2**20
 _LEAST = 23 * _MIB
 """Smaller images do not count: they are pulled in no time."""
 
-_MOST_PER_CONTAINER = 1000 * _MIB
+_MOST_PER_IMAGE = 1000 * _MIB
 
 
 class ImageLocalityArgs(Args):
@@ -42,12 +43,13 @@ class ImageLocalityScore(NeverFaults):
         """Take the args, of which there are none."""
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
-        """Return 0 up to 23 MiB, MAX_SCORE from 1000 MiB for each container on."""
+        """Return 0 up to 23 MiB, MAX_SCORE from 1000 MiB for each image on that adds to it."""
         present = np.zeros(len(view), np.int64)
         for name, times in Counter(map(normalized_image_name, _images(pod))).items():
             sizes, share = image_column(view, name)
             present += (sizes * share).astype(np.int64) * times
-        most = _MOST_PER_CONTAINER * len(pod.images)
+        adding = _images(pod) if view.kubernetes >= VOLUMES_ADD else pod.images
+        most = _MOST_PER_IMAGE * len(adding)
         # In this order: of no containers, whose most is below the least, the least remains.
         counted = np.maximum(np.minimum(present, most), _LEAST)
         return Scores(trunc_div((counted - _LEAST) * MAX_SCORE, most - _LEAST))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.model.aux_object import AuxObject
 from engine.model.domain import Domain
+from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.network import Workload
 from engine.model.node import Node
 from engine.model.usage import NodeUsage
@@ -59,6 +60,7 @@ class ClusterView:
         transitions: pods about to leave or to come, by the name of each node that has any.
         rows: row by node name.
         namespaces: labels, quotas, and requests of the pods of each namespace.
+        kubernetes: the version by which the scheduler of the cluster counts.
         extras: objects that only some rules read, by their type and key; see `lookup`.
         workloads: pods of AppGroups, by workload and node name.
         memo: results shared by all views of this cluster.
@@ -85,6 +87,7 @@ class ClusterView:
     transitions: Mapping[str, PodTransitions]
     rows: Mapping[str, int]
     namespaces: NamespaceFacts
+    kubernetes: KubernetesVersion
     extras: Mapping[tuple[type[AuxObject], str], AuxObject]
     workloads: Mapping[Workload, PodsOnNodes]
     memo: Memo = field(repr=False)

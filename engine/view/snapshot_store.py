@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from engine.model.aux_object import AuxObject
 from engine.model.domain import Domain
+from engine.model.kubernetes_version import ASSUMED
 from engine.view.assumed import AssumedPods
 from engine.view.cluster_view import ClusterView
 from engine.view.memo import Memo
@@ -37,6 +38,7 @@ class SnapshotStore:
         rows: the nodes, one a row.
         pods: the pods, and what is counted of them.
         namespaces: namespaces and their quotas.
+        kubernetes: the version by which pods are counted.
         extras: objects that only some rules read, by kind and key.
         tracked: sums that only some rules read.
     """
@@ -46,6 +48,7 @@ class SnapshotStore:
         self.rows: Final = NodeRows(table)
         self.pods: Final = PodAccounting(table, self.rows, assumed)
         self.namespaces: Final = Namespaces()
+        self.kubernetes = ASSUMED
         self.extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
         self.tracked: Final = TrackedSums()
         self._memo = Memo()
@@ -82,6 +85,7 @@ class SnapshotStore:
             namespaces=self.namespaces.facts(
                 pods.totals, pods.queued, pods.labelled, pods.labelled_queued
             ),
+            kubernetes=self.kubernetes,
             extras=self.extras,
             workloads=pods.workloads.snapshot(),
             memo=self._memo,

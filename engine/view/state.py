@@ -8,6 +8,7 @@ from engine.model.advice import Advice, advice_in
 from engine.model.aux_object import AuxObject
 from engine.model.domain import Domain
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.pod_traits import traits_of
@@ -56,7 +57,21 @@ class ClusterState(ClusterLister):
         self._leave_out_queued = leave_out_queued
         self._before_write = self._store.before_write
 
+    @property
+    def kubernetes(self) -> KubernetesVersion:
+        """The version by which the pods that are set are to be counted, see `pod_of`."""
+        return self._store.kubernetes
+
     # Events. Each takes the object as it now is; "set" adds or replaces.
+
+    def set_kubernetes(self, version: KubernetesVersion) -> None:
+        """Note the version of the cluster; pods that are known stay counted as they are."""
+        if version == self._store.kubernetes:
+            return
+        self._before_write()
+        self._store.kubernetes = version
+        for row in self._rows.of.values():
+            self._rows.touch(row, Domain.NODES)  # rules may rate each node otherwise
 
     def set_node(self, node: Node) -> None:
         """Add or replace a node."""

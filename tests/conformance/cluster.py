@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from engine.model import api
+from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import node_of
 from engine.model.numa import node_zones_of
@@ -38,6 +39,7 @@ _EXTRAS: Final[tuple[tuple[str, type, Callable[[Any], AuxObject]], ...]] = (
 def cluster_of(case: Json) -> ClusterView:
     """Return the nodes of a case with those of its pods that are bound or nominated to one."""
     state = ClusterState()
+    state.set_kubernetes(kubernetes_version_of(case.get("kubernetes", "")))
     for node in case.get("nodes", ()):
         state.set_node(node_of(msgspec.convert(node, api.Node)))
     for key, wire, made in _EXTRAS:

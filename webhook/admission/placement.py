@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from engine.model import api
 from engine.model.decision import Verdict
+from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from webhook.admission import wire
@@ -124,7 +125,7 @@ class PlacementReviews:
         excess = beyond_limits(manifest)
         if excess:
             return _not_advised(request, excess)
-        pod = _placement_request(manifest, request)
+        pod = _placement_request(manifest, request, self._placer.kubernetes)
         warning = ""
         if holder is not None:
             # Whether this pod is held comes first: the advice of another does not say it.
@@ -204,8 +205,10 @@ def _not_advised(request: AdmissionRequest, excess: str) -> ReviewResult:
     return admit_unmodified(request, Outcome.TOO_LARGE, f"the pod has {excess}")
 
 
-def _placement_request(manifest: api.Pod, request: AdmissionRequest) -> PlacementRequest:
-    pod, raw = model_of(manifest, request), bytes(request.object)
+def _placement_request(
+    manifest: api.Pod, request: AdmissionRequest, kubernetes: KubernetesVersion
+) -> PlacementRequest:
+    pod, raw = model_of(manifest, request, kubernetes), bytes(request.object)
     return PlacementRequest(pod=pod, raw=raw, request=request.variables())
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from engine.errors import QuantityError
 from engine.model import api
+from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.model.pod import Pod, pod_of
 from engine.model.resources import Amounts
 from engine.model.shape_computation import requests_of
@@ -77,14 +78,16 @@ def pod_in(request: AdmissionRequest) -> Pod:
     return model_of(request.pod(), request)
 
 
-def model_of(manifest: api.Pod, request: AdmissionRequest) -> Pod:
+def model_of(
+    manifest: api.Pod, request: AdmissionRequest, kubernetes: KubernetesVersion = ASSUMED
+) -> Pod:
     """Return the model of the pod of a request.
 
     Raises:
         AdmissionError: an amount is not a quantity.
     """
     try:
-        return pod_of(manifest, namespace=request.namespace)
+        return pod_of(manifest, namespace=request.namespace, kubernetes=kubernetes)
     except QuantityError as error:
         raise AdmissionError(f"the object is not a pod: {error}") from error
 

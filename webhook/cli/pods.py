@@ -18,7 +18,7 @@ from engine.model.request import PlacementRequest
 from engine.model.workload import WORKLOADS
 from engine.simulation import RecordedPod
 from engine.view import ClusterView
-from webhook.admission.review_result import pod_in
+from webhook.admission.review_result import model_of
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
 from webhook.cli.workloads import pod_object
 from webhook.cluster import read_objects
@@ -125,7 +125,7 @@ def placement_request(
         name=manifest["metadata"].get("name") or "",
         object=msgspec.Raw(raw),
     )
-    pod = pod_in(request)
+    pod = model_of(request.pod(), request, view.kubernetes)
     return PlacementRequest(
         pod=pod,
         raw=raw,

@@ -87,7 +87,7 @@ class PodDecisions:
     def _decided_now(self, raw: bytes, node: str) -> DecisionReport:
         """Return the decision for a pod as if it was created now, and counted nowhere yet."""
         submitted = as_submitted(raw)
-        pod = pod_of(_decode(submitted))
+        pod = pod_of(_decode(submitted), kubernetes=self.cluster.state.kubernetes)
         request = PlacementRequest(pod=pod, raw=submitted, request=creation_of(pod))
         view = self._without(pod.key)
         placer = Placer(

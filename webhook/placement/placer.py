@@ -24,6 +24,7 @@ from engine.binding import (
     decide_in_haste,
 )
 from engine.model.decision import Decision, Verdict
+from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -168,6 +169,11 @@ class Placer:
         if not dry_run and placement.verdict is not Verdict.DENY:
             self.assume(placement.pod, placement.advice)
         return placement
+
+    @property
+    def kubernetes(self) -> KubernetesVersion:
+        """The version by which pods are to be counted."""
+        return self._view().kubernetes
 
     def policies_for(
         self, request: PlacementRequest, policies: PolicySet

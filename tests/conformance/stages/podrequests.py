@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.model import api
+from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.resources import ResourceOptions, amounts, pod_limits, pod_requests
 from engine.model.shape_computation import shape_of
 from tests.conformance.outcome import Json, mismatch
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tests.conformance.outcome import Stage
 
 _OPTIONS = {
+    "kubernetes": "kubernetes",
     "excludeOverhead": "exclude_overhead",
     "nonMissingContainerRequests": "non_missing_container_requests",
     "skipContainerLevelResources": "skip_container_level_resources",
@@ -25,25 +27,23 @@ _OPTIONS = {
     "useStatusResources": "use_status_resources",
 }
 _AS_THE_SHAPE = {"useStatusResources": True}
-"""The options by which the shape of a pod has its requests and limits."""
+"""The options by which the shape of a pod has its requests and limits, of any version."""
 
 _SIDES = {"requests": pod_requests, "limits": pod_limits}
 
 
 def _requests_and_limits(case: Json, _: Json) -> str | None:
     pod = msgspec.convert(case["pod"], api.Pod)
-    options = ResourceOptions(**{_OPTIONS[name]: value for name, value in case["args"].items()})
+    version = kubernetes_version_of(case["args"].get("kubernetes", ""))
+    given = {name: value for name, value in case["args"].items() if name != "kubernetes"}
+    args = given | {"kubernetes": version}
+    options = ResourceOptions(**{_OPTIONS[name]: value for name, value in args.items()})
     expected = {side: amounts(case["expect"][side]) for side in case["expect"]}
     wrong = mismatch(expected, {side: _SIDES[side](pod, options) for side in expected})
-    if wrong is None and case["args"] == _AS_THE_SHAPE and not _is_infeasible(pod):
-        shape = shape_of(pod)
+    if wrong is None and given == _AS_THE_SHAPE:
+        shape = shape_of(pod, kubernetes=version)
         return mismatch(expected, {side: dict(getattr(shape, side)) for side in expected})
     return wrong
-
-
-def _is_infeasible(pod: api.Pod) -> bool:
-    """Return whether the kubelet calls a resize infeasible: a shape counts that as requested."""
-    return any(condition.reason == "Infeasible" for condition in pod.status.conditions or ())
 
 
 STAGES: Mapping[str, Stage] = {

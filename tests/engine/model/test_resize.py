@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from engine.model import api
+from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.pod_shape import PodShape
 from engine.model.shape_computation import requests_of, shape_of
 
@@ -48,6 +49,22 @@ def test_while_it_is_resized_a_pod_counts_for_what_is_greater() -> None:
     assert shape("2", "2", "3").requests == {"cpu": 3000}  # allocated, not in force yet
     assert shape("1", "4", sidecar=True).requests == {"cpu": 4000}
     assert shape("50m", "80m").non_zero_requests == {"cpu": 80, "memory": 200 * 2**20}
+
+
+def test_from_1_37_on_the_sums_over_the_containers_are_compared() -> None:
+    grows = {"name": "a", "resources": {"requests": {"cpu": "2"}}}
+    shrinks = {"name": "b", "resources": {"requests": {"cpu": "1"}}}
+    statuses = [{**grows, **shrinks, "name": "a"}, {**shrinks, **grows, "name": "b"}]
+    pod = msgspec.convert(
+        {
+            "spec": {"containers": [grows, shrinks]},
+            "status": {"containerStatuses": statuses},
+        },
+        api.Pod,
+    )
+    # max(2, 1) + max(1, 2), and max(2 + 1, 1 + 2).
+    assert shape_of(pod).requests == {"cpu": 4000}
+    assert shape_of(pod, kubernetes=KubernetesVersion(1, 37)).requests == {"cpu": 3000}
 
 
 def pod_shape(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engine.errors import QuantityError
 from engine.model import api
+from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.quantity import INT64_MAX
 from engine.model.resources import (
     ResourceOptions,
@@ -323,6 +324,24 @@ def test_pod_level_resources_decide_the_qos_class_alone() -> None:
     resources = {"requests": BOTH, "limits": BOTH}
     assert qos_class(_pod(containers=[_asks(cpu="1")], resources=resources)) == "Guaranteed"
     assert qos_class(_pod(containers=[_asks(cpu="1")], resources={})) == "BestEffort"
+
+
+@pytest.mark.parametrize(
+    ("own", "before", "since"),
+    [
+        ({}, "BestEffort", "Guaranteed"),
+        ({"requests": {"example.com/gpu": "1"}}, "BestEffort", "Guaranteed"),  # not of a pod's own
+        ({"requests": {"cpu": "2"}}, "Burstable", "Burstable"),
+    ],
+)
+def test_resources_of_the_pod_that_name_nothing_are_none_from_1_37_on(
+    own: dict[str, Any], before: str, since: str
+) -> None:
+    limited = {"cpu": "1", "memory": "1Gi"}
+    container = {"name": "app", "resources": {"requests": limited, "limits": limited}}
+    pod = _pod(containers=[container], resources=own)
+    assert qos_class(pod, KubernetesVersion(1, 36)) == before
+    assert qos_class(pod, KubernetesVersion(1, 37)) == since
 
 
 lists = st.dictionaries(

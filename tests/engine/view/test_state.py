@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.model.time import SECOND, Micros
 from engine.model.usage import PodUsage
 from engine.plugins.load_aware.sums import LoadSums
-from engine.view import ClusterState, Sum
+from engine.view import ClusterState, Domain, Sum
 from engine.view.shape_contributions import MOST_RESOURCES
 from tests.engine.measured_cluster import NOW, node, report, seconds_ago
 from tests.engine.view.objects import GPU, PROFILES, SCHEDULED, a_pod, quota
@@ -25,6 +26,18 @@ def test_an_update_of_a_pod_that_changes_nothing_counted_is_no_event() -> None:
     before = state.view().version
     state.set_pod(a_pod("p", "a"), seen_at=Micros(NOW + SECOND))
     assert state.view().version == before
+
+
+def test_another_version_of_the_cluster_makes_every_node_count_as_changed() -> None:
+    state = ClusterState()
+    state.set_node(node("a", cpu="4"))
+    old = state.view()
+    state.set_kubernetes(KubernetesVersion(1, 37))
+    new = state.view()
+    assert (old.kubernetes, new.kubernetes) == (ASSUMED, KubernetesVersion(1, 37))
+    assert list(new.changed_since(old.version, (Domain.NODES,))) == [new.rows["a"]]
+    state.set_kubernetes(KubernetesVersion(1, 37))
+    assert state.view().version == new.version
 
 
 def test_pods_may_be_known_before_their_node_and_outlive_it() -> None:

@@ -22,6 +22,7 @@ import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model.count_text import counted
+from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
@@ -29,6 +30,7 @@ from webhook.cluster.files.json_objects import read_json
 from webhook.cluster.files.object_file import read_object_file
 from webhook.cluster.files.yaml_objects import read_yaml
 from webhook.cluster.objects import NO_KIND, ApiObject
+from webhook.cluster.server_version import CLUSTER_VERSION, ClusterVersion
 from webhook.cluster.watch.event_applier import EventApplier, PodObserver
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -196,6 +198,9 @@ class _Loader:
             self._report([found.problem((), NO_KIND, "")])
             return
         applier = self._applier.by_kind.get((found.group, found.kind))
+        if (found.group, found.kind) == CLUSTER_VERSION:
+            self._note_version(found)
+            return
         if applier is None:
             self._skipped[f"{found.kind}.{found.group}" if found.group else found.kind] += 1
             return
@@ -209,6 +214,14 @@ class _Loader:
             self._report(decode_errors(found, applier.kind.wire, error))
         else:
             self._loaded[found.kind] += 1
+
+    def _note_version(self, found: ApiObject) -> None:
+        try:
+            text = found.decode(ClusterVersion).git_version
+        except UNREADABLE as error:
+            self._report(decode_errors(found, ClusterVersion, error))
+        else:
+            self._applier.state.set_kubernetes(kubernetes_version_of(text))
 
     def _report(self, problems: Sequence[Diagnostic]) -> None:
         room = _MOST_PROBLEMS - len(self._problems)

@@ -24,6 +24,7 @@ from webhook.cluster.decode_errors import UNREADABLE, decode_errors
 from webhook.cluster.files.json_objects import JsonObject
 from webhook.cluster.files.object_file import ObjectFile
 from webhook.cluster.objects import ObjectError
+from webhook.cluster.server_version import ClusterVersion, read_version
 from webhook.cluster.snapshot.anonymous import Anonymizer
 from webhook.cluster.timing import DEFAULT_CONFIG, ReflectorConfig
 
@@ -103,9 +104,19 @@ async def take_snapshot(
     """
     progress = progress or (lambda *_: None)
     writer = _SnapshotWriter(connection, file, anonymizer, progress, config, sleep)
+    await _write_version(connection, file)
     # Expressions are full of names that no pseudonym can stand for.
     kinds = [kind for kind in KINDS if kind.verbs and not (anonymizer and kind.only_for_policies)]
     return [await writer.write(kind) for kind in kinds]
+
+
+async def _write_version(connection: Connection, file: ObjectFile) -> None:
+    """Write the version of the API server, before the pods that are counted by it."""
+    try:
+        version = await read_version(connection)
+    except (ApiError, msgspec.DecodeError):
+        return  # a recording of before had none either
+    file.add(msgspec.json.encode(ClusterVersion(git_version=version)))
 
 
 class _SnapshotWriter:

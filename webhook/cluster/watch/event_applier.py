@@ -222,7 +222,8 @@ class EventApplier:
             raw: as it was sent, for observers.
         """
         _check_name(wire.metadata)
-        return partial(self._pod, wire, pod_of(wire, namespace=DEFAULT_NAMESPACE), raw)
+        pod = pod_of(wire, namespace=DEFAULT_NAMESPACE, kubernetes=self.state.kubernetes)
+        return partial(self._pod, wire, pod, raw)
 
     def _pod(self, wire: api.Pod, pod: Pod, raw: bytes | msgspec.Raw) -> None:
         created = self._observe_time(wire.metadata.creation_timestamp)

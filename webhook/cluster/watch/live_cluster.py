@@ -11,6 +11,7 @@ from typing import Protocol
 from engine.model.kinds import WATCHED, Kind
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.cluster import Cluster
+from webhook.cluster.server_version import VersionReader
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
 from webhook.cluster.watch.api_groups import ApiGroups
 from webhook.cluster.watch.event_applier import EventApplier
@@ -64,10 +65,14 @@ async def live_cluster(
         for kind in kinds
     ]
     sources: list[EventSource] = [*reflectors, *also]
+    version = VersionReader(connection, applier.state, clock)
     tasks = [
-        asyncio.create_task(_keep_running(source, clock, config), name=source.status.name)
+        asyncio.create_task(
+            _keep_running(source, clock, config, version.tried), name=source.status.name
+        )
         for source in sources
     ]
+    tasks.append(asyncio.create_task(version.run(), name="version"))
     tasks.append(asyncio.create_task(_keep_flushing(applier), name="reports"))
     try:
         yield Cluster(
@@ -95,8 +100,11 @@ async def _keep_flushing(applier: EventApplier) -> None:
             _log.exception("reports of usage could not be applied")
 
 
-async def _keep_running(source: EventSource, clock: Clock, config: ReflectorConfig) -> None:
+async def _keep_running(
+    source: EventSource, clock: Clock, config: ReflectorConfig, may_start: asyncio.Event
+) -> None:
     """Run a source, again after a bug in it: the others must not end with it."""
+    await may_start.wait()
     backoff = Backoff(config.first_retry_seconds, config.longest_retry_seconds, clock.jitter)
     while True:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.view import ClusterView
 from tests.engine.view_facts import facts
 from tests.fake_api_server import FakeApiServer, fake_api_server
@@ -73,7 +74,8 @@ async def test_the_api_server_is_only_read_from_and_in_pages(
     fill(server)
     await snapshot_of(server, tmp_path)
     assert {request.method for request in server.requests} == {"GET"}
-    assert {request.query.get("limit") for request in server.requests} == {"2"}
+    lists = [request for request in server.requests if request.path != "/version"]
+    assert {request.query.get("limit") for request in lists} == {"2"}
 
 
 async def test_what_no_rule_reads_is_not_in_the_file(server: FakeApiServer, tmp_path: Path) -> None:
@@ -90,7 +92,24 @@ async def test_an_object_stands_on_a_line_of_its_own(server: FakeApiServer, tmp_
     first, *lines, last = path.read_text().splitlines()
     assert (first, last) == ('{"apiVersion":"v1","kind":"List","items":[', "]}")
     assert [json.loads(line.removesuffix(",")) for line in lines] == objects_in(path)
-    assert len(lines) == len(CLUSTER) - 1  # without the pod that has finished
+    assert len(lines) == len(CLUSTER)  # without the pod that has finished, with the version
+
+
+async def test_a_snapshot_counts_by_the_version_of_its_cluster(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    fill(server)
+    path, _ = await snapshot_of(server, tmp_path)
+    assert recorded(path).kubernetes == KubernetesVersion(1, 35)
+    server.play("GET", "/version", lambda _: {"gitVersion": "v1.37.2+k3s1"})
+    path, _ = await snapshot_of(server, tmp_path)
+    assert recorded(path).kubernetes == KubernetesVersion(1, 37)
+
+
+def test_a_recording_without_a_version_is_of_the_assumed_one(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("alpha")]}))
+    assert recorded(path).kubernetes == ASSUMED
 
 
 async def test_progress_is_told_kind_by_kind_with_what_is_to_come(
