@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from engine.binding import BINDING_REASON_ANNOTATION, SCHEDULER_NODE_ANNOTATION
 from engine.model.kinds import KINDS
+from engine.placement import ESTIMATED_USAGE_ANNOTATION, REASON_ANNOTATION
 from engine.policy import load_policies
 from tests.charts.generated import CHART, CHARTS_OWN, ROOT, files, schema
 from webhook.admission.review_result import Outcome
@@ -21,7 +23,8 @@ DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
 TEMPLATES = {
     path: path.read_text(encoding="utf-8")
-    for path in sorted((CHART / "templates").rglob("*"))
+    for folder in ("templates", "files/admission-policies")
+    for path in sorted((CHART / folder).rglob("*"))
     if path.is_file()
 }
 TOLD = {
@@ -47,6 +50,17 @@ def test_no_shipped_policy_outlives_its_original() -> None:
 def test_every_shipped_policy_can_be_loaded() -> None:
     loaded = load_policies([CHART / "files" / "policies"]).policies
     assert len(loaded) == len(list(ROOT.glob("policies/*/policy.yaml")))
+
+
+def test_bindings_may_carry_what_is_written_at_bindings() -> None:
+    policy = (CHART / "files" / "admission-policies" / "bindings.yaml").read_text(encoding="utf-8")
+    written = {
+        BINDING_REASON_ANNOTATION,
+        ESTIMATED_USAGE_ANNOTATION,
+        REASON_ANNOTATION,
+        SCHEDULER_NODE_ANNOTATION,
+    }
+    assert set(re.findall(r"'(stowplan\.dev/[a-z-]+)'", policy)) == written
 
 
 def test_a_template_uses_only_values_there_are() -> None:

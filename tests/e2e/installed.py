@@ -170,7 +170,7 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         binds = given.get("binding") == "true"
         admission = list(_configurations(url, quotas, holds=holds, binds=binds))
         if admission_policies:
-            admission += _policies_of_chart(quotas, holds=holds)
+            admission += _policies_of_chart(quotas, holds=holds, binds=binds)
         for resource, manifest in admission:
             await cluster.create(manifest)
             stack.push_async_callback(_gone, cluster, resource, manifest["metadata"]["name"])
@@ -265,7 +265,9 @@ def _configurations(
         yield f"{kind.lower()}s", of_kind(manifests, kind)
 
 
-def _policies_of_chart(quotas: FailurePolicy | None, *, holds: bool) -> Iterator[tuple[str, Json]]:
+def _policies_of_chart(
+    quotas: FailurePolicy | None, *, holds: bool, binds: bool
+) -> Iterator[tuple[str, Json]]:
     """Yield the chart's policies for the account of the replicas, with their bindings."""
     plurals = {
         "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
@@ -273,6 +275,7 @@ def _policies_of_chart(quotas: FailurePolicy | None, *, holds: bool) -> Iterator
     }
     values = {
         "certificates.secretName": SECRET,
+        "binding.enabled": binds,
         "control.mode": "Embedded",
         "hold.enabled": holds,
         "quota.mode": "Enforce" if quotas else "Off",

@@ -47,12 +47,18 @@ TIMEOUT_SECONDS = 5  # of the webhooks, see `installed`
 async def binding(
     cluster: Cluster, control_plane: ControlPlane, folder: Path, policy: str, *, replicas: int = 1
 ) -> AsyncIterator[Installed]:
-    """Yield an installation whose leader the API server asks about bindings."""
+    """Yield an installation whose leader the API server asks about bindings.
+
+    What it answers is judged by the chart's admission policies.
+    """
     file = folder / "policy.yaml"
     file.write_text(policy, encoding="utf-8")
     options = [("binding", "true"), ("outcome", "false")]
     async with installed(
-        cluster, control_plane, folder, [file], options=options, replicas=replicas
+        *(cluster, control_plane, folder, [file]),
+        options=options,
+        replicas=replicas,
+        admission_policies=True,
     ) as stowplan:
         leader = await leader_of(cluster, stowplan)
         stowplan.front.targets = [leader.port]  # as the Service of the leader does
@@ -142,6 +148,30 @@ async def test_a_burst_goes_where_the_policy_says_and_each_pod_says_why(
         by_action = await counted(replica, "stowplan_bindings_total", "action")
         assert by_action["Move"] == len(moved)
         assert (await counted(replica, "stowplan_bindings_escaped_total"))[""] == 0
+
+
+async def test_a_moved_pod_has_the_topology_labels_of_the_node_that_it_has(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    for name, rack in (("old-0", "old"), ("new-0", "new"), ("new-1", "new")):
+        labels = {"rack": rack, "topology.kubernetes.io/region": rack}
+        if name != "new-1":
+            labels["topology.kubernetes.io/zone"] = f"zone-of-{name}"
+        await nodes.add(name, labels=labels)
+    async with binding(cluster, control_plane, tmp_path, OLD_FIRST):
+        await nodes.known(namespace)
+        await create(cluster, namespace, 8, "100m")
+        assert set((await nodes_of_pods(cluster, namespace, 8)).values()) == {"old-0"}
+        pods = await cluster.list_all("pods", namespace)
+        assert any(
+            each["metadata"]["annotations"]["stowplan.dev/scheduler-node"] != "old-0"
+            for each in pods
+        )
+        zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+        found = {
+            (each["metadata"]["labels"][zone], each["metadata"]["labels"][region]) for each in pods
+        }
+        assert found == {("zone-of-old-0", "old")}
 
 
 async def _rebound(cluster: Cluster, namespace: str) -> Sequence[Json]:
