@@ -68,3 +68,27 @@ def test_a_resize_that_its_node_calls_infeasible_leaves_the_node_its_room(
     # n1 has 8 cores and runs a pod that was allocated 1 and asks for 100: 1 + 3 of 8.
     told = explained(stowplan, "infeasible_resize")
     assert [row["node"] for row in told["ranking"]] == ["n1"]
+
+
+def test_a_manifest_is_decided_as_the_api_server_would_have_made_it(stowplan: Stowplan) -> None:
+    # RuntimeClass kata has a selector for n2 and an overhead of 250m, the LimitRange 500m.
+    told = explained(stowplan, "as_admitted")
+    assert [row["node"] for row in told["ranking"]] == ["n2"]
+    folder = DECISIONS / "as_admitted"
+    given = ("--cluster", folder / "cluster.json", "--pod", folder / "pod.json", "--json")
+    asked = {
+        "pod.requests.cpu": 0.75,
+        "pod.priority": 1000,
+        "pod.schedulerName": "default-scheduler",
+        "has(object.spec.containers[0].resources)": True,
+        "pod.nodeSelector.size()": 1,
+    }
+    for expression, value in asked.items():
+        assert json.loads(stowplan("eval", expression, *given).out)["value"] == value
+
+
+def test_a_pod_of_the_host_network_takes_the_ports_of_its_containers(stowplan: Stowplan) -> None:
+    # On z1a port 8080 of the host is taken.
+    told = explained(stowplan, "ports_of_the_host")
+    assert (told["verdict"], len(told["ranking"])) == ("Place", 2)
+    assert "z1a" not in [row["node"] for row in told["ranking"]]
