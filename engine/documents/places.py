@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from engine.documents.yaml_tree import (
@@ -47,6 +47,18 @@ _TOKENS = {
 }
 """The source of one character, by the style of the scalar."""
 _BLANK_ESCAPES = frozenset("\n\r\x85\u2028\u2029nrt\tvfLPN_ ")  # after a backslash
+
+
+@dataclass(frozen=True)
+class _EmbeddedSource(Source):
+    """A text that is a value of another; its places are in that other one."""
+
+    outer: Source
+    scalar: ScalarNode
+
+    def place_at(self, index: int) -> Place:
+        """Return the place of a character, counted from 0 in this text."""
+        return self.outer.place_at(_index_in(self.outer.text, self.scalar, index))
 
 
 class Document:
@@ -107,6 +119,21 @@ class Document:
         if not isinstance(node, ListNode):
             return ()
         return tuple(Document(self._source, item) for item in node.items)
+
+    def embedded(self, path: Path) -> tuple[Document, ...]:
+        """Return the documents in a value that is a text, such as a file in a ConfigMap.
+
+        Their places are those in this document's file; none of any other value.
+
+        Raises:
+            InvalidFileError: as `read_documents`.
+        """
+        node = self._find(path)
+        if not isinstance(node, ScalarNode):
+            return ()
+        name = f"{self.file}: {path[-1]}"
+        source = _EmbeddedSource(name, node.text, outer=self._source, scalar=node)
+        return tuple(Document(source, root) for root in read_trees(source))
 
     def _problem_at(self, index: int, path: Path, message: str, hint: str) -> Diagnostic:
         return self._place_at(index, path).problem(message, hint)

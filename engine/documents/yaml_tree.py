@@ -285,7 +285,8 @@ def fatal_problem(source: Source, error: yaml.YAMLError | LimitExceededError) ->
     if source.text[mark.index : mark.index + 1] == "\t":
         hint = _TAB_HINT
     if begun is not None and begun.line != mark.line:
-        message += f", {error.context} that begins on line {begun.line + 1}"
+        line = source.place_at(begun.index).line
+        message += f", {error.context} that begins on line {line}"
     # Where the text ends too early, show its last character rather than an empty line.
     last = max(len(source.text.rstrip()) - 1, 0)
     return source.problem_at(min(mark.index, last), f"not YAML: {message}", hint)

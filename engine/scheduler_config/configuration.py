@@ -165,7 +165,7 @@ def _in_config_map(document: Document) -> Iterator[ReadProfile]:
     data = document.value.get("data") if isinstance(document.value, dict) else None
     for key, text in (data if isinstance(data, dict) else {}).items():
         if isinstance(text, str) and KIND in text:
-            for inner in read_documents(text.encode(), f"{document.file}: {key}"):
+            for inner in document.embedded(("data", key)):
                 yield from _profiles(inner)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from textwrap import dedent, indent
 
@@ -175,6 +176,41 @@ def test_the_name_may_be_given() -> None:
 )
 def test_a_mistake_has_its_place_in_the_configuration(text: str, message: str) -> None:
     with pytest.raises(InvalidFileError, match=message):
+        imported(text)
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        # The line of `cpu: 0.6` in the configuration is 10, and 5 stand before it here.
+        (
+            "  config.yaml: |\n{}",
+            r"scheduler.yaml:15:\d+: expected a whole number of percent",
+        ),
+        ("  config.yaml: |\n\n{}\n  other: x", r"scheduler.yaml:16:\d+: expected a whole"),
+        ("  config.yaml: &text |\n{}", r"scheduler.yaml:15:\d+: expected a whole"),
+    ],
+)
+def test_a_mistake_in_a_config_map_has_its_place_in_the_file(held: str, message: str) -> None:
+    inner = indent(configuration(KOORDINATOR.replace("cpu: 60", "cpu: 0.6")), "    ")
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scheduler}\ndata:\n"
+    with pytest.raises(InvalidFileError, match=message) as raised:
+        imported(head + held.format(inner))
+    assert "cpu: 0.6" in str(raised.value)
+
+
+def test_a_config_map_that_is_json_has_the_places_of_its_one_line() -> None:
+    inner = configuration(KOORDINATOR.replace("cpu: 60", "cpu: 0.6"))
+    text = json.dumps({"kind": "ConfigMap", "data": {"config.yaml": inner}})
+    column = text.index("0.6") + 1
+    with pytest.raises(InvalidFileError, match=f"scheduler.yaml:1:{column}: expected a whole"):
+        imported(text)
+
+
+def test_what_is_no_yaml_in_a_config_map_has_its_place_in_the_file() -> None:
+    inner = "    kind: KubeSchedulerConfiguration\n    a: [1, 2\n    b: 3\n"
+    text = f"kind: ConfigMap\ndata:\n  config.yaml: |\n{inner}"
+    with pytest.raises(InvalidFileError, match=r"scheduler.yaml:6:6: not YAML.* on line 5"):
         imported(text)
 
 
