@@ -141,13 +141,13 @@ def shape_of(
     return cache.get(encoded) if len(encoded) <= _LONGEST_KEY else _new_shape(key)
 
 
-def requests_of(wire: api.Pod) -> Amounts:
-    """Return `shape_of(wire).quota_requests`; for a large pod computes nothing else.
+def requests_of(wire: api.Pod, kubernetes: KubernetesVersion = ASSUMED) -> Amounts:
+    """Return `quota_requests` of `shape_of`; for a large pod computes nothing else.
 
     Raises:
         QuantityError: an amount is not a quantity.
     """
-    key = _shape_key(wire, ASSUMED)
+    key = _shape_key(wire, kubernetes)
     encoded = _encoded(key)
     if encoded is not None and len(encoded) <= _LONGEST_KEY:
         return _shapes.get(encoded).quota_requests

@@ -189,14 +189,15 @@ class QuotaReviews:
         """
         view = self._view()
         is_limited = bool(quotas_of(view, request.namespace)) or self._paths.may_have(view)
+        judge = partial(demand_of, request, queues=self._queues, kubernetes=view.kubernetes)
         if not (request.is_large or request.is_too_large):
-            demand = demand_of(request, queues=self._queues)
+            demand = judge()
         elif not is_limited:
             return Demand(Reservation(request.uid, request.name, {}))
         elif request.is_too_large:
             raise LargePodsError("the pod is too large")
         else:
-            demand = await self._large_pods.run(partial(demand_of, request, queues=self._queues))
+            demand = await self._large_pods.run(judge)
         names = () if demand is None else demand.reservation.amounts
         if is_limited and len(names) > _MOST_RESOURCES:
             raise LargePodsError(f"the pod names more than {_MOST_RESOURCES} resources")

@@ -92,13 +92,13 @@ def model_of(
         raise AdmissionError(f"the object is not a pod: {error}") from error
 
 
-def requests_in(pod: api.Pod) -> Amounts:
+def requests_in(pod: api.Pod, kubernetes: KubernetesVersion) -> Amounts:
     """Return what a pod requests, as quotas count it, but for the pod itself.
 
     Raises:
         AdmissionError: an amount is not a quantity.
     """
     try:
-        return requests_of(pod)
+        return requests_of(pod, kubernetes)
     except QuantityError as error:
         raise AdmissionError(f"the object is not a pod: {error}") from error

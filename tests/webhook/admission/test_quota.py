@@ -9,6 +9,7 @@ import pytest
 
 from engine.model import api
 from engine.model.hold import HOLD_GATE
+from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
@@ -222,6 +223,34 @@ async def test_a_change_that_asks_for_nothing_more_is_admitted(state: ClusterSta
     reviews = quota_reviews(state)
     await outcomes(reviews, asking("x"), asking("y"))  # the quota is full
     assert await outcomes(reviews, changing(with_cpu("2"), with_cpu("1"))) == [ADMITTED]
+
+
+@pytest.mark.parametrize(("minor", "outcome"), [(36, ADMITTED), (37, DENIED)])
+async def test_a_change_is_charged_what_pods_are_counted_by(
+    state: ClusterState, minor: int, outcome: Outcome
+) -> None:
+    # One container has 1 core and asks for 500m or 1, the other has 500m and asks for 1. By 1.36
+    # they count 1 + 1 before and after; by 1.37 max(0.5 + 1, 1 + 0.5), then 1 + 1: 500m more.
+    def pod(asks: str) -> dict[str, object]:
+        amounts = {"a": (asks, "1"), "b": ("1", "500m")}
+        containers = [
+            {"name": name, "resources": {"requests": {"cpu": wanted}}}
+            for name, (wanted, _) in amounts.items()
+        ]
+        statuses = [
+            {"name": name, "resources": {"requests": {"cpu": has}}}
+            for name, (_, has) in amounts.items()
+        ]
+        return {
+            **POD,
+            "spec": {"containers": containers},
+            "status": {"containerStatuses": statuses},
+        }
+
+    state.set_kubernetes(KubernetesVersion(1, minor))
+    state.set_quota(replace(state.view().namespaces.quotas["shop"][0], max={"cpu": 400}))
+    reviews = quota_reviews(state)
+    assert await outcomes(reviews, changing(pod("500m"), pod("1"))) == [outcome]
 
 
 async def test_a_change_of_no_stored_pod_is_not_admitted(state: ClusterState) -> None:
