@@ -17,6 +17,7 @@ import msgspec
 from engine.errors import Diagnostic, StowplanError
 from engine.model import api
 from engine.model.kinds import KINDS, Kind
+from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.pod import TERMINAL_PHASES
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.client.pages import MOST_ATTEMPTS, PagedLists
@@ -104,18 +105,20 @@ async def take_snapshot(
     """
     progress = progress or (lambda *_: None)
     writer = _SnapshotWriter(connection, file, anonymizer, progress, config, sleep)
-    await _write_version(connection, file)
+    await _write_version(connection, file, is_anonymous=anonymizer is not None)
     # Expressions are full of names that no pseudonym can stand for.
     kinds = [kind for kind in KINDS if kind.verbs and not (anonymizer and kind.only_for_policies)]
     return [await writer.write(kind) for kind in kinds]
 
 
-async def _write_version(connection: Connection, file: ObjectFile) -> None:
+async def _write_version(connection: Connection, file: ObjectFile, *, is_anonymous: bool) -> None:
     """Write the version of the API server, before the pods that are counted by it."""
     try:
         version = await read_version(connection)
     except (ApiError, msgspec.DecodeError):
         return  # a recording of before had none either
+    if is_anonymous:  # the rest may name who built it
+        version = "v{}.{}".format(*kubernetes_version_of(version))
     file.add(msgspec.json.encode(ClusterVersion(git_version=version)))
 
 

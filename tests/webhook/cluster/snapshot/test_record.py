@@ -24,6 +24,7 @@ from tests.webhook.cluster.recording import (
 )
 from webhook.cluster import load_recorded
 from webhook.cluster.client.connection import ApiError
+from webhook.cluster.snapshot.anonymous import Anonymizer
 from webhook.cluster.snapshot.record import SnapshotError
 
 UNREAD = ["a-copy-of-it-all", "a-manager", "hunter2", "PASSWORD", "a-machine", "a-note", '"done"']
@@ -101,9 +102,13 @@ async def test_a_snapshot_counts_by_the_version_of_its_cluster(
     fill(server)
     path, _ = await snapshot_of(server, tmp_path)
     assert recorded(path).kubernetes == KubernetesVersion(1, 35)
-    server.play("GET", "/version", lambda _: {"gitVersion": "v1.37.2+k3s1"})
+    server.play("GET", "/version", lambda _: {"gitVersion": "v1.37.2+acme1"})
     path, _ = await snapshot_of(server, tmp_path)
     assert recorded(path).kubernetes == KubernetesVersion(1, 37)
+    assert "v1.37.2+acme1" in path.read_text()
+    path, _ = await snapshot_of(server, tmp_path, anonymizer=Anonymizer())
+    assert recorded(path).kubernetes == KubernetesVersion(1, 37)
+    assert "acme1" not in path.read_text()  # who built it is not told
 
 
 def test_a_recording_without_a_version_is_of_the_assumed_one(tmp_path: Path) -> None:
