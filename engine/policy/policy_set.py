@@ -209,6 +209,8 @@ class PolicySet:
         """Whether any of them decides pods at their release."""
         self.may_bind: Final = PlacementAt.BINDING in moments
         """Whether any of them decides pods at their binding."""
+        self.speaks_at_creation: Final = any(map(_speaks_at_creation, ordered))
+        """Whether any may have something to say of a new pod, where bindings are decided."""
 
     def __len__(self) -> int:
         return len(self.policies)
@@ -234,6 +236,14 @@ class PolicySet:
             if policy.selects(request) and policy.meets(request, now, errors):
                 (enforced if policy.mode is Mode.ENFORCE else audited).append(policy)
         return Match(enforced=tuple(enforced), audited=tuple(audited), errors=tuple(errors))
+
+
+def _speaks_at_creation(policy: CompiledPolicy) -> bool:
+    """Whether a policy decides before a pod is bound, or promises what a new pod must say."""
+    if policy.placement.at is not PlacementAt.BINDING:
+        return True
+    is_enforced = policy.mode is Mode.ENFORCE
+    return is_enforced and any(rule.labels.summary.constrains_labels for rule in policy.filters)
 
 
 def _sharing(policies: Collection[CompiledPolicy]) -> Iterator[CompiledPolicy]:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from engine.binding import BINDING_REASON_ANNOTATION, SCHEDULER_NODE_ANNOTATION
+from engine.model.creation_reviews import CREATION_CONDITION, PLACEMENT_WEBHOOK
 from engine.model.kinds import KINDS
 from engine.placement import ESTIMATED_USAGE_ANNOTATION, REASON_ANNOTATION
 from engine.policy import load_policies
@@ -61,6 +62,13 @@ def test_bindings_may_carry_what_is_written_at_bindings() -> None:
         SCHEDULER_NODE_ANNOTATION,
     }
     assert set(re.findall(r"'(stowplan\.dev/[a-z-]+)'", policy)) == written
+
+
+def test_the_leader_may_write_the_condition_that_it_writes() -> None:
+    policy = (CHART / "files" / "admission-policies" / "webhooks.yaml").read_text(encoding="utf-8")
+    assert f"{{'name': '{CREATION_CONDITION}', 'expression': 'false'}}" in policy
+    assert f"after.name == '{PLACEMENT_WEBHOOK}' && key == 'matchConditions'" in policy
+    assert f"- name: {PLACEMENT_WEBHOOK}\n" in TEMPLATES[CHART / "templates" / "webhooks.yaml"]
 
 
 def test_a_template_uses_only_values_there_are() -> None:

@@ -196,4 +196,7 @@ def test_an_account_that_makes_no_certificate_sees_no_secret(mode: str) -> None:
         for rule in manifest["rules"]
     ]
     touched = {resource for rule in rules for resource in rule.get("resources", ())}
-    assert not touched & {"secrets", *CONFIGURATIONS}
+    # Of configurations the one by which new pods are left alone.
+    assert touched & {"secrets", *CONFIGURATIONS} == {CONFIGURATIONS[0]}
+    (of_pods,) = (rule for rule in rules if CONFIGURATIONS[0] in rule.get("resources", ()))
+    assert of_pods["resourceNames"] == ["stowplan"]

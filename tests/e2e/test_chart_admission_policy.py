@@ -49,6 +49,7 @@ async def test_of_its_webhook_configurations_it_changes_the_bundle_alone(
     bundle = base64.b64encode(control_plane.authority.pem).decode()
     webhook, tried = "/webhooks/0", {"how": "json", "dryRun": "All"}
     never = {"name": "never", "expression": "false"}
+    other = {"name": "something-is-said-of-new-pods", "expression": "request.userInfo.uid != ''"}
     forbidden: list[Json] = [
         {"op": "replace", "path": f"{webhook}/failurePolicy", "value": "Fail"},
         {"op": "replace", "path": f"{webhook}/timeoutSeconds", "value": 30},
@@ -56,6 +57,7 @@ async def test_of_its_webhook_configurations_it_changes_the_bundle_alone(
         {"op": "replace", "path": f"{webhook}/rules/0/resources", "value": ["*"]},
         {"op": "add", "path": f"{webhook}/objectSelector", "value": {"matchLabels": {"a": "b"}}},
         {"op": "add", "path": f"{webhook}/matchConditions", "value": [never]},
+        {"op": "add", "path": f"{webhook}/matchConditions", "value": [other]},
         {"op": "replace", "path": f"{webhook}/clientConfig/service/name", "value": "evil"},
         {"op": "remove", "path": webhook},
         {"op": "add", "path": "/metadata/labels/evil", "value": "yes"},

@@ -78,6 +78,11 @@ async def admission(installation: Installation) -> AsyncIterator[Finding]:
         elif kind == MUTATING and any(advice.values()):
             reason = advice[REASON_ANNOTATION]
             yield Finding(Level.OK, f"a pod comes back with advice: {reason or 'no reason given'}")
+        elif any(webhook.is_switched_off for webhook in configuration.webhooks):
+            yield Finding(
+                Level.OK,
+                "the API server does not ask about new pods: no policy has anything to say then",
+            )
         elif any(
             webhook.covers_pod_creation and webhook.selects(installation.pod_namespace)
             for webhook in configuration.webhooks

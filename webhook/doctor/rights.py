@@ -158,6 +158,8 @@ def _leading_rights(installation: Installation, spec: PodSpec) -> Iterator[Right
         yield Right("create", _SLICES, "endpointslices", namespace)
         for verb in ("get", "update", "delete"):
             yield Right(verb, _SLICES, "endpointslices", namespace, service)
+        for verb in () if secret else ("get", "watch", "patch"):
+            yield from _configuration_rights(installation, verb, MUTATING)
 
 
 def _policy_rights(spec: PodSpec, verbs: Sequence[str], subresource: str = "") -> Iterator[Right]:
@@ -177,9 +179,9 @@ def _releasing_rights(namespace: str, lease: str, spec: PodSpec) -> Iterator[Rig
         yield from _record_rights(namespace, f"{lease}-reclaim")
 
 
-def _configuration_rights(installation: Installation, verb: str) -> Iterator[Right]:
+def _configuration_rights(installation: Installation, verb: str, *kinds: str) -> Iterator[Right]:
     group = ADMISSION.split("/")[2]
-    for kind in (MUTATING, VALIDATING):
+    for kind in kinds or (MUTATING, VALIDATING):
         yield Right(verb, group, f"{kind.lower()}s", "", installation.release)
 
 

@@ -43,6 +43,8 @@ def _stage(role: str, mode: str, configurations: Mapping[str, Configuration]) ->
         )
     configuration = configurations.get(kind)
     webhooks = () if configuration is None else configuration.webhooks
+    if any(webhook.is_switched_off for webhook in webhooks):
+        return Finding(Level.OK, "pods are placed at their binding, and not advised before")
     if any(webhook.namespace_selector.requires(label, "enabled") for webhook in webhooks):
         return Finding(
             Level.NOTE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.model.creation_reviews import CREATION_CONDITION
 from engine.model.quota_rollout import LIST_MARK, NAMESPACE_LABEL
 from webhook.doctor.objects import Metadata, Part
 
@@ -90,6 +91,12 @@ class NamespaceSelector(Part, frozen=True):
         return None
 
 
+class MatchCondition(Part, frozen=True):
+    """A condition that requests must meet."""
+
+    name: str
+
+
 class Webhook(Part, frozen=True):
     """One webhook of a configuration."""
 
@@ -97,6 +104,7 @@ class Webhook(Part, frozen=True):
     client_config: ClientConfig = ClientConfig()
     namespace_selector: NamespaceSelector = NamespaceSelector()
     rules: tuple[Rule, ...] = ()
+    match_conditions: tuple[MatchCondition, ...] = ()
     failure_policy: str = "Fail"
     timeout_seconds: int = 10
 
@@ -109,6 +117,11 @@ class Webhook(Part, frozen=True):
     def covers_bindings(self) -> bool:
         """Whether it is called for some bindings of pods."""
         return any(rule.covers_bindings for rule in self.rules)
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether the leader has it called for nothing, as nothing would be answered."""
+        return any(each.name == CREATION_CONDITION for each in self.match_conditions)
 
     def selects(self, namespace: str) -> bool:
         """Whether replicas have listed a namespace, or have listed none."""

@@ -16,6 +16,7 @@ from webhook.binding import BindingDecider, BindingRecords
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import connected
 from webhook.controllers.certificate_rotation import Rotation
+from webhook.controllers.creation_reviews import CreationReviewController
 from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
 from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
@@ -115,6 +116,7 @@ async def build_control(context: ControlContext) -> Control:
             *([] if bindings is None else [bindings.lead]),
             *_leader_endpoint(context),
             *_certificates(context),
+            *_creation_reviews(context),
             *_pod_groups(context),
             *_quotas(context, releases),
             *_node_marks(context),
@@ -172,6 +174,27 @@ def _certificates(context: ControlContext) -> Iterator[Duty]:
             is_leader=context.may_write,
             now=lambda: date(context.now()),
         ).run
+
+
+def _creation_reviews(context: ControlContext) -> Iterator[Duty]:
+    """Have new pods reviewed as long as there may be something to say of them."""
+    settings, policies = context.settings, context.policies
+    if settings.placement_mode == "Off" or not settings.webhook_configurations:
+        return
+
+    def is_needed() -> bool | None:
+        """Return whether pods may be held or advised, or get promises of policies."""
+        if settings.hold or not settings.binding:
+            return True
+        return policies.current.speaks_at_creation if policies.is_loaded else None
+
+    yield CreationReviewController(
+        context.live.watched,
+        settings.webhook_configurations[0],
+        is_needed=is_needed,
+        may_write=context.may_write,
+        now=time.monotonic,
+    ).run
 
 
 def _pod_groups(context: ControlContext) -> Iterator[Duty]:

@@ -248,7 +248,7 @@ class ServiceBuilder:
         elector = LeaseElector(
             connection, namespace=settings.namespace, name=settings.lease, identity=identity
         )
-        watched = WatchedObjects(connection, self._watched_paths())
+        watched = WatchedObjects(connection, self._watched_paths(role))
         in_background(self.stack, watched.run())
         stored = self._stored_certificate(watched)
         certificate = local_certificate(settings, date(self.now()))
@@ -284,14 +284,16 @@ class ServiceBuilder:
     def _today(self) -> datetime:
         return date(self.now())
 
-    def _watched_paths(self) -> Iterator[str]:
+    def _watched_paths(self, role: Role) -> Iterator[str]:
         """Yield the paths of what is read again and again."""
         settings = self.settings
         if settings.certificate_secret is not None:
             yield f"/api/v1/namespaces/{settings.namespace}/secrets/{settings.certificate_secret}"
-        if settings.certificate_secret is not None or settings.keeps_quota_namespaces:
-            for name in settings.webhook_configurations:
+        is_read = settings.certificate_secret is not None
+        for name in settings.webhook_configurations:
+            if is_read or (Role.CONTROL in role and settings.placement_mode != "Off"):
                 yield f"{_ADMISSION}/mutatingwebhookconfigurations/{name}"
+            if is_read or settings.keeps_quota_namespaces:
                 yield f"{_ADMISSION}/validatingwebhookconfigurations/{name}"
 
     def _stored_certificate(self, connection: WatchedObjects) -> StoredCertificate | None:

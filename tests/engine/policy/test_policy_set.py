@@ -140,3 +140,39 @@ def test_policies_of_one_namespace_share_their_iterations() -> None:
     shares = {policy.name: policy.most_iterations for policy in policies}
     assert shares == {"all": 250_000, "shop/a": 10_000, "shop/b": 10_000, "web/a": 20_000}
     assert {policy.name: policy.most_iterations for policy in policies.in_audit_mode()} == shares
+
+
+def _at_binding(expression: str, mode: str = "Enforce") -> str:
+    filters = f'[{{name: f, expression: "{expression}"}}]'
+    return f"{{mode: {mode}, placement: {{at: Binding}}, filters: {filters}}}"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "{}",
+        "mode: Audit",
+        "placement: {at: Release}",
+        _at_binding("'a' in node.labels"),
+        _at_binding("node.requested.cpu < 1.0 && 'a' in node.labels"),
+        _at_binding("!('a' in pod.labels) || node.labels['a'] == pod.labels['a']"),
+    ],
+)
+def test_of_a_new_pod_there_is_to_say_what_is_decided_then_and_what_is_promised(spec: str) -> None:
+    assert policies(p=spec).speaks_at_creation
+    assert policies(p=spec, q="placement: {at: Binding}").speaks_at_creation
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "placement: {at: Binding}",
+        "{placement: {at: Binding}, filters: [{plugin: LoadAware}]}",
+        "{mode: Audit, placement: {at: Binding}}",
+        _at_binding("node.requested.cpu < 1.0"),
+        _at_binding("'a' in node.labels", "Audit"),
+    ],
+)
+def test_of_a_new_pod_there_is_nothing_to_say_where_all_is_decided_at_bindings(spec: str) -> None:
+    assert not policies(p=spec).speaks_at_creation
+    assert not PolicySet().speaks_at_creation

@@ -151,6 +151,20 @@ async def test_what_is_off_on_purpose_is_no_fault(
     assert messages[0] == "quota.mode is Off: the API server does not ask about it"
 
 
+async def test_that_nobody_is_asked_about_new_pods_while_nothing_is_said_is_no_fault(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    condition = {"name": "something-is-said-of-new-pods", "expression": "false"}
+    installation.configure("Mutating", matchConditions=[condition])
+    installation.advice.clear()
+    found = await installation.run_checks(tmp_path)
+    assert [one.message for one in found["admission"]] == [
+        "the API server does not ask about new pods: no policy has anything to say then",
+        "the API server asks about quota",
+    ]
+    assert found["rollout"][0].message == "pods are placed at their binding, and not advised before"
+
+
 @pytest.mark.parametrize(
     ("refusal", "level"),
     [
