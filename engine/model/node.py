@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -43,7 +43,8 @@ class Node:
     Attributes:
         allocatable: what pods may request, base units.
         capacity: total amounts, base units; the allocatable if it has none.
-        images: the container images it holds, each object shared between the nodes that hold it.
+        images: the container images it holds, each object shared between the nodes that hold it. Of
+            several of one name the first has it.
         taints: without our own, which says nothing of the node.
         marks: keys of our own taint and labels on it.
         unschedulable: whether it is cordoned.
@@ -96,7 +97,7 @@ def node_of(wire: api.Node) -> Node:
         ready=all(c.status == "True" for c in conditions if c.type == "Ready"),
         allocatable=allocatable,
         capacity=allocatable if capacity is None else resources.amounts(capacity),
-        images=tuple(map(_shared, wire.status.images or ())),
+        images=_images(wire.status.images or ()),
         created=_micros(wire.metadata.creation_timestamp),
         conditions=tuple(map(_condition, conditions[:_MOST_CONDITIONS])),
     )
@@ -115,6 +116,21 @@ def _condition(wire: api.NodeCondition) -> NodeCondition:
 
 def _micros(moment: datetime | None) -> Micros | None:
     return None if moment is None else micros(moment)
+
+
+def _images(listed: Sequence[api.ContainerImage]) -> tuple[api.ContainerImage, ...]:
+    """Return images without names that an earlier one has (scheduler/backend/cache/cache.go)."""
+    images = tuple(map(_shared, listed))
+    names = [name for image in images for name in image.names or ()]
+    if len(set(names)) == len(names):
+        return images
+    taken: set[str] = set()
+    kept = []
+    for image in images:
+        own = tuple(name for name in dict.fromkeys(image.names or ()) if name not in taken)
+        taken.update(own)
+        kept.append(_shared(api.ContainerImage(names=own, size_bytes=image.size_bytes)))
+    return tuple(kept)
 
 
 @lru_cache(maxsize=_CACHED_IMAGES)

@@ -8,7 +8,9 @@ to the most that counts as a container, before that nothing.
 
 Names are compared as they are written, a missing tag being `latest`: `nginx` is not
 `docker.io/library/nginx`. The kubelet reports 50 images unless told otherwise, the largest first,
-so a node may well hold an image that it does not name.
+so a node may well hold an image that it does not name. Of a name that a node lists twice the first
+size counts, as in the scheduler; there one size counts on all nodes that hold an image of a name,
+that of the node it saw first, here each has its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The rules by which an ElasticQuota is enforced, as data.
 
 The defaults are ResourceQuota's rules. The other values, together, are those of the scheduler
-plugin CapacityScheduling, for clusters that rely on it.
+plugin CapacityScheduling, for clusters that rely on it; but for `pods` in `max`, which the plugin
+never counts and which limits the number of pods here all the same.
 """
 
 from __future__ import annotations

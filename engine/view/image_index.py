@@ -52,14 +52,11 @@ class ImageIndex:
         return True
 
     def sizes(self, name: str) -> IntColumn:
-        """Return the size of an image on each row, in bytes, -1 where it is not, shape (n,).
-
-        Should a node hold two images of one name, the greater one counts.
-        """
+        """Return the size of an image on each row, in bytes, -1 where it is not, shape (n,)."""
         sizes = np.full(len(self._by_row), -1, np.int64)
         for image in self._named.get(name, ()):
             rows = np.frombuffer(self._rows[image], np.intc)
-            sizes[rows] = np.maximum(sizes[rows], max(capped(image.size_bytes), 0))
+            sizes[rows] = max(capped(image.size_bytes), 0)  # no node has two images of one name
         return sizes
 
     def _put(self, row: int, images: tuple[api.ContainerImage, ...]) -> None:

@@ -31,6 +31,17 @@ def test_nodes_share_the_images_that_they_both_hold() -> None:
     assert _node(images=None).images == ()
 
 
+def test_of_images_of_one_name_the_first_has_it() -> None:
+    # As in the cache of kube-scheduler; a kubelet lists the largest first.
+    images = [
+        {"names": ["app:v1", "app:v1"], "sizeBytes": 5},
+        {"names": ["app:v2", "app:v1"], "sizeBytes": 9},
+        {"names": ["app:v1"], "sizeBytes": 7},
+    ]
+    held = [(image.names, image.size_bytes) for image in _node(images=images).images]
+    assert held == [(("app:v1",), 5), (("app:v2",), 9), ((), 7)]
+
+
 def test_a_node_has_its_creation_time_and_its_conditions_without_heartbeats() -> None:
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "fine"}
     ready |= {"lastTransitionTime": "1970-01-01T00:00:02Z"}

@@ -65,12 +65,6 @@ def test_what_nodes_pull_and_drop_is_followed() -> None:
     assert not any(sizes(state.view(), "app:v1").values())
 
 
-def test_of_two_images_of_one_name_the_larger_counts() -> None:
-    state = ClusterState()
-    state.set_node(holding("a", APP_ON_ARM, APP))
-    assert sizes(state.view(), "app:v1") == {"a": 50}
-
-
 def test_a_size_that_no_image_has_does_no_harm() -> None:
     state = ClusterState()
     state.set_node(holding("a", ContainerImage(names=("less",), size_bytes=-1)))
