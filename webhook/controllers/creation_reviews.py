@@ -111,14 +111,14 @@ class CreationReviewController:
             self._needless_since = None
             if CREATION_CONDITION in names:
                 place = names.index(CREATION_CONDITION)
-                await self._write(stored, {"op": "remove", "path": f"{path}/{place}"})
-                _log.info("new pods are reviewed")
+                removal = {"op": "remove", "path": f"{path}/{place}"}
+                await self._write(stored, removal, "new pods are reviewed")
         elif CREATION_CONDITION in names:
             self._needless_since = None
         elif self._is_long_needless():
             ours = {"name": CREATION_CONDITION, "expression": "false"}
-            await self._write(stored, {"op": "add", "path": path, "value": [*conditions, ours]})
-            _log.info("new pods are not reviewed: no policy has anything to say of them")
+            addition = {"op": "add", "path": path, "value": [*conditions, ours]}
+            await self._write(stored, addition, "new pods are left alone: nothing is said of them")
 
     def _is_long_needless(self) -> bool:
         """Note that nothing is said, and somebody is asked; return whether it was so long enough.
@@ -138,7 +138,7 @@ class CreationReviewController:
                 return None
             raise
 
-    async def _write(self, over: _Configuration, operation: dict[str, Any]) -> None:
+    async def _write(self, over: _Configuration, operation: dict[str, Any], says: str) -> None:
         """Change the configuration unless somebody else has; what he wrote is read then."""
         if not self._may_write():
             return
@@ -154,6 +154,8 @@ class CreationReviewController:
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
+        else:
+            _log.info(says)
 
 
 def _index(configuration: _Configuration) -> int:
