@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from jsonpointer import escape
+
 from engine.binding.decision import BindingDecision
 from engine.binding.reason import BindingAction
 from engine.errors import PatchError
@@ -17,11 +19,17 @@ BINDING_REASON_ANNOTATION: Final = "stowplan.dev/binding"
 """On a bound pod: the reason, see `BindingReason`."""
 
 
+_TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+"""Copied from a node. Source: Kubernetes, plugin/pkg/admission/podtopologylabels."""
+
+
 def encode_binding(decision: BindingDecision, binding: Mapping[str, Any]) -> tuple[Operation, ...]:
     """Return the JSON Patch operations on a Binding; none where nothing was decided.
 
-    The API server merges its annotations into the pod. Those that are there stay as they are, so a
-    patched binding gets none again.
+    The API server merges its annotations and labels into the pod. Annotations that are there stay
+    as they are, so a patched binding gets none again. Labels say the zone and region of the
+    scheduler's node: they are taken away where the pod is moved, and the API server then adds those
+    of its node, if that has any.
 
     Args:
         decision: not a denial.
@@ -38,6 +46,7 @@ def encode_binding(decision: BindingDecision, binding: Mapping[str, Any]) -> tup
     operations: list[Operation] = []
     if target.get("name") != decision.node_name:
         operations.append({"op": "replace", "path": "/target/name", "value": decision.node_name})
+        operations += _without_topology(binding)
     if decision.decision is not None:
         there = (binding.get("metadata") or {}).get("annotations") or {}
         annotations = {
@@ -49,3 +58,12 @@ def encode_binding(decision: BindingDecision, binding: Mapping[str, Any]) -> tup
         if added:
             operations += graft(binding, {"metadata": {"annotations": added}}, "")
     return tuple(operations)
+
+
+def _without_topology(binding: Mapping[str, Any]) -> list[Operation]:
+    labels = (binding.get("metadata") or {}).get("labels") or {}
+    return [
+        {"op": "remove", "path": f"/metadata/labels/{escape(key)}"}
+        for key in _TOPOLOGY_LABELS
+        if key in labels
+    ]

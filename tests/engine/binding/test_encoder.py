@@ -56,6 +56,18 @@ def test_a_moved_pod_gets_the_other_node_and_what_explains_it(binding: dict[str,
     assert annotations.get("mine") == ((binding["metadata"].get("annotations") or {}).get("mine"))
 
 
+def test_a_moved_pod_loses_the_topology_labels_of_the_scheduler_s_node_and_no_others() -> None:
+    zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+    labels = {zone: "zone-of-a", region: "here", "mine": "x"}
+    moved = _patched(_moved(), _binding(labels=labels))
+    assert moved["metadata"]["labels"] == {"mine": "x"}
+    assert _patched(_moved(), moved) == moved
+    assert _patched(_moved(), _binding(labels={zone: "z"}))["metadata"]["labels"] == {}
+    # One that stays keeps them: a binding to b is already where it is decided to go.
+    there = {**_binding(labels=labels), "target": {"kind": "Node", "name": "b"}}
+    assert _patched(_moved(), there)["metadata"]["labels"] == labels
+
+
 def test_the_estimate_is_written_as_advice_writes_it() -> None:
     patched = _patched(_moved(by_rank(LOAD_AWARE, AT_BINDING)), _binding())
     assert '"cpu":' in patched["metadata"]["annotations"][ESTIMATED_USAGE_ANNOTATION]
