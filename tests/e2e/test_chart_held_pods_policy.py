@@ -14,7 +14,7 @@ from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION
 from tests.e2e.chart import rendered
 from tests.e2e.cluster import Json
 
-_ACCOUNT = "system:serviceaccount:stowplan-system:stowplan"
+_ACCOUNT = "system:serviceaccount:stowplan-system:stowplan-control"
 _FREE = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
 
 

@@ -23,6 +23,8 @@ _REVIEWED = {
     ("", "pods", "UPDATE"),
     ("", "pods/resize", "UPDATE"),
     ("", "pods/status", "UPDATE"),
+    ("", "pods/binding", "CREATE"),
+    ("", "bindings", "CREATE"),
     ("scheduling.x-k8s.io", "elasticquotas", "CREATE"),
     ("scheduling.x-k8s.io", "elasticquotas", "UPDATE"),
     ("scheduling.sigs.k8s.io", "elasticquotas", "CREATE"),
@@ -58,7 +60,7 @@ def test_nothing_is_asked_about_that_a_cluster_needs_to_start(values: Path) -> N
                     assert set(reviewed) <= _REVIEWED
             if configuration["kind"].startswith("Mutating"):
                 (resources,) = (rule["resources"] for rule in webhook["rules"])
-                assert resources in (["pods"], ["elasticquotas"])
+                assert resources in (["pods"], ["elasticquotas"], ["pods/binding", "bindings"])
 
 
 def test_while_it_is_away_a_pod_waits_for_three_seconds_and_is_created() -> None:

@@ -73,14 +73,18 @@ async def test_a_workload_and_its_pod_are_decided_by_the_policies_of_the_cluster
     report, notes = await _explained(control_plane, "deploy/web", "-n", namespace)
     assert report["pod"] == {"namespace": namespace, "name": "web-*"}
     assert report["policies"] == ["prefers-b", f"{namespace}/of-the-team"]
+    (pod,) = await cluster.list_all("pods", namespace)
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    # Each policy gives one node 100. The scheduler spreads by default: the node with a pod of the
+    # Deployment has round(1 x ln(2 + 2) + 3 - 1) = 3, the other round(3 - 1) = 2, so of 100 points
+    # 100 x (3 + 2 - 3) / 3 = 66 and 100, twice.
     assert {row["node"]: row["total"] for row in report["ranking"]} == {
-        "node-a": 100,
-        "node-b": 100,
+        "node-a": 300,
+        "node-b": 300,
+        node: 232,
     }
     assert "placementpolicies/broken:7:17: spec.scores[0].expression: unknown name `nod`" in notes
 
-    (pod,) = await cluster.list_all("pods", namespace)
-    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
     report, notes = await _explained(control_plane, f"po/{name}", "-n", namespace)
     prefix = pod["metadata"]["generateName"]  # all of the name that there is at admission
     assert report["pod"] == {"namespace": namespace, "name": f"{prefix}*"}
