@@ -179,10 +179,12 @@ class BindingLedger:
         """Move nothing more. What is on its way is still followed."""
         self._is_leading = False
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is on its way: the next leader need not wait for it."""
-        return not self._on_their_way
+    def is_settled(self, now: Micros) -> bool:
+        """Return whether nothing is on its way: the next leader need not wait for it.
+
+        Nor anything that a leader before this one has answered, which nobody here knows of.
+        """
+        return not self._on_their_way and now >= self._unsettled_until
 
     @property
     def has_moves_on_their_way(self) -> bool:

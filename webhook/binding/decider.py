@@ -226,7 +226,7 @@ class BindingDecider:
     async def _settle(self) -> None:
         """Wait for a moment until all that was answered is seen, and say so if it is."""
         until = time.monotonic() + _SETTLE_SECONDS
-        while not self._parts.ledger.is_settled:
+        while not self._parts.ledger.is_settled(self._parts.now()):
             if time.monotonic() >= until:
                 return
             await asyncio.sleep(_SETTLE_POLL_SECONDS)

@@ -412,7 +412,7 @@ class Leader:
             lease.until = self.holds_until = world.clock.now + LEASE
             if self.ledger.has_moves_on_their_way:
                 return
-            lease.holder, lease.is_settled = "", self.ledger.is_settled
+            lease.holder, lease.is_settled = "", self.ledger.is_settled(world.clock.micros)
             lease.until = world.clock.now
             self.is_leading = False
             self.resting_until = world.clock.now + 1  # it begins anew
@@ -612,9 +612,10 @@ class World:
         for pod in self.pods.values():
             fits = any(self._fits(pod, each) for each in free.values())
             self.result.waiting += not pod.node and fits
+        at_last = Micros(self.clock.micros + int(REQUEST * SECOND))
         for leader in self.leaders:
             still_counted = int(leader.state.view().assumed.sum())
-            self.result.left_over += still_counted + (not leader.ledger.is_settled)
+            self.result.left_over += still_counted + (not leader.ledger.is_settled(at_last))
             for (action, reason), decided in leader.ledger.counters.decided.items():
                 self.result.reasons[f"{action} {reason}"] += decided
             self.result.reasons["escaped"] += leader.ledger.counters.escaped

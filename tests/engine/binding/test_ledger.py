@@ -87,7 +87,7 @@ def test_a_moved_pod_counts_on_both_nodes_until_it_is_seen() -> None:
     assert desk.counted() == {"a": 1, "b": 1}
     assert desk.see("p", "b") is Landing.AS_ANSWERED
     assert desk.counted() == {"a": 0, "b": 1}
-    assert desk.ledger.is_settled
+    assert desk.ledger.is_settled(NOW)
 
 
 def test_a_pod_that_is_decided_counts_nowhere_for_its_own_decision() -> None:
@@ -189,7 +189,7 @@ def test_a_pod_that_is_gone_counts_no_more() -> None:
     desk.state.delete_pod("shop/p")
     desk.ledger.gone("shop/p")
     assert desk.counted() == {"a": 0, "b": 0}
-    assert desk.ledger.is_settled
+    assert desk.ledger.is_settled(NOW)
 
 
 def test_a_pod_that_is_seen_late_counts_from_then() -> None:
@@ -213,7 +213,7 @@ def test_a_call_about_a_bound_pod_changes_nothing() -> None:
     desk.see("p", "a")
     bound = pod("p", on="a")
     desk.ledger.asked("shop/p", "p", "b", bound, now=NOW, answer_by=after(1))
-    assert desk.ledger.is_settled
+    assert desk.ledger.is_settled(NOW)
 
 
 # The room that is left.
@@ -250,6 +250,13 @@ def test_the_next_leader_moves_nothing_until_what_the_last_one_answered_has_ende
     desk = Desk("p", last_answer_at=NOW)
     assert not desk.ledger.may_move(after(A_MINUTE - 1))
     assert desk.ledger.may_move(after(A_MINUTE))
+
+
+def test_who_led_for_a_moment_does_not_know_that_the_one_before_has_nothing_on_its_way() -> None:
+    desk = Desk(last_answer_at=NOW)
+    desk.ledger.lead_ends()
+    assert not desk.ledger.is_settled(after(A_MINUTE - 1))
+    assert desk.ledger.is_settled(after(A_MINUTE))
 
 
 def test_a_leader_knows_whether_the_next_one_would_have_to_know_of_a_move() -> None:
