@@ -253,7 +253,7 @@ class BindingLedger:
         The pod counts nowhere until `decided`, or `answer_lost`, is called for it: nothing else may
         be decided before that.
         """
-        if self._on_their_way.get(ticket.uid) is not None:
+        if self._counted.get(ticket.key) == ticket.uid:  # and not a later pod of that name
             self._state.expect_binding(ticket.key, _NOWHERE, at=Micros(0))
         return self._state.view()
 
@@ -316,6 +316,9 @@ class BindingLedger:
 
         None where it is not bound, or that was seen before.
         """
+        counted = self._counted.get(pod.key)
+        if counted is not None and counted != pod.uid:
+            self._drop(self._on_their_way[counted])  # of an earlier pod of that name
         way = self._on_their_way.get(pod.uid)
         if not pod.node_name:
             self._margin.waits(pod.key, None if pod.gated or pod.is_terminal else pod.shape)

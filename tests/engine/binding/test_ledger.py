@@ -12,6 +12,7 @@ from engine.binding import (
     MoveLimits,
     decide_binding,
     decide_in_haste,
+    decide_unseen,
 )
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
@@ -206,6 +207,27 @@ def test_a_call_about_an_earlier_pod_of_that_name_changes_nothing() -> None:
     desk.moved("p")
     desk.ledger.asked("shop/p", "old", "a", None, now=NOW, answer_by=after(1))
     assert desk.counted() == {"a": 1, "b": 1}
+
+
+def test_a_decision_on_an_earlier_pod_of_that_name_leaves_the_later_one_counted() -> None:
+    desk = Desk("p")
+    desk.ledger.answered(desk.moved("p"))
+    late = desk.ledger.asked("shop/p", "old", "a", None, now=NOW, answer_by=after(1))
+    desk.ledger.view(late)
+    decision = decide_unseen("a", desk.ledger.limits(late, NOW))
+    assert desk.ledger.decided(late, decision, NOW)
+    assert desk.counted() == {"a": 1, "b": 1}
+
+
+def test_a_pod_that_was_created_again_counts_where_its_own_binding_goes() -> None:
+    desk = Desk("p")
+    earlier = desk.ask("p", "a")
+    again = pod("p", metadata={"uid": "again"})
+    desk.state.set_pod(again, seen_at=NOW)
+    desk.ledger.saw(again, NOW)
+    desk.ledger.asked("shop/p", "again", "b", again, now=NOW, answer_by=after(1))
+    desk.ledger.answer_lost(earlier, NOW)
+    assert desk.counted() == {"a": 0, "b": 1}
 
 
 def test_a_call_about_a_bound_pod_changes_nothing() -> None:
