@@ -179,7 +179,7 @@ def _certificates(context: ControlContext) -> Iterator[Duty]:
 def _creation_reviews(context: ControlContext) -> Iterator[Duty]:
     """Have new pods reviewed as long as there may be something to say of them."""
     settings, policies = context.settings, context.policies
-    if settings.placement_mode == "Off" or not settings.webhook_configurations:
+    if not (settings.reviews_new_pods and settings.webhook_configurations):
         return
 
     def is_needed() -> bool | None:

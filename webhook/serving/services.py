@@ -291,7 +291,7 @@ class ServiceBuilder:
             yield f"/api/v1/namespaces/{settings.namespace}/secrets/{settings.certificate_secret}"
         is_read = settings.certificate_secret is not None
         for name in settings.webhook_configurations:
-            if is_read or (Role.CONTROL in role and settings.placement_mode != "Off"):
+            if is_read or (Role.CONTROL in role and settings.reviews_new_pods):
                 yield f"{_ADMISSION}/mutatingwebhookconfigurations/{name}"
             if is_read or settings.keeps_quota_namespaces:
                 yield f"{_ADMISSION}/validatingwebhookconfigurations/{name}"

@@ -87,6 +87,11 @@ class Settings(
             raise SettingsError(problems) from invalid
 
     @property
+    def reviews_new_pods(self) -> bool:
+        """Whether new pods are asked about: they are placed, or may be held for quota."""
+        return self.hold or self.placement_mode != "Off"
+
+    @property
     def reclaims(self) -> bool:
         """Whether pods may be evicted for others, as far as quotas say so."""
         return self.hold and self.quota_mode == "Queue"

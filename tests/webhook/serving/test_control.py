@@ -107,6 +107,29 @@ async def test_pages_of_held_pods_and_outcomes_are_those_of_either_process(
                 assert told.status == 401, page  # it is there, for readers
 
 
+async def test_pods_that_may_wait_for_quota_are_asked_about_where_none_is_placed_any_more(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    webhook = {"name": "placement.stowplan.dev", "clientConfig": {"url": "https://x/mutate"}}
+    left_alone = {"name": "something-is-said-of-new-pods", "expression": "false"}
+    api_server.create(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "stowplan"},
+            "webhooks": [{**webhook, "matchConditions": [left_alone]}],
+        }
+    )
+
+    def conditions() -> list[object]:
+        (found,) = api_server.objects("mutatingwebhookconfigurations").values()
+        return list(found["webhooks"][0]["matchConditions"])
+
+    given = {"placement_mode": "Off", "quota_mode": "Queue", "webhook_configurations": ["stowplan"]}
+    async with process(api_server, tmp_path, Role.CONTROL, **given):
+        await eventually(lambda: not conditions())
+
+
 async def test_a_leader_that_ends_hands_over_before_it_stops_to_answer(
     api_server: FakeApiServer, tmp_path: Path
 ) -> None:
