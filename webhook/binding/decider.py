@@ -123,10 +123,12 @@ class SeenBindings:
     async def appears(self, asked: AskedBinding) -> None:
         """Wait until a pod is seen: the scheduler may be faster, but not by much."""
         seen = self._awaited.setdefault(asked.key, asyncio.Event())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_APPEARS_SECONDS):
-                await seen.wait()
-        self._awaited.pop(asked.key, None)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_APPEARS_SECONDS):
+                    await seen.wait()
+        finally:
+            self._awaited.pop(asked.key, None)
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:
         """Note that a pod waits, or where it is bound."""
