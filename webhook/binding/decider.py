@@ -109,8 +109,14 @@ class SeenBindings:
         """Tell a ledger what is seen from now on: it has the state that events are applied to."""
         self._ledger = ledger
 
-    def expect_move(self, asked: AskedBinding, uid: str, decision: BindingDecision) -> None:
-        """Have an Event written once a pod is seen on the node that it was moved to."""
+    def decided(self, asked: AskedBinding, uid: str, decision: BindingDecision) -> None:
+        """Have an Event written once a pod is seen on the node that it was moved to.
+
+        What was decided before, at a try that has failed, counts no more.
+        """
+        if not decision.is_moved:
+            self._moved.pop(asked.key, None)
+            return
         self._moved[asked.key] = Rebound(
             namespace=asked.namespace,
             name=asked.name,
@@ -286,8 +292,7 @@ class BindingDecider:
             return None
         if record is not None:
             parts.records.put(asked.key, record)
-        if made.decision.is_moved:
-            parts.seen.expect_move(asked, ticket.uid, made.decision)
+        parts.seen.decided(asked, ticket.uid, made.decision)
         return made
 
     def answered(self, made: MadeDecision, *, is_lost: bool) -> None:

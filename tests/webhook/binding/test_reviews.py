@@ -279,6 +279,19 @@ async def test_an_event_says_where_a_pod_went_once_it_is_there(tmp_path: Path) -
         assert await replica.value("stowplan_bindings_escaped_total") == 0
 
 
+async def test_no_event_says_that_a_pod_was_moved_by_a_binding_that_failed(tmp_path: Path) -> None:
+    async with asking(tmp_path) as replica:
+        web, api = await replica.create(pod("web")), await replica.create(pod("api"))
+        assert patched(await replica.bind(web, "node-a"))[0] == "node-b"
+        assert not patched(await replica.bind(web, "node-b"))[0]  # tried again, and kept
+        await replica.bound(web, "node-b")
+        assert patched(await replica.bind(api, "node-a"))[0] == "node-b"
+        await replica.bound(api, "node-b")
+        await eventually(lambda: bool(replica.server.objects("events")))
+        (event,) = replica.server.objects("events").values()
+        assert event["involvedObject"]["name"] == "api"
+
+
 async def test_a_pod_that_is_bound_past_us_has_escaped_and_nothing_moves_for_a_while(
     tmp_path: Path,
 ) -> None:
