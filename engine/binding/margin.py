@@ -14,7 +14,9 @@ from engine.model.time import SECOND, Micros
 from engine.view import ClusterView, IntColumn, ResourceAxis, Sum, counted_requests
 
 _LIKE_ONE_OF_SECONDS: Final = 60
-_MOST_SHAPES: Final = 1_024
+_MOST_OF_LATE: Final = 1_024
+_MOST_COMPARED: Final = 1_024  # with each node; of more, the greatest amounts together
+_LEAST_ROWS: Final = 16
 
 Requests: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -28,11 +30,11 @@ class Margin:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, PodShape] = {}
-        self._shapes: Counter[PodShape] = Counter()  # of those
-        self._of_late: dict[PodShape, Micros] = {}  # the latest last
+        self._waiting: dict[str, tuple[PodShape, Requests]] = {}
+        self._pods = Counter[Requests]()  # of those
+        self._of_late: dict[Requests, Micros] = {}  # the latest last
         self._unsure: dict[str, Counter[str]] = {}  # amounts by node
-        self._matrix: tuple[ResourceAxis, IntColumn] | None = None
+        self._table = _RequestTable()
 
     def waits(self, key: str, shape: PodShape | None) -> bool:
         """Note a pod that waits for the scheduler, None if it does no longer.
@@ -41,36 +43,33 @@ class Margin:
             Whether it did before.
         """
         old = self._waiting.get(key)
-        if old is not shape:
-            if old is not None:
-                del self._waiting[key]
-                self._shapes[old] -= 1
-                if not self._shapes[old]:
-                    del self._shapes[old]
-                    self._matrix = None
-            if shape is not None:
-                self._waiting[key] = shape
-                if shape not in self._shapes:
-                    self._matrix = None
-                self._shapes[shape] += 1
+        if old is not None and old[0] is not shape:
+            del self._waiting[key]
+            _add(self._pods, old[1], -1)
+            self._keep_or_drop(old[1])
+        if shape is not None and (old is None or old[0] is not shape):
+            requests = _requests_of(shape)
+            self._waiting[key] = shape, requests
+            _add(self._pods, requests, 1)
+            self._keep_or_drop(requests)
         return old is not None
 
     def landed(self, shape: PodShape, now: Micros) -> None:
         """Note that a pod of a shape was bound."""
-        if self._of_late.pop(shape, None) is None:
-            self._matrix = None
-        self._of_late[shape] = now
-        if len(self._of_late) > _MOST_SHAPES:
-            del self._of_late[next(iter(self._of_late))]
+        requests = _requests_of(shape)
+        self._of_late.pop(requests, None)
+        self._of_late[requests] = now
+        self._keep_or_drop(requests)
+        if len(self._of_late) > _MOST_OF_LATE:
+            self._forget(next(iter(self._of_late)))
 
     def expire(self, now: Micros) -> None:
         """Forget pods that were bound long ago."""
         while self._of_late:
-            shape, at = next(iter(self._of_late.items()))
+            requests, at = next(iter(self._of_late.items()))
             if at + _LIKE_ONE_OF_SECONDS * SECOND > now:
                 break
-            del self._of_late[shape]
-            self._matrix = None
+            self._forget(requests)
 
     def unsure(self, node_name: str, shape: PodShape, sign: int) -> None:
         """Note that the scheduler may not know a pod to be on a node, 1, or that it does, -1."""
@@ -87,12 +86,11 @@ class Margin:
             pod: the pod; it may be the only one of its shape.
             view: the cluster without it.
         """
-        requests = self._requests(view.axis)
-        is_alone = self._shapes.get(pod.shape) == 1 and self._waiting.get(pod.key) is pod.shape
-        if is_alone and pod.shape not in self._of_late:
-            own = view.axis.vector(counted_requests(pod.shape))
-            requests = requests[(requests != own).any(axis=1)]
-        taken = view.axis.vector(counted_requests(pod.shape))
+        own = _requests_of(pod.shape)
+        is_alone = self._pods[own] == 1 and pod.key in self._waiting and own not in self._of_late
+        requests = self._table.of(view.axis, but=own if is_alone else None)
+        taken = view.axis.vector(dict(own))
+        most = requests.max(axis=0) if len(requests) > _MOST_COMPARED else None
 
         def may_take(row: int) -> bool:
             free = view.allocatable[:, row] - view.sums[Sum.REQUESTS, :, row]
@@ -102,21 +100,80 @@ class Margin:
                 if at is not None:
                     believed[at] += amount
             left = free - taken
-            if len(requests) > _MOST_SHAPES:
-                return bool((left >= np.minimum(requests.max(axis=0), believed)).all())
+            if most is not None:
+                return bool((left >= np.minimum(most, believed)).all())
             may_come = ((requests <= believed) | (requests == 0)).all(axis=1)
             has_room = ((requests <= left) | (requests == 0)).all(axis=1)
             return not bool((may_come & ~has_room).any())
 
         return may_take
 
-    def _requests(self, axis: ResourceAxis) -> IntColumn:
-        """Return what pods of each shape request, (n_shapes, n_resources)."""
-        if self._matrix is None or self._matrix[0] is not axis:
-            vectors = {
-                axis.vector(counted_requests(shape)).tobytes()
-                for shape in (*self._shapes, *self._of_late)
-            }
-            flat = np.frombuffer(b"".join(sorted(vectors)), np.int64)
-            self._matrix = axis, flat.reshape(-1, len(axis))
-        return self._matrix[1]
+    def _keep_or_drop(self, requests: Requests) -> None:
+        """Have requests compared as long as any pod has them."""
+        if requests in self._pods or requests in self._of_late:
+            self._table.add(requests)
+        else:
+            self._table.remove(requests)
+
+    def _forget(self, requests: Requests) -> None:
+        del self._of_late[requests]
+        self._keep_or_drop(requests)
+
+
+class _RequestTable:
+    """Different requests, a row each on the axis of a view.
+
+    Whoever may create pods may have any number of them wait, so one that comes or goes must not
+    cost a pass over all.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[Requests, int] = {}
+        self._free: list[int] = []  # INVARIANT: with those of `_rows`, all from 0 on
+        self._axis: ResourceAxis | None = None
+        self._matrix: IntColumn = np.zeros((0, 0), np.int64)  # free rows are 0: nobody asks
+
+    def add(self, requests: Requests) -> None:
+        """Add requests unless they are there."""
+        if requests in self._rows:
+            return
+        row = self._free.pop() if self._free else len(self._rows)
+        self._rows[requests] = row
+        if self._axis is not None:
+            if row == len(self._matrix):
+                self._matrix = np.concatenate([self._matrix, np.zeros_like(self._matrix)])
+            self._matrix[row] = self._axis.vector(dict(requests))
+
+    def remove(self, requests: Requests) -> None:
+        """Remove requests if they are there."""
+        row = self._rows.pop(requests, None)
+        if row is not None:
+            self._free.append(row)
+            if len(self._free) > len(self._rows) + _LEAST_ROWS:
+                self._axis = None  # written anew when it is read next
+            if self._axis is not None:
+                self._matrix[row] = 0
+
+    def of(self, axis: ResourceAxis, but: Requests | None) -> IntColumn:
+        """Return all requests but one, (n, n_resources); to be read before the next change."""
+        if axis is not self._axis:
+            self._axis, self._free = axis, []
+            self._rows = {requests: row for row, requests in enumerate(self._rows)}
+            self._matrix = np.zeros((max(_LEAST_ROWS, 2 * len(self._rows)), len(axis)), np.int64)
+            for requests, row in self._rows.items():
+                self._matrix[row] = axis.vector(dict(requests))
+        found = self._matrix[: len(self._rows) + len(self._free)]
+        if but is not None:
+            found = found.copy()
+            found[self._rows[but]] = 0
+        return found
+
+
+def _requests_of(shape: PodShape) -> Requests:
+    return tuple(sorted(counted_requests(shape).items()))
+
+
+def _add(counter: Counter[Requests], requests: Requests, number: int) -> None:
+    counter[requests] += number
+    if not counter[requests]:
+        del counter[requests]

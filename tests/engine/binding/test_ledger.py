@@ -250,6 +250,26 @@ def test_a_move_leaves_room_for_one_more_that_waits() -> None:
     assert desk.decide(desk.ask("p")).reason == "NoMargin"
 
 
+def test_a_move_leaves_room_for_one_that_requests_as_much_and_is_like_no_other() -> None:
+    desk = Desk("p")
+    for name in ("x", "y", "z"):
+        desk.see(name, "b")
+    limited = {"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}
+    other = pod("q", containers=[limited])
+    desk.state.set_pod(other, seen_at=NOW)
+    desk.ledger.saw(other, NOW)
+    assert desk.decide(desk.ask("p")).reason == "NoMargin"
+
+
+def test_who_waits_no_longer_needs_no_room() -> None:
+    desk = Desk("p", "q")
+    for name in ("x", "y", "z"):
+        desk.see(name, "b")
+    assert desk.decide(desk.ask("p")).reason == "NoMargin"
+    desk.ledger.gone("shop/q")
+    assert desk.decide(desk.ask("p")).node_name == "b"
+
+
 def test_nobody_else_needs_the_room_of_the_only_one_that_waits() -> None:
     desk = Desk("p")
     for name in ("x", "y", "z"):
