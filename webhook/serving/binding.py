@@ -23,7 +23,8 @@ from webhook.binding import (
 )
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
-from webhook.controllers.leader_election import LeaseElector
+from webhook.cluster.watch.source_status import SourceStatus
+from webhook.controllers.leader_election import LeaseElector, steady_clock
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
@@ -51,9 +52,9 @@ class BindingServices:
 
     def __init__(self, connection: Connection, *, identity: str, now: Callable[[], Micros]) -> None:
         self._events = ReboundEvents(connection, identity=identity)
-        self.seen = SeenBindings(self._events, now)
+        self._now, self._steady_now = now, _going_on_from(now())
+        self.seen = SeenBindings(self._events, self._steady_now)
         self.records = BindingRecords()
-        self._now = now
         self._ledger: BindingLedger | None = None
 
     def follow(self, state: ClusterState, settings: Settings) -> None:
@@ -102,11 +103,25 @@ class BindingServices:
                 succeeds=lambda: elector.succeeds and _SETTLED not in elector.inherited,
                 hand_over=lambda: elector.leave(_SETTLED, "true"),
                 is_ready=lambda: cluster.is_synced and policies.is_loaded,
-                seen_until=lambda: Micros((pods.last_contact or 0) - _LAG),
-                now=self._now,
+                seen_until=lambda: self._seen_until(pods),
+                now=self._steady_now,
             )
         )
         in_background(stack, decider.run())
         in_background(stack, self._events.run())
         registry.register(BindingCollector(decider))
         return decider
+
+    def _seen_until(self, pods: SourceStatus) -> Micros:
+        """Return the moment up to which all changes of pods have been seen."""
+        silence = max(self._now() - (pods.last_contact or 0), 0)
+        return Micros(self._steady_now() - silence - _LAG)
+
+
+def _going_on_from(now: Micros) -> Callable[[], Micros]:
+    """Return a time of day that only goes forward: somebody may set the clock of the machine.
+
+    What is on its way would else be forgotten at once, or count for as long as the clock went back.
+    """
+    began = steady_clock()
+    return lambda: Micros(now + int((steady_clock() - began) * SECOND))

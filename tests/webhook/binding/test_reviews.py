@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from engine.model.time import SECOND, Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.conftest import Caller, local_settings
 from webhook.binding import decider
-from webhook.serving.composition import run_server
+from webhook.serving.composition import run_server, wall_clock
 from webhook.settings import Settings
 
 Json = dict[str, Any]
@@ -162,7 +163,11 @@ class Asking:
 
 @asynccontextmanager
 async def asking(
-    tmp_path: Path, *, policy: str = POLICY, lease: Json | None = None
+    tmp_path: Path,
+    *,
+    policy: str = POLICY,
+    lease: Json | None = None,
+    now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[Asking]:
     """Yield a replica that knows all of a cluster.
 
@@ -170,6 +175,7 @@ async def asking(
         tmp_path: an empty folder.
         policy: the one in force.
         lease: what the Lease says before; None for no Lease. The replica leads if nobody holds it.
+        now: the time of day.
     """
     file = tmp_path / "policy.yaml"
     file.write_text(policy)
@@ -191,7 +197,7 @@ async def asking(
         )
         if lease is not None:
             server.create(lease_of(settings, lease))
-        webhook = await stack.enter_async_context(run_server(settings))
+        webhook = await stack.enter_async_context(run_server(settings, now=now))
         await webhook.cluster.synced()
         trust = ssl.create_default_context(cadata=webhook.ca_pem.decode())
         connector = aiohttp.TCPConnector(ssl=trust)
@@ -302,6 +308,16 @@ async def test_a_pod_that_is_bound_past_us_has_escaped_and_nothing_moves_for_a_w
         assert await replica.value("stowplan_binding_moves_paused") == 1
         target, annotations = patched(await replica.bind(web, "node-a"))
         assert (target, annotations["stowplan.dev/binding"]) == ("", "MovesPaused")
+
+
+async def test_a_clock_that_is_set_ends_no_pause(tmp_path: Path) -> None:
+    added = 0
+    async with asking(tmp_path, now=lambda: Micros(wall_clock() + added)) as replica:
+        fast = await replica.create(pod("fast"))
+        await replica.bound(fast, "node-a")
+        assert await replica.value("stowplan_binding_moves_paused") == 1
+        added = 3_600 * SECOND
+        assert await replica.value("stowplan_binding_moves_paused") == 1
 
 
 async def test_a_node_that_others_were_moved_to_may_be_full_by_now(tmp_path: Path) -> None:
