@@ -18,7 +18,6 @@ from tests.e2e.installed import NAME, Installed, installed, leader_of
 from tests.e2e.outcome_figures import STOCK, THRESHOLD
 from tests.e2e.outcome_workload import EXPECTED_PERCENT, Load
 from tests.e2e.replica import Replica
-from tests.e2e.reviewer import rule
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 
@@ -151,7 +150,7 @@ class Stage:
             if _AT[arm] == "Binding":
                 leader = await leader_of(self.cluster, stowplan)
                 front = await stack.enter_async_context(fronting([leader.port]))
-                await self._configure([_at_binding(f"https://{LOCAL}:{front.port}/bind")])
+                await self._configure(_led_by(f"https://{LOCAL}:{front.port}/bind"))
                 await eventually(lambda: self._is_asked(stowplan, namespace), "bindings are asked")
             if arm == HELD:
                 await eventually(lambda: self._is_held(namespace), "pods are held")
@@ -210,15 +209,11 @@ def _with_timeout(seconds: int) -> Json:
     return {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": seconds}
 
 
-def _at_binding(url: str) -> Json:
-    """Return a patch by which the API server asks about bindings; the leader adds `caBundle`."""
-    webhook = {
-        "name": "binding.stowplan.dev",
-        "clientConfig": {"url": url},
-        "rules": [rule("", ["pods/binding"], "CREATE")],
-        "sideEffects": "NoneOnDryRun",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Ignore",
-        "timeoutSeconds": _BINDING_SECONDS,
-    }
-    return {"op": "add", "path": "/webhooks/-", "value": webhook}
+def _led_by(url: str) -> list[Json]:
+    """Return a patch by which the API server asks the leader about bindings, and nobody else."""
+    path = "/webhooks/1"
+    return [
+        {"op": "test", "path": f"{path}/name", "value": "bind.stowplan.dev"},
+        {"op": "replace", "path": f"{path}/clientConfig/url", "value": url},
+        {"op": "replace", "path": f"{path}/timeoutSeconds", "value": _BINDING_SECONDS},
+    ]
