@@ -13,6 +13,7 @@ from engine.model.well_known import SYSTEM_CLASSES
 from engine.pipeline import Scope
 
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
+_PLACEMENT_LABEL: Final = "stowplan.dev/placement"  # as the webhook of new pods leaves them out
 _DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 
 UNJUDGED: Final = frozenset(
@@ -57,6 +58,7 @@ def _by_scope(pod: Pod, scope: Scope) -> BindingReason | None:
         (pod.is_mirror, BindingReason.STATIC_POD),
         (pod.priority_class_name in SYSTEM_CLASSES, BindingReason.SYSTEM_POD),
         (pod.namespace in scope.excluded_namespaces, BindingReason.NAMESPACE_EXCLUDED),
+        (pod.labels.get(_PLACEMENT_LABEL) == "disabled", BindingReason.OUT_OF_SCOPE),
         (
             (pod.scheduler_name or _DEFAULT_SCHEDULER) not in scope.scheduler_names,
             BindingReason.OTHER_SCHEDULER,

@@ -36,6 +36,7 @@ class BindingReason(StrEnum):
     # Never moved.
     NO_POLICY = "NoPolicy"
     NAMESPACE_EXCLUDED = "NamespaceExcluded"
+    OUT_OF_SCOPE = "OutOfScope"
     OTHER_SCHEDULER = "OtherScheduler"
     SYSTEM_POD = "SystemPod"
     DAEMON_SET = "DaemonSet"
@@ -72,6 +73,7 @@ REASON_TEXTS: Final = MappingProxyType(
         BindingReason.NOMINATION_LOST: "its nominated node cannot take it any more",
         BindingReason.NO_POLICY: "no policy decides it at its binding",
         BindingReason.NAMESPACE_EXCLUDED: "its namespace is excluded",
+        BindingReason.OUT_OF_SCOPE: "its label leaves its placement to the scheduler",
         BindingReason.OTHER_SCHEDULER: "another scheduler binds it",
         BindingReason.SYSTEM_POD: "the cluster cannot run without it",
         BindingReason.DAEMON_SET: "pods of a DaemonSet belong to their node",

@@ -240,6 +240,10 @@ def test_a_pod_whose_reserved_room_is_gone_stays_with_the_scheduler() -> None:
     [
         (BindingReason.POD_BOUND, {"on": "b"}),
         (BindingReason.NAMESPACE_EXCLUDED, {"metadata": {"namespace": "kube-system"}}),
+        (
+            BindingReason.OUT_OF_SCOPE,
+            {"metadata": {"labels": {"stowplan.dev/placement": "disabled"}}},
+        ),
         (BindingReason.OTHER_SCHEDULER, {"schedulerName": "mine"}),
         (BindingReason.SYSTEM_POD, {"priorityClassName": "system-node-critical"}),
         (
