@@ -129,6 +129,7 @@ class BindingLedger:
     Args:
         state: where the pods count; nobody else calls its `expect_binding`.
         scope: bindings of its excluded namespaces are not asked about, and that is no fault.
+        is_asked_about: whether those of another namespace are.
         request_seconds: see REQUEST_SECONDS.
         pause_seconds: see PAUSE_SECONDS.
         cache_lag_seconds: see CACHE_LAG_SECONDS.
@@ -139,6 +140,7 @@ class BindingLedger:
         state: ClusterState,
         *,
         scope: Scope,
+        is_asked_about: Callable[[str], bool] = lambda _namespace: True,
         request_seconds: float = REQUEST_SECONDS,
         pause_seconds: float = PAUSE_SECONDS,
         cache_lag_seconds: float = CACHE_LAG_SECONDS,
@@ -146,6 +148,7 @@ class BindingLedger:
         self.counters = BindingCounters()
         self._state = state
         self._excluded = frozenset(scope.excluded_namespaces)
+        self._is_asked_about = is_asked_about
         self._request_micros = int(request_seconds * SECOND)
         self._pause_micros = int(pause_seconds * SECOND)
         self._lag_micros = int(cache_lag_seconds * SECOND)
@@ -332,6 +335,8 @@ class BindingLedger:
         if way is None:
             is_no_fault = pod.namespace in self._excluded or now < self._unsettled_until
             if not was_waiting or is_no_fault or not self._is_leading:
+                return None
+            if not self._is_asked_about(pod.namespace):
                 return None
             landing = Landing.UNASKED
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from engine.model.pod_shape import PodShape
@@ -44,6 +46,10 @@ class ClusterLister:
     def has_node(self, name: str) -> bool:
         """Return whether a node is known, not just pods or usage on one of that name."""
         return self._rows.node(name) is not None
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace, None while it is not known."""
+        return self._namespaces.labels.get(namespace)
 
     def has_quota(self, namespace: str) -> bool:
         """Return whether any ElasticQuota limits a namespace."""

@@ -30,6 +30,7 @@ CHART = ROOT / "charts" / "stowplan"
 CHARTS_OWN = frozenset(
     {
         "binding",
+        "binding_namespaces",
         "certificate_names",
         "certificate_secret",
         "client_allowed_names",

@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from engine.binding import BindingLedger
+from engine.model.selector_text import parse_selector_text
 from engine.model.time import SECOND, Micros
 from engine.outcome import Judge
 from engine.view import ClusterState
@@ -59,7 +60,14 @@ class BindingServices:
 
     def follow(self, state: ClusterState, settings: Settings) -> None:
         """Note what is seen; before the first pod is."""
-        self._ledger = BindingLedger(state, scope=settings.scope())
+        selector = parse_selector_text(settings.binding_namespaces)
+
+        def is_asked_about(namespace: str) -> bool:
+            """Return whether the API server asks about bindings of a namespace, as far as known."""
+            labels = state.namespace_labels(namespace)
+            return labels is None or selector.matches(labels)
+
+        self._ledger = BindingLedger(state, scope=settings.scope(), is_asked_about=is_asked_about)
         self.seen.follow(self._ledger)
 
     def decider(  # noqa: PLR0913 - named parts, joined in one place

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
+
+from engine.model.selector_text import parse_selector_text
 
 
 class BindingSettings(BaseModel):
@@ -14,3 +16,15 @@ class BindingSettings(BaseModel):
         " the scheduler binds a pod to; policies with `placement: { at: Binding }` may name a"
         " better node. The leader alone decides. Without it such policies move no pod.",
     )
+    binding_namespaces: str = Field(
+        default="stowplan.dev/placement!=disabled",
+        description="Label selector of the namespaces whose bindings the API server asks about, as"
+        " the webhook configuration has it: what is bound in any other without our answer is no"
+        " fault, and no reason to move nothing for a while.",
+    )
+
+    @field_validator("binding_namespaces")
+    @classmethod
+    def _selects_namespaces(cls, text: str) -> str:
+        parse_selector_text(text)
+        return text

@@ -224,6 +224,16 @@ matchExpressions:
 {{- end }}
 {{- end }}
 
+{{/* The same but for the excluded ones, as a text. */}}
+{{- define "stowplan.namespaceSelectorText" -}}
+{{- $texts := list (ternary (printf "%s=enabled" .label) (printf "%s!=disabled" .label) (eq .for.rollout "Labelled")) }}
+{{- range .for.namespaceMatchExpressions }}
+{{- $values := .values | default list | join "," }}
+{{- $texts = append $texts (get (dict "In" (printf "%s in (%s)" .key $values) "NotIn" (printf "%s notin (%s)" .key $values) "Exists" .key "DoesNotExist" (printf "!%s" .key)) .operator) }}
+{{- end }}
+{{- join "," $texts }}
+{{- end }}
+
 {{/* Longer than everything that happens between the first signal and the last answer. */}}
 {{- define "stowplan.graceSeconds" -}}
 {{ add .Values.shutdown.delaySeconds .Values.shutdown.drainSeconds 10 }}
@@ -309,6 +319,8 @@ matchExpressions:
 - name: STOWPLAN_BINDING
   value: {{ include "stowplan.binds" . | quote }}
 {{- if and $leads (eq (include "stowplan.binds" .) "true") }}
+- name: STOWPLAN_BINDING_NAMESPACES
+  value: {{ include "stowplan.namespaceSelectorText" (dict "for" .Values.placement "label" "stowplan.dev/placement") | quote }}
 - name: STOWPLAN_LEADER_SERVICE
   value: {{ include "stowplan.leader" . }}
 - name: STOWPLAN_POD_IP

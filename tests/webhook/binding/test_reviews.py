@@ -310,6 +310,23 @@ async def test_a_pod_that_is_bound_past_us_has_escaped_and_nothing_moves_for_a_w
         assert (target, annotations["stowplan.dev/binding"]) == ("", "MovesPaused")
 
 
+async def test_what_is_bound_in_a_namespace_that_opts_out_has_not_escaped(tmp_path: Path) -> None:
+    async with asking(tmp_path) as replica:
+        state = replica.caller.server.cluster.state
+        labels = {"stowplan.dev/placement": "disabled"}
+        metadata = {"name": "other", "labels": labels}
+        replica.server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        await eventually(lambda: state.namespace_labels("other") == labels)
+        made = pod("web")
+        made["metadata"]["namespace"] = "other"
+        stored = replica.server.create(made)
+        await eventually(lambda: state.entry("other/web") is not None)
+        replica.server.replace({**stored, "spec": {**stored["spec"], "nodeName": "node-a"}})
+        await eventually(lambda: state.placement("other/web") is not None)
+        assert await replica.value("stowplan_bindings_escaped_total") == 0
+        assert await replica.value("stowplan_binding_moves_paused") == 0
+
+
 async def test_a_clock_that_is_set_ends_no_pause(tmp_path: Path) -> None:
     added = 0
     async with asking(tmp_path, now=lambda: Micros(wall_clock() + added)) as replica:
