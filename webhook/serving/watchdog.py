@@ -19,6 +19,7 @@ HANG_SECONDS: Final = 10
 """Time without a turn of the event loop: by then, the deadline of the Lease, it leads no more."""
 
 _LOOK_SECONDS: Final = 1.0
+_SHOW_SECONDS: Final = 1.0
 _EXIT_STATUS: Final = 70  # EX_SOFTWARE of sysexits.h
 
 _log = logging.getLogger(__name__)
@@ -70,7 +71,9 @@ class Watchdog:
 
 
 def end_process() -> None:
-    """End this process at once, and show what each thread was doing."""
+    """End this process within a second, and show what each thread was doing."""
+    # It may hang as nobody reads what it logs: then this would, too.
+    threading.Timer(_SHOW_SECONDS, os._exit, (_EXIT_STATUS,)).start()
     _log.critical("the event loop hangs, and this process ends")
     faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
     os._exit(_EXIT_STATUS)

@@ -58,3 +58,22 @@ def test_a_process_whose_loop_hangs_ends_and_shows_where() -> None:
     )
     assert ran.returncode == 70
     assert "time.sleep" in ran.stderr or "in main" in ran.stderr
+
+
+LOGGING = """
+import logging, os, threading
+from webhook.serving.watchdog import end_process
+
+logging.getLogger().addHandler(logging.StreamHandler())
+reading, writing = os.pipe()
+os.dup2(writing, 2)
+threading.Thread(target=end_process).start()
+os.write(2, bytes(1 << 20))  # nobody reads: stderr takes no more
+"""
+
+
+def test_a_process_that_hangs_as_nobody_reads_its_log_ends_too() -> None:
+    ran = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", LOGGING], cwd=ROOT, check=False, timeout=PATIENCE_SECONDS
+    )
+    assert ran.returncode == 70
