@@ -139,6 +139,7 @@ class LeaseElector:
         self._now = now
         self._leader_until = _NEVER
         self._was_leader = False
+        self._has_seen_another = False  # lead, since this one did
         self._failure = ""  # of the latest attempt
         self._last_record: tuple[object, ...] = ()
         self._changed_at = 0.0
@@ -354,12 +355,14 @@ class LeaseElector:
             changes["acquireTime"] = self._timestamp()
             changes["leaseTransitions"] = 0 if lease is None else _transitions(spec) + 1
         if not self.is_leader:
-            self.succeeds = lease is not None and not ours
+            is_known = lease is not None or self._has_seen_another
+            self.succeeds = is_known and not ours
             is_released = not spec.get("holderIdentity")
             self.inherited = _split_annotations(lease)[0] if lease and is_released else {}
             self._left.clear()
         started = self._clock()
         await self._write(lease, **changes)
+        self._has_seen_another = False
         self._leader_until = started + self._times.deadline_seconds
         self._renewed_at = started
 
@@ -370,6 +373,7 @@ class LeaseElector:
         self._version = _version(lease)
         self._observed_duration = spec.get("leaseDurationSeconds") or self._times.duration_seconds
         self._holder, self._observed_annotations = holder, _split_annotations(lease)[0]
+        self._has_seen_another = self._has_seen_another or holder not in {"", self.identity}
         record = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
         if record != self._last_record:
             if self._last_record:

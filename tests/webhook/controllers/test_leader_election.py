@@ -542,6 +542,17 @@ async def test_nothing_is_inherited_from_a_leader_that_was_lost() -> None:
         assert second.inherited == {}
 
 
+async def test_who_leads_after_somebody_deleted_the_lease_of_another_succeeds_that_one() -> None:
+    async with cluster() as (server, connection):
+        first, second = elector(connection, "one"), elector(connection, "two")
+        await first.attempt()
+        await second.attempt()
+        server.delete("leases", *AT)
+        await second.attempt()
+        assert second.is_leader
+        assert second.succeeds
+
+
 # How few calls it takes.
 
 
