@@ -143,7 +143,7 @@ def _unmoved(
                 return denied(node_name, f"{_FIT} (Insufficient {lacking})")
             continue
         outcome = rule.outcome(context)
-        if outcome.rejects[row]:
+        if outcome.rejects[row] and not outcome.faults:  # the scheduler has read all of the pod
             return denied(node_name, f"{outcome.rule} ({outcome.reason(row)})")
     return kept(node_name, reason)
 
@@ -229,7 +229,7 @@ class _Judgement:
 
         # 5. None.
         if is_scheduler:
-            return self._kept_or_denied(because)
+            return self._kept_or_denied(rejection, because)
         if self._decision.placement.when_none_fits is WhenNoneFits.WAIT:
             return self._waits(because)
         if not len(self._decision.ranking):
@@ -245,12 +245,20 @@ class _Judgement:
         if row is not None and fits and self._limits.may_move:
             return self._moved(row, BindingReason.NOMINATION_FOLLOWED, "")
         if rejection is not None and rejection.policy == SCHEDULER:
-            return self._kept_or_denied(f"{rejection.rule} ({rejection.reason(self._row)})")
+            because = f"{rejection.rule} ({rejection.reason(self._row)})"
+            return self._kept_or_denied(rejection, because)
         return self._kept(BindingReason.MOVES_PAUSED if fits else BindingReason.NOMINATION_LOST)
 
-    def _kept_or_denied(self, because: str) -> BindingDecision:
-        """Deny what does not fit where pods were moved; elsewhere the scheduler knows better."""
-        if self._limits.is_disturbed(self._node_name):
+    def _kept_or_denied(self, rejection: FilterOutcome, because: str) -> BindingDecision:
+        """Deny what does not fit where pods were moved; elsewhere the scheduler knows better.
+
+        It does so, too, where there is more to a pod than is read here, and there is room.
+        """
+        filters = self._decision.filters
+        fits = [each for each in filters if (each.policy, each.rule) == (SCHEDULER, _FIT)]
+        has_room = bool(fits) and not fits[0].rejects[self._row]
+        is_unread = bool(rejection.faults) and has_room
+        if self._limits.is_disturbed(self._node_name) and not is_unread:
             return replace(denied(self._node_name, because), decision=self._decision)
         return self._kept(BindingReason.SCHEDULER_BELIEVED, because)
 

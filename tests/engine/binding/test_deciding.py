@@ -331,3 +331,27 @@ def test_of_an_unseen_pod_the_scheduler_is_right_unless_others_were_moved_there(
 
 def test_every_reason_has_a_sentence() -> None:
     assert set(REASON_TEXTS) == set(BindingReason)
+
+
+@pytest.mark.parametrize("policies_", [by_rank(), PolicySet()])
+def test_a_pod_with_more_affinity_than_is_read_is_denied_for_want_of_room_alone(
+    policies_: PolicySet,
+) -> None:
+    terms = [
+        {
+            "labelSelector": {"matchLabels": {"app": f"a{number}"}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        for number in range(65)
+    ]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    for cpu, action in (("1", KEEP), ("5", DENY)):  # of 4
+        decision = decide_binding(
+            request(cpu=cpu, affinity=affinity),
+            "a",
+            policies_,
+            view_of(node("a")),
+            NOW,
+            scope=Scope(),
+        )
+        assert decision.action is action
