@@ -19,9 +19,10 @@ by one that was asked about and kept, as long as all that is bound there was ask
 What is not asked about goes where the scheduler puts it, which may not know yet who was moved
 there, and who leads after another that died does not know its answers that are on their way: a move
 leaves room for that. It leaves room for any one pod that waits, or is like one of the last
-minute, if the scheduler may think that there is. As soon as a binding is seen to escape, or an
-answer cannot have arrived, moves stop until none has for a while. So it takes two that escape to
-one node, between a move there and the moment that the scheduler sees it, to overfill it.
+minute, if the scheduler may think that there is, and few nodes would take such a pod. As soon as a
+binding is seen to escape, or an answer cannot have arrived, moves stop until none has for a while.
+So to overfill a node, two must escape to it between a move there and the moment that the scheduler
+sees it, or one that many other nodes would take as well.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ _LIKE_ONE_OF_SECONDS: Final = 60
 _MOST_OF_LATE: Final = 1_024
 _MOST_COMPARED: Final = 1_024  # with each node; of more, the greatest amounts together
 _LEAST_ROWS: Final = 16
+_MANY_NODES: Final = 32
+"""So many that the scheduler will hardly take the one that a pod was just moved to."""
 
 Requests: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -25,6 +27,8 @@ class Margin:
     """The pods that the scheduler may put somewhere at any moment, by what they request.
 
     They are those that wait, and any like one that was bound of late: that may not have been seen.
+    A pod that many nodes would take leaves room nowhere: the largest pods of a burst would else
+    keep all others from all but the largest nodes.
     What the scheduler believes to be free on a node is at most what is free without the pods that
     it may not know to be there.
     """
@@ -91,9 +95,20 @@ class Margin:
         requests = self._table.of(view.axis, but=own if is_alone else None)
         taken = view.axis.vector(dict(own))
         most = requests.max(axis=0) if len(requests) > _MOST_COMPARED else None
+        free_everywhere = view.allocatable - view.sums[Sum.REQUESTS]
+        fits_in_many: dict[bytes, bool] = {}
+
+        def has_choice(asked: IntColumn) -> bool:
+            """Return whether so many nodes would take requests that it will hardly be this one."""
+            key = asked.tobytes()
+            if key not in fits_in_many:
+                fitting = (free_everywhere >= asked[:, None]) | (asked == 0)[:, None]
+                nodes = np.count_nonzero(fitting.all(axis=0) & view.valid)
+                fits_in_many[key] = bool(nodes >= _MANY_NODES)
+            return fits_in_many[key]
 
         def may_take(row: int) -> bool:
-            free = view.allocatable[:, row] - view.sums[Sum.REQUESTS, :, row]
+            free = free_everywhere[:, row]
             believed = free.copy()
             for name, amount in self._unsure.get(view.names[row], {}).items():
                 at = view.axis.find(name)
@@ -101,10 +116,11 @@ class Margin:
                     believed[at] += amount
             left = free - taken
             if most is not None:
-                return bool((left >= np.minimum(most, believed)).all())
+                return bool((left >= np.minimum(most, believed)).all()) or has_choice(most)
             may_come = ((requests <= believed) | (requests == 0)).all(axis=1)
             has_room = ((requests <= left) | (requests == 0)).all(axis=1)
-            return not bool((may_come & ~has_room).any())
+            homeless = requests[may_come & ~has_room]
+            return not homeless.size or has_choice(homeless.max(axis=0))
 
         return may_take
 

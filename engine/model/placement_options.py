@@ -81,7 +81,7 @@ class PlacementOptions:
     dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
     when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
     preemption: ReclaimMode = ReclaimMode.OFF
-    min_gain: int = 5
+    min_gain: int = 1
     max_nodes: int = 64
     group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
     scheduler_scores: tuple[tuple[str, int], ...] = WISH_WEIGHTS

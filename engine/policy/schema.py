@@ -166,7 +166,7 @@ class Placement(Model):
             description="By how many points of 100, over all scores by weight, another node must "
             "be better than the scheduler's for a pod to be moved there at its binding.",
         ),
-    ] = 5
+    ] = 1
     max_nodes: Annotated[
         int,
         Field(

@@ -80,7 +80,8 @@ def test_the_pod_goes_to_a_node_that_is_better_by_enough() -> None:
 
 
 def test_the_node_of_the_scheduler_is_kept_where_little_is_gained() -> None:
-    decision = _decided(view_of(node("a", 96), node("b", 100), node("c", 0)))
+    view = view_of(node("a", 96), node("b", 100), node("c", 0))
+    decision = _decided(view, by=by_rank("placement: {at: Binding, minGain: 5}"))
     assert outcome(decision) == (KEEP, "a", BindingReason.BEST_NODE)
 
 
