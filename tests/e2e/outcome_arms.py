@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from engine.model.creation_reviews import CREATION_CONDITION
 from engine.model.hold import HOLD_GATE
 from tests.e2e.chart import of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
@@ -210,9 +211,13 @@ def _with_timeout(seconds: int) -> Json:
 
 
 def _led_by(url: str) -> list[Json]:
-    """Return a patch by which the API server asks the leader about bindings, and nobody else."""
-    path = "/webhooks/1"
+    """Return a patch by which the API server asks the leader about bindings alone.
+
+    With the webhooks of the chart the leader itself sees to it that nobody is asked about new pods.
+    """
+    path, unasked = "/webhooks/1", [{"name": CREATION_CONDITION, "expression": "false"}]
     return [
+        {"op": "add", "path": "/webhooks/0/matchConditions", "value": unasked},
         {"op": "test", "path": f"{path}/name", "value": "bind.stowplan.dev"},
         {"op": "replace", "path": f"{path}/clientConfig/url", "value": url},
         {"op": "replace", "path": f"{path}/timeoutSeconds", "value": _BINDING_SECONDS},
