@@ -5,12 +5,14 @@ So every binding is noted here from the moment that it is asked about until the 
 became of it.
 
 INVARIANT: no node is filled beyond what it offers by a pod that is bound where it was moved to, nor
-by one that was asked about and kept, as long as all that is bound there was asked about. Because:
+by one that was asked about and kept, as long as all that is bound there was asked about, and no
+denial arrives too late. Because:
 
 1. A node is judged by a view that counts every binding on its way on each node that it may end on:
    the scheduler's, for an answer may get lost, and that of each answer given. It counts there until
    the watch shows the pod bound, or gone, or until its request has ended at the API server, which
-   bounds the time of each, and the watch is complete up to then.
+   bounds the time of each, and the watch is complete up to then. A pod that was denied counts no
+   more once that is written, unless another answer may yet bind it: see below.
 2. A decision counts before its answer is written, and where a node was moved to lately, the
    scheduler's word for it is not taken: what does not fit there any more is moved on, or denied.
 3. One leader decides: it gives no answer once its Lease may be another's. The next one moves
@@ -23,6 +25,11 @@ minute, if the scheduler may think that there is, and few nodes would take such 
 binding is seen to escape, or an answer cannot have arrived, moves stop until none has for a while.
 So to overfill a node, two must escape to it between a move there and the moment that the scheduler
 sees it, or one that many other nodes would take as well.
+
+A pod whose denial arrives too late is bound as if nobody had been asked, and has escaped. Until it
+is, it is one of those that wait, and a move leaves room for it as for them. To count it where it
+was denied, until its request has ended, would be worse: pods that are tried again every few seconds
+would take room on one node after another, and have others denied there, which then do the same.
 """
 
 from __future__ import annotations
@@ -293,7 +300,10 @@ class BindingLedger:
         return True
 
     def answered(self, ticket: BindingTicket) -> None:
-        """Note that an answer was written in time: a pod that was denied is not bound any more."""
+        """Note that an answer was written in time: a pod that was denied waits again.
+
+        If the denial does not arrive in time, it is bound as one that nobody asked about.
+        """
         way = self._on_their_way.get(ticket.uid)
         if way is not None:
             way.unanswered -= 1

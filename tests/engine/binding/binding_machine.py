@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from random import Random
 from typing import Final, Literal, Protocol
 
@@ -321,16 +322,31 @@ class Scheduler:
 
 
 @dataclass(slots=True)
+class Heard:
+    """A time for which a leader had to reckon with a pod on a node.
+
+    It ends as a denial is written. The pod waits again then, and is bound without being asked about
+    if that gets lost, or if its next call does: there is no more to be known of it than of any
+    other that waits.
+    """
+
+    since: float
+    until: float = inf
+
+
+@dataclass(slots=True)
 class Answer:
     """What the leader said of a binding."""
 
     decision: BindingDecision
     at: float
-    heard: dict[tuple[str, str], float]  # by its leader, see there
+    heard: dict[tuple[str, str], list[Heard]]  # by its leader, see there
 
     def knew(self, uid: str, node_name: str) -> bool:
         """Return whether the leader knew by then that a pod may be, or is, on a node."""
-        return self.heard.get((uid, node_name), self.at) < self.at
+        return any(
+            each.since < self.at <= each.until for each in self.heard.get((uid, node_name), ())
+        )
 
 
 class Brimful(BindingLedger):
@@ -360,8 +376,8 @@ class Leader:
         )
         self.watch = Watch(world.clock, world.random, world.faults.slow_watch, self._see)
         self.requests: dict[str, PlacementRequest] = {}
-        # When it was first asked about a pod and a node, or saw it there.
-        self.heard: dict[tuple[str, str], float] = {}
+        # For each call about a pod and a node, and for when it saw it there.
+        self.heard: dict[tuple[str, str], list[Heard]] = {}
         self.holds_until = 0.0
         self._seen_until = 0.0
         self.frozen_until = 0.0
@@ -393,9 +409,14 @@ class Leader:
             self.ledger.saw(request.pod, now)
             if it.node:
                 self.requests.pop(it.key, None)
-                self.heard.setdefault((it.uid, it.node), self._world.clock.now)
+                self._hears(it.uid, it.node)
             else:
                 self.requests[it.key] = request
+
+    def _hears(self, uid: str, node_name: str) -> Heard:
+        heard = Heard(self._world.clock.now)
+        self.heard.setdefault((uid, node_name), []).append(heard)
+        return heard
 
     def _tick(self) -> None:
         world = self._world
@@ -447,7 +468,7 @@ class Leader:
             return
         known = self.requests.get(pod.key)
         known = known if known is not None and known.pod.uid == pod.uid else None
-        self.heard.setdefault((pod.uid, node_name), world.clock.now)
+        heard = self._hears(pod.uid, node_name)
         answer_by = min(deadline - 0.05, self.holds_until - LEASE_MARGIN)
         ticket = self.ledger.asked(
             pod.key,
@@ -459,10 +480,14 @@ class Leader:
         )
         # Others may ask before this one is decided.
         wait = world.random.expovariate(1 / 0.003)
-        world.clock.after(wait, lambda: self._decide(ticket, deadline, respond))
+        world.clock.after(wait, lambda: self._decide(ticket, heard, deadline, respond))
 
     def _decide(
-        self, ticket: BindingTicket, deadline: float, respond: Callable[[Answer | None], None]
+        self,
+        ticket: BindingTicket,
+        heard: Heard,
+        deadline: float,
+        respond: Callable[[Answer | None], None],
     ) -> None:
         world = self._world
         wait = self.frozen_until - world.clock.now
@@ -472,7 +497,7 @@ class Leader:
         if wait <= 0 and is_unseen and world.clock.now < deadline - TIMEOUT / 2:
             wait = 0.01  # it may be seen in a moment
         if wait > 0:
-            world.clock.after(wait, lambda: self._decide(ticket, deadline, respond))
+            world.clock.after(wait, lambda: self._decide(ticket, heard, deadline, respond))
             return
         if known is None or is_unseen:
             decision = decide_unseen(node_name, self.ledger.limits(ticket, now))
@@ -491,11 +516,12 @@ class Leader:
         answer = Answer(decision, world.clock.now, self.heard)
         # It may be frozen between the decision and the answer.
         wait = max(0.0, self.frozen_until - world.clock.now) + world.random.expovariate(1 / 0.001)
-        world.clock.after(wait, lambda: self._write(ticket, answer, deadline, respond))
+        world.clock.after(wait, lambda: self._write(ticket, heard, answer, deadline, respond))
 
     def _write(
         self,
         ticket: BindingTicket,
+        heard: Heard,
         answer: Answer,
         deadline: float,
         respond: Callable[[Answer | None], None],
@@ -503,12 +529,14 @@ class Leader:
         world = self._world
         if world.clock.now < self.frozen_until:
             wait = self.frozen_until - world.clock.now
-            world.clock.after(wait, lambda: self._write(ticket, answer, deadline, respond))
+            world.clock.after(wait, lambda: self._write(ticket, heard, answer, deadline, respond))
             return
         if world.clock.now >= deadline:
             self.ledger.answer_lost(ticket, world.clock.micros)
             return
         self.ledger.answered(ticket)
+        if answer.decision.action is BindingAction.DENY:
+            heard.until = world.clock.now
         respond(answer)
 
 

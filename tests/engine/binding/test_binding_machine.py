@@ -20,8 +20,13 @@ def test_nobody_is_bound_by_a_move_where_there_is_no_room(
     assert not result.failures, result
 
 
-def test_nor_where_moves_fill_nodes_to_the_brim() -> None:
-    result = World(3, BRIMFUL, fill=1.0, has_margin=False).run(1000)
+@pytest.mark.parametrize(
+    ("seed", "fill"),
+    [(3, 1.0), (8, 1.0), (14, 0.95)],
+    ids=["any", "a denial comes too late", "a denied pod escapes later"],
+)
+def test_nor_where_moves_fill_nodes_to_the_brim(seed: int, fill: float) -> None:
+    result = World(seed, BRIMFUL, fill=fill, has_margin=False).run(1000)
     assert not result.failures, result
 
 

@@ -68,6 +68,21 @@ class Desk:
         assert (decision.node_name, self.ledger.decided(ticket, decision, after(at))) == ("b", True)
         return ticket
 
+    def denied_on_full_b(self, name: str) -> None:
+        """Fill b with 4 pods, full-b0 to full-b3, and write a denial of one more there."""
+        for number in range(4):
+            self.see(f"full-b{number}", "b")
+        self.ledger.lead_begins(NOW, None)  # so that the scheduler may not know of moves
+        ticket = self.ask(name, "b")
+        view, limits = self.ledger.view(ticket), self.ledger.limits(ticket, NOW)
+        denial = decide_in_haste(request(name), "b", view, NOW, scope=SCOPE, limits=limits)
+        assert (denial.action, self.ledger.decided(ticket, denial, NOW)) == ("Deny", True)
+        self.ledger.answered(ticket)
+
+    def leave(self, name: str) -> None:
+        self.state.delete_pod(f"shop/{name}")
+        self.ledger.gone(f"shop/{name}")
+
     def counted(self) -> dict[str, int]:
         """Return the pods that count on each node."""
         view = self.state.view()
@@ -110,6 +125,14 @@ def test_a_denied_pod_counts_no_more_once_the_denial_is_written() -> None:
     assert desk.counted()["a"] == 5
     desk.ledger.answered(ticket)
     assert desk.counted()["a"] == 4
+
+
+def test_a_denied_pod_that_is_bound_after_all_has_escaped_and_stops_moves() -> None:
+    desk = Desk("p")
+    desk.denied_on_full_b("p")
+    assert desk.see("p", "b") is Landing.UNASKED
+    assert desk.ledger.counters.escaped == 1
+    assert not desk.ledger.may_move(after(9))
 
 
 def test_a_lost_answer_leaves_the_pod_on_both_nodes_and_stops_moves_for_a_while() -> None:
@@ -248,6 +271,15 @@ def test_a_move_leaves_room_for_one_more_that_waits() -> None:
     assert desk.decide(desk.ask("p")).node_name == "b"
     desk.see("z", "b")
     assert desk.decide(desk.ask("p")).reason == "NoMargin"
+
+
+def test_a_move_leaves_room_for_one_that_was_denied() -> None:
+    desk = Desk("p", "q")  # of a core each, and 4 cores on b
+    desk.denied_on_full_b("p")
+    desk.leave("full-b0")
+    assert desk.decide(desk.ask("q"), at=10).reason == "NoMargin"
+    desk.leave("full-b1")
+    assert desk.decide(desk.ask("q"), at=10).node_name == "b"
 
 
 def test_a_move_leaves_room_for_one_that_requests_as_much_and_is_like_no_other() -> None:
