@@ -95,20 +95,20 @@ class Margin:
         requests = self._table.of(view.axis, but=own if is_alone else None)
         taken = view.axis.vector(dict(own))
         most = requests.max(axis=0) if len(requests) > _MOST_COMPARED else None
-        free_everywhere = view.allocatable - view.sums[Sum.REQUESTS]
         fits_in_many: dict[bytes, bool] = {}
 
         def has_choice(asked: IntColumn) -> bool:
             """Return whether so many nodes would take requests that it will hardly be this one."""
             key = asked.tobytes()
             if key not in fits_in_many:
-                fitting = (free_everywhere >= asked[:, None]) | (asked == 0)[:, None]
+                free = view.allocatable - view.sums[Sum.REQUESTS]
+                fitting = (free >= asked[:, None]) | (asked == 0)[:, None]
                 nodes = np.count_nonzero(fitting.all(axis=0) & view.valid)
                 fits_in_many[key] = bool(nodes >= _MANY_NODES)
             return fits_in_many[key]
 
         def may_take(row: int) -> bool:
-            free = free_everywhere[:, row]
+            free = view.allocatable[:, row] - view.sums[Sum.REQUESTS, :, row]
             believed = free.copy()
             for name, amount in self._unsure.get(view.names[row], {}).items():
                 at = view.axis.find(name)
