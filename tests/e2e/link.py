@@ -44,9 +44,29 @@ class Link:
         self.kubeconfig = Path()
         self._session = session
         self._url = url
+        self._carrying: set[asyncio.Task[object]] = set()
 
     async def carry(self, request: web.Request) -> web.StreamResponse:
         """Answer one request as the API server does."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._carrying.add(task)
+        try:
+            return await self._carry(request)
+        finally:
+            self._carrying.discard(task)
+
+    async def end(self) -> None:
+        """Give up what is still carried; its connections are released when this returns.
+
+        The server lets go of the handlers of aborted connections without ending them.
+        """
+        carrying = list(self._carrying)
+        for task in carrying:
+            task.cancel()
+        await asyncio.gather(*carrying, return_exceptions=True)
+
+    async def _carry(self, request: web.Request) -> web.StreamResponse:
         await self.open.wait()
         await self.before(request)
         if request.transport is None:  # whoever asked has gone meanwhile
@@ -109,11 +129,14 @@ async def linked(control_plane: ControlPlane, kubeconfig: Path) -> AsyncIterator
         link = Link(session, control_plane.url)
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", link.carry)
-        async with serving(app, control_plane.authority) as port:
-            content["clusters"][0]["cluster"]["server"] = f"https://{LOCAL}:{port}"
-            link.kubeconfig = kubeconfig.with_suffix(".linked")
-            link.kubeconfig.write_text(json.dumps(content), encoding="utf-8")
-            yield link
+        try:
+            async with serving(app, control_plane.authority) as port:
+                content["clusters"][0]["cluster"]["server"] = f"https://{LOCAL}:{port}"
+                link.kubeconfig = kubeconfig.with_suffix(".linked")
+                link.kubeconfig.write_text(json.dumps(content), encoding="utf-8")
+                yield link
+        finally:
+            await link.end()
 
 
 def _content(kubeconfig: Path) -> Json:
