@@ -181,6 +181,10 @@ class ScoreAmong(ABC):
         """Return the raw scores of the nodes that compete, of ascending `rows`, in their order."""
 
 
+class ReadsAllNodes:
+    """The part of a score whose value for a node depends on all nodes, whatever the pod."""
+
+
 class StackingScore(Stacking):
     """A score of many pods at once."""
 

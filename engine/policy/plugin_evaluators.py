@@ -19,6 +19,7 @@ from engine.plugins import (
     BoolMatrix,
     Filter,
     Plugin,
+    ReadsAllNodes,
     Score,
     ScoreAmong,
     StackingFilter,
@@ -110,7 +111,7 @@ class PluginScore(_PluginEvaluator[Score]):
     def reads_other_nodes(self, context: RuleContext) -> bool:
         """Return whether a score of a node rests on more than its row; see `Plugin`."""
         reads = self.entry.score_reads_other_nodes or self.entry.reads_other_nodes
-        return reads(context.pod, context.view)
+        return isinstance(self.plugin, ReadsAllNodes) or reads(context.pod, context.view)
 
     def score(
         self, context: RuleContext, rows: NDArray[np.intp]

@@ -46,6 +46,11 @@ _IMAGE_BYTES = 500 << 20
 _ZONES = (2, 4, 8)  # of a node
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes")
 _NEW_PODS = 50  # of as many requests
+_BALANCED: Mapping[str, Mapping[str, Any]] = {
+    "LimitAware": {"strategy": "Balanced"},
+    "LoadAware": {"strategy": "Balanced"},
+    "NodeResourcesFit": {"scoringStrategy": {"type": "Balanced"}},
+}
 _DEVIATION = 8  # the part of its usage by which that of a node varies
 
 
@@ -67,6 +72,11 @@ def main() -> None:
             calls[f"{name}, filter"] = _filtering(plugin.filter(args))
         if plugin.score:
             calls[f"{name}, score"] = _scoring(plugin.score(args))
+    for name, own in _BALANCED.items():
+        args = PLUGINS[name].args.model_validate({**_args(cluster).get(name, {}), **own})
+        score = PLUGINS[name].score
+        assert score is not None
+        calls[f"{name}, score Balanced"] = _scoring(score(args))
     state.track_sums(profiles)
     pods = _filled(state, cluster)
     _report(calls, pods, state.view())

@@ -24,12 +24,14 @@ from tests.e2e.workloads import pod
 
 COMPILED, COMPILED_STRONG = "compiled-1", "compiled-100"
 BARE, ADVICE, BINDING, DEAD, HELD = "bare", "advice", "binding", "dead", "held"
+BALANCED = "balanced"
 ARMS: Final = {
     STOCK: "the stock scheduler",
     COMPILED: "LoadAware's formula as a plugin of the scheduler, of weight 1",
     COMPILED_STRONG: "the same, of weight 100",
     ADVICE: "placement at Admission",
     BINDING: "placement at Binding",
+    BALANCED: "the same, by the change of variance of load (strategy Balanced)",
     DEAD: "the same, but every replica is killed: what the stock scheduler does must be left",
     HELD: "placement at Release",
     BARE: "gated pods that are nominated to the nodes of the ideal by hand: the least that"
@@ -43,10 +45,16 @@ kind: PlacementPolicy
 metadata: {{name: by-load}}
 spec:
   filters: [{{plugin: LoadAware, args: {{usageThresholds: {{cpu: {threshold}}}}}}}]
-  scores: [{{plugin: LoadAware, args: {{resourceWeights: {{cpu: 1}}}}}}]
+  scores: [{{plugin: LoadAware, args: {{resourceWeights: {{cpu: 1}}, strategy: {strategy}}}}}]
   placement: {{at: {at}}}
 """
-_AT: Final = {ADVICE: "Admission", BINDING: "Binding", DEAD: "Binding", HELD: "Release"}
+_AT: Final = {
+    ADVICE: "Admission",
+    BINDING: "Binding",
+    BALANCED: "Binding",
+    DEAD: "Binding",
+    HELD: "Release",
+}
 _OPTIONS: Final = {
     "Admission": (),
     "Binding": (("binding", "true"),),
@@ -91,7 +99,9 @@ class Arm:
 def policy_of(arm: str, folder: Path) -> Path:
     """Return a file with the policy of an arm."""
     path = folder / f"{arm}.yaml"
-    path.write_text(_POLICY.format(at=_AT[arm], threshold=round(THRESHOLD * 100)), "utf-8")
+    strategy = "Balanced" if arm == BALANCED else "LeastAllocated"
+    text = _POLICY.format(at=_AT[arm], threshold=round(THRESHOLD * 100), strategy=strategy)
+    path.write_text(text, "utf-8")
     return path
 
 

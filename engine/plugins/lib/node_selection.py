@@ -7,7 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from engine.model.selectors import NAME_FIELD, NodeSelector, Operator, Requirement, Term
+from engine.model.pod import Pod
+from engine.model.selectors import (
+    NAME_FIELD,
+    NodeSelector,
+    Operator,
+    Requirement,
+    Term,
+    parse_node_selector,
+)
 from engine.view import BoolColumn, ClusterView, integer_label_column, label_column
 
 _MOST_KEYS: Final = 64  # a column per label costs half a millisecond, and anyone may create a pod
@@ -31,6 +39,18 @@ def matching_required(
     if required is not None:
         found &= matching_any(required, view)
     return found
+
+
+def allowed_by_labels(pod: Pod, view: ClusterView) -> BoolColumn:
+    """Return which nodes the pod's node selector and the affinity it will have allow, (n,)."""
+    required = None
+    if pod.affinity is not None:
+        required = pod.affinity.required_during_scheduling_ignored_during_execution
+    selector = None if required is None else parse_node_selector(required)[0]
+    if names_too_many(selector.terms if selector else (), pod.node_selector):
+        return np.zeros(len(view), np.bool_)  # NodeAffinity rejects all of them
+    allowed = matching_required(pod.node_selector, selector, view)
+    return allowed & matching_promised(pod.promised, view) if pod.promised else allowed
 
 
 def matching_promised(

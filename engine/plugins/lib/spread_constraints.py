@@ -18,10 +18,9 @@ from engine.model.selectors import (
     Operator,
     Requirement,
     parse_label_selector,
-    parse_node_selector,
 )
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from engine.plugins.lib.node_selection import matching_promised, matching_required, names_too_many
+from engine.plugins.lib.node_selection import allowed_by_labels
 from engine.view import (
     BoolColumn,
     ClusterView,
@@ -137,7 +136,7 @@ def counting_nodes(
         labelled = rows.valid
         if with_all_labels:
             labelled = np.logical_and.reduce([has_label(each.key, rows) for each in constraints])
-        allowed, tolerated = _allowed(pod, required, rows), _tolerated(pod, rows)
+        allowed, tolerated = allowed_by_labels(pod, rows), _tolerated(pod, rows)
         return np.array(
             [
                 labelled
@@ -188,15 +187,6 @@ def _parse(i: int, wire: api.TopologySpreadConstraint) -> tuple[SpreadConstraint
 def _parts(constraint: SpreadConstraint) -> int:
     requirements = constraint.selector.requirements if constraint.selector is not None else ()
     return 1 + len(requirements) + len(constraint.same)
-
-
-def _allowed(pod: Pod, required: api.NodeSelector | None, view: ClusterView) -> BoolColumn:
-    """Return which nodes the pod's node selector and the affinity it will have allow, (n,)."""
-    selector = None if required is None else parse_node_selector(required)[0]
-    if names_too_many(selector.terms if selector else (), pod.node_selector):
-        return np.zeros(len(view), np.bool_)  # NodeAffinity rejects all of them
-    allowed = matching_required(pod.node_selector, selector, view)
-    return allowed & matching_promised(pod.promised, view) if pod.promised else allowed
 
 
 def _tolerated(pod: Pod, view: ClusterView) -> BoolColumn:

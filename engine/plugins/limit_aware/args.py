@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
@@ -64,6 +64,8 @@ class LimitAwareArgs(Args):
         scoring_resource_weights: weight of each resource's score; 0 counts as 1.
         default_limit_to_allocatable_ratio: percent of its allocatable that a node's limits may
             add up to, an integer or `"N%"`, by resource name.
+        strategy: what is preferred; upstream has LeastAllocated alone. Balanced prefers nodes
+            where the pod makes the share of limits most even over nodes, whatever their sizes.
     """
 
     scoring_resource_weights: Annotated[dict[str, _Weight], AfterValidator(_default_weights)] = (
@@ -72,6 +74,8 @@ class LimitAwareArgs(Args):
     default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(
         default_factory=dict, validate_default=True
     )
+
+    strategy: Literal["LeastAllocated", "Balanced"] = "LeastAllocated"
 
     @field_validator("default_limit_to_allocatable_ratio")
     @classmethod

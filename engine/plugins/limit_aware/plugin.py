@@ -7,11 +7,11 @@ least_allocated.go). Only resources that a ratio is given for take part, node by
 from __future__ import annotations
 
 from engine.model.measure import Measure, NodeThreshold
-from engine.plugins.base import Plugin
+from engine.plugins.base import Plugin, Score
 from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.filter import LimitAwareFilter
 from engine.plugins.limit_aware.limit_ratios import read
-from engine.plugins.limit_aware.score import LimitAwareScore
+from engine.plugins.limit_aware.score import LimitAwareBalance, LimitAwareScore
 from engine.view import Domain
 
 
@@ -20,11 +20,15 @@ def _thresholds(args: LimitAwareArgs) -> list[NodeThreshold]:
     return [NodeThreshold(Measure.LIMITS, name, percent) for name, percent in ratios.items()]
 
 
+def _score(args: LimitAwareArgs) -> Score:
+    return LimitAwareBalance(args) if args.strategy == "Balanced" else LimitAwareScore(args)
+
+
 PLUGIN = Plugin(
     args=LimitAwareArgs,
     filter=LimitAwareFilter,
     node_filter=LimitAwareFilter,
-    score=LimitAwareScore,
+    score=_score,
     thresholds=_thresholds,
     reads=(Domain.NODES, Domain.PODS),
 )

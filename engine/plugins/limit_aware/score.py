@@ -20,6 +20,7 @@ from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Scores, StackingScore
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, sum_of_rows
+from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.limit_aware.args import LimitAwareArgs
 from engine.plugins.limit_aware.capacity import UNCHECKED, LimitCapacity
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, RowWise, Sum, capped, extremes
@@ -57,8 +58,8 @@ class _ScoreSide(RowWise):
         )
 
 
-class LimitAwareScore(LimitCapacity, StackingScore):
-    """Prefers nodes whose limits leave the most of their capacity; below 0 where they exceed it."""
+class _LimitScore(LimitCapacity):
+    """The resources that are scored, and what their limits may add up to."""
 
     def __init__(self, args: LimitAwareArgs) -> None:
         super().__init__(args)
@@ -70,6 +71,52 @@ class LimitAwareScore(LimitCapacity, StackingScore):
         self._names = tuple(scored)
         self._weights = np.array(list(scored.values()), np.int64)[:, np.newaxis]
         self._side_key = ("LimitAware score", repr((self._key, scored)))
+
+    def _capacities(self, view: ClusterView) -> IntColumn:
+        """Return the capacities of the scored resources, (n_scored, n).
+
+        0 where a resource takes no part, or the ratios of the node are unknown.
+        """
+
+        def compute(part: ClusterView) -> IntColumn:
+            capacities = np.array([self._capacity(part, name) for name in self._names], np.int64)
+            counts = (capacities != UNCHECKED) & ~self._is_faulty(part)
+            return np.where(counts, capacities, 0).reshape(len(self._names), len(part))
+
+        return view.node_column(("LimitAware scored", self._key, self._names), _NODES, compute)
+
+
+class LimitAwareBalance(_LimitScore, BalancedScore):
+    """Prefers nodes where a pod makes the share of limits most even over nodes."""
+
+    measure = "limits"
+    domains = _NODES
+
+    def weighed(self, pod: Pod) -> Weighed:
+        """Return the scored resources, with the pod's limits, with defaults for missing."""
+        weights = tuple(map(float, self._weights[:, 0].tolist()))
+        return Weighed(self._names, weights, _own(pod.shape, self._names))
+
+    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+        """Return the sums of limits, with defaults for missing."""
+        return view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], names)
+
+    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+        """Return what limits may add up to."""
+        return self._capacities(view)
+
+    def key(self, pod: Pod) -> Hashable:  # noqa: ARG002 (all)
+        """Return the ratios."""
+        return self._side_key
+
+    def faults(self, view: ClusterView) -> BoolColumn | None:
+        """Return the nodes whose ratios are unknown."""
+        faulty = self._is_faulty(view)
+        return faulty if faulty.any() else None
+
+
+class LimitAwareScore(_LimitScore, StackingScore):
+    """Prefers nodes whose limits leave the most of their capacity; below 0 where they exceed it."""
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
@@ -134,19 +181,6 @@ class LimitAwareScore(LimitCapacity, StackingScore):
         limits = pod.shape.effective_limits_non_zero
         scored = tuple((name, capped(limits.get(name, 0))) for name in self._names)
         return self._limits_with_pod(view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
-
-    def _capacities(self, view: ClusterView) -> IntColumn:
-        """Return the capacities of the scored resources, (n_scored, n).
-
-        0 where a resource takes no part, or the ratios of the node are unknown.
-        """
-
-        def compute(part: ClusterView) -> IntColumn:
-            capacities = np.array([self._capacity(part, name) for name in self._names], np.int64)
-            counts = (capacities != UNCHECKED) & ~self._is_faulty(part)
-            return np.where(counts, capacities, 0).reshape(len(self._names), len(part))
-
-        return view.node_column(("LimitAware scored", self._key, self._names), _NODES, compute)
 
     def _side(self, view: ClusterView) -> _ScoreSide:
         capacities, faulty = self._capacities(view), self._is_faulty(view)

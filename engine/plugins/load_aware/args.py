@@ -83,6 +83,8 @@ class LoadAwareArgs(Args):
         allow_customize_estimation: whether annotations of pods may override these three.
         aggregated: percentiles in place of momentary usage.
         supported_resources: further known resources.
+        strategy: what is preferred; Koordinator has LeastAllocated alone. Balanced prefers nodes
+            where the pod makes the utilization of nodes most even, whatever their sizes.
     """
 
     filter_expired_node_metrics: Flag = True
@@ -101,6 +103,7 @@ class LoadAwareArgs(Args):
     allow_customize_estimation: Flag = False
     aggregated: AggregatedArgs = AggregatedArgs()
     supported_resources: tuple[str, ...] = ()
+    strategy: Literal["LeastAllocated", "Balanced"] = "LeastAllocated"
 
     @model_validator(mode="after")
     def _thresholds_are_plausible(self, info: ValidationInfo) -> Self:
@@ -143,6 +146,14 @@ class LoadAwareArgs(Args):
                 raise ValueError(
                     f"`resourceWeights` has `{name}`, `estimatedScalingFactors` has not"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _balanced_has_no_dominant_resource(self) -> Self:
+        if self.strategy == "Balanced" and self.dominant_resource_weight:
+            raise ValueError(
+                "`dominantResourceWeight` is only valid for `strategy: LeastAllocated`"
+            )
         return self
 
     @property

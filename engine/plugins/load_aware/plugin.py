@@ -26,6 +26,7 @@ from engine.plugins.base import (
     BoolMatrix,
     NeverFaults,
     Plugin,
+    Score,
     StackingFilter,
 )
 from engine.plugins.lib.arithmetic import (
@@ -42,7 +43,7 @@ from engine.plugins.load_aware.expected import (
     expired_rows,
     usage_inputs,
 )
-from engine.plugins.load_aware.score import LoadAwareScore
+from engine.plugins.load_aware.score import LoadAwareBalance, LoadAwareScore
 from engine.plugins.load_aware.thresholds import NodeChecks
 from engine.plugins.load_aware.usage import Readings, readings_of
 from engine.view import (
@@ -254,6 +255,10 @@ def _estimator(args: LoadAwareArgs) -> Callable[[Pod], Amounts]:
     return lambda pod: estimate(pod.shape, profile)
 
 
+def _score(args: LoadAwareArgs) -> Score:
+    return LoadAwareBalance(args) if args.strategy == "Balanced" else LoadAwareScore(args)
+
+
 def _thresholds(args: LoadAwareArgs) -> list[NodeThreshold]:
     """Return those for pods that are not production pods."""
     is_aggregated = args.aggregated.usage_thresholds and args.aggregated.usage_aggregation_type
@@ -267,7 +272,7 @@ PLUGIN = Plugin(
     args=LoadAwareArgs,
     filter=LoadAwareFilter,
     node_filter=LoadAwareFilter,
-    score=LoadAwareScore,
+    score=_score,
     sum_profiles=lambda args: (args.load_profile,),
     estimator=_estimator,
     thresholds=_thresholds,

@@ -13,6 +13,7 @@ from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, NeverFaults, Scores, StackingScore
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, sum_of_rows
+from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.lib.inputs import report_age
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.expected import (
@@ -87,7 +88,7 @@ class LoadAwareScore(NeverFaults, StackingScore):
         return self.normalize(scores)
 
     def _by_production(self, pod: Pod) -> bool:
-        return self._args.score_according_prod_usage and pod.shape.is_prod
+        return _by_production(self._args, pod)
 
     def _score(
         self,
@@ -156,3 +157,45 @@ class LoadAwareScore(NeverFaults, StackingScore):
 
     def _source(self, *, by_production: bool) -> UsageSource:
         return self._args.production_source if by_production else self._score_source
+
+
+class LoadAwareBalance(NeverFaults, BalancedScore):
+    """Prefers nodes where a pod makes the usage of nodes most even, by estimate.
+
+    A node without a report, or with one that is too old, takes no part.
+    """
+
+    measure = "usage"
+    domains = NODE_SIDE
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._profile = args.load_profile
+        self._known = self._profile.known
+        self._weights = tuple([float(args.resource_weights.get(name, 0)) for name in self._known])
+
+    def weighed(self, pod: Pod) -> Weighed:
+        """Return all known resources, with the expected usage of the pod."""
+        return Weighed(self._known, self._weights, expected_usage(pod.shape, self._profile))
+
+    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+        """Return the estimated usage."""
+        readings = readings_of(view, self._known, self.key(pod))
+        return readings.amounts + readings.added(view, self._profile)
+
+    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
+        """Return the capacity of nodes whose usage is known."""
+        return capacity(view, names) * readings_of(view, names, self.key(pod)).is_measured
+
+    def key(self, pod: Pod) -> UsageSource:
+        """Return by which usage a pod is scored."""
+        args = self._args
+        return args.production_source if _by_production(args, pod) else args.score_source
+
+    def unknown(self, view: ClusterView, now: Micros) -> NDArray[np.intp]:
+        """Return the nodes whose report is too old."""
+        return expired_rows(view, self._args, now)
+
+
+def _by_production(args: LoadAwareArgs, pod: Pod) -> bool:
+    return args.score_according_prod_usage and pod.shape.is_prod

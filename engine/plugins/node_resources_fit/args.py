@@ -80,9 +80,18 @@ class RatioArgs(Args):
 
 
 class ScoringStrategy(Args):
-    """The preferred utilization of nodes, and the resources that count."""
+    """The preferred utilization of nodes, and the resources that count.
 
-    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    Attributes:
+        type: the scheduler's, or Balanced: where the pod makes the share of requests most even over
+            nodes, whatever their sizes.
+        resources: that count.
+        requested_to_capacity_ratio: for the type of that name.
+    """
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio", "Balanced"] = (
+        "LeastAllocated"
+    )
     resources: tuple[ResourceSpec, ...] = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
     requested_to_capacity_ratio: RatioArgs | None = None
 

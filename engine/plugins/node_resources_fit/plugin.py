@@ -11,15 +11,21 @@ the pod runs there. As in Kubernetes 1.36, the score of an incoming pod goes by 
 
 from __future__ import annotations
 
-from engine.plugins.base import Plugin
+from engine.plugins.base import Plugin, Score
 from engine.plugins.node_resources_fit.args import NodeResourcesFitArgs
 from engine.plugins.node_resources_fit.filter import NodeResourcesFitFilter
-from engine.plugins.node_resources_fit.score import NodeResourcesFitScore
+from engine.plugins.node_resources_fit.score import NodeResourcesFitBalance, NodeResourcesFitScore
 from engine.view import Domain
+
+
+def _score(args: NodeResourcesFitArgs) -> Score:
+    is_balanced = args.scoring_strategy.type == "Balanced"
+    return NodeResourcesFitBalance(args) if is_balanced else NodeResourcesFitScore(args)
+
 
 PLUGIN = Plugin(
     args=NodeResourcesFitArgs,
     filter=NodeResourcesFitFilter,
-    score=NodeResourcesFitScore,
+    score=_score,
     reads=(Domain.NODES, Domain.PODS),
 )

@@ -13,20 +13,64 @@ from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Scores, StackingScore
 from engine.plugins.lib.arithmetic import trunc_div
+from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.lib.broken_line import broken_line
 from engine.plugins.lib.inputs import requests_with_pod
 from engine.plugins.node_resources_fit.args import (
     GREATEST_SHAPE_SCORE,
     NodeResourcesFitArgs,
+    ResourceSpec,
     ShapePoint,
 )
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, Sum
 from engine.view.axis import GREATEST_AMOUNT
 
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
+_NO_RESOURCES = "resources not found"
 
 _ScoreOf: TypeAlias = Callable[[IntColumn, IntColumn], IntColumn]
 """Gives 0..MAX_SCORE for what would be requested and what is allocatable, which is above 0."""
+
+
+class NodeResourcesFitBalance(BalancedScore):
+    """Prefers nodes where a pod makes the share of requests most even over nodes."""
+
+    measure = "requests"
+    domains = (Domain.NODES,)
+
+    def __init__(self, args: NodeResourcesFitArgs) -> None:
+        self._resources = args.scoring_strategy.resources
+
+    def weighed(self, pod: Pod) -> Weighed:
+        """Return the resources that count for a pod."""
+        counted = _counted(self._resources, pod)
+        own = np.array([amount for _, _, amount in counted], np.int64)
+        return Weighed(
+            tuple([name for name, _, _ in counted]),
+            tuple([float(weight) for _, weight, _ in counted]),
+            own.reshape(len(counted), 1),
+        )
+
+    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+        """Return the requests of nodes."""
+        found = [view.amount(view.sums[_sums_of(name)], name) for name in names]
+        return np.array(found, np.int64).reshape(len(names), len(view))
+
+    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+        """Return what nodes offer."""
+        return view.amounts(view.allocatable, names)
+
+    def key(self, pod: Pod) -> Hashable:  # noqa: ARG002 (all)
+        """Return the same for all pods."""
+        return "NodeResourcesFit"
+
+    def faults(self, view: ClusterView) -> BoolColumn | None:
+        """Return all nodes if there is nothing to score by."""
+        return None if self._resources else np.ones(len(view), np.bool_)
+
+    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+        """Return why there is no score."""
+        return _NO_RESOURCES
 
 
 class NodeResourcesFitScore(StackingScore):
@@ -46,7 +90,7 @@ class NodeResourcesFitScore(StackingScore):
         """Return 0..MAX_SCORE per node; a fault everywhere if there is nothing to score by."""
         if not self._resources:
             return Scores(np.zeros(len(view), np.int64), np.ones(len(view), np.bool_))
-        counted = self._counted(pod)
+        counted = _counted(self._resources, pod)
 
         own = [amount for _, _, amount in counted]
         return Scores(
@@ -57,18 +101,18 @@ class NodeResourcesFitScore(StackingScore):
 
     def alike(self, pod: Pod) -> Hashable:
         """Return which resources count for a pod."""
-        return tuple([name for name, _, _ in self._counted(pod)])
+        return tuple([name for name, _, _ in _counted(self._resources, pod)])
 
     def amounts(self, pods: Sequence[Pod]) -> IntColumn:
         """Return the amounts of pods of the resources that count, (len(pods), n_counted, 1)."""
-        counted = [[amount for _, _, amount in self._counted(pod)] for pod in pods]
+        counted = [[amount for _, _, amount in _counted(self._resources, pod)] for pod in pods]
         return np.array(counted, np.int64)[..., np.newaxis]
 
     def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
         """Return raw scores as `score` gives them for each of some pods."""
         if not self._resources:
             return self.score(pod, view, now)
-        scores = self._means(view, self._counted(pod), [*amounts.swapaxes(0, 1)])
+        scores = self._means(view, _counted(self._resources, pod), [*amounts.swapaxes(0, 1)])
         return Scores(np.broadcast_to(scores, (len(amounts), len(view))))
 
     def normalize_each(
@@ -111,27 +155,14 @@ class NodeResourcesFitScore(StackingScore):
 
     def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
         """Return why there is no score."""
-        return "resources not found"
+        return _NO_RESOURCES
 
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
         """Return the requests with the pod, of allocatable; a default stands for a missing one."""
         return tuple(
             requested
-            for name, _, amount in self._counted(pod)
+            for name, _, amount in _counted(self._resources, pod)
             for requested in requests_with_pod(view, _sums_of(name), row, {name: amount})
-        )
-
-    def _counted(self, pod: Pod) -> tuple[tuple[str, int, int], ...]:
-        """Return name, weight and the pod's own amount of the resources that count for a pod.
-
-        Scalar resources that it does not request do not: nodes with idle devices are neither
-        better nor worse for it.
-        """
-        requests = pod.shape.non_zero_container_requests
-        return tuple(
-            (spec.name, spec.weight, min(requests.get(spec.name, 0), GREATEST_AMOUNT))
-            for spec in self._resources
-            if spec.name in NATIVE or (requests.get(spec.name) and is_scalar(spec.name))
         )
 
     def _counts(self, allocatable: IntColumn, score: IntColumn) -> BoolColumn:
@@ -144,6 +175,20 @@ class NodeResourcesFitScore(StackingScore):
         if self._ratio is None:
             return trunc_div(total, weights)
         return trunc_div(2 * total + weights, 2 * weights)
+
+
+def _counted(resources: Sequence[ResourceSpec], pod: Pod) -> tuple[tuple[str, int, int], ...]:
+    """Return name, weight and the pod's own amount of the resources that count for a pod.
+
+    Scalar resources that it does not request do not: nodes with idle devices are neither better nor
+    worse for it.
+    """
+    requests = pod.shape.non_zero_container_requests
+    return tuple(
+        (spec.name, spec.weight, min(requests.get(spec.name, 0), GREATEST_AMOUNT))
+        for spec in resources
+        if spec.name in NATIVE or (requests.get(spec.name) and is_scalar(spec.name))
+    )
 
 
 def _sums_of(name: str) -> Sum:

@@ -274,6 +274,10 @@ _TAKING_TURNS = {
         "filters: [{name: half, expression: node.podCount < 2 || pod.labels.half == '1'}]\n"
         "scores: [{plugin: NodeResourcesBalancedAllocation}, {plugin: TargetLoadPacking}]"
     ),
+    "evenly over all nodes": (
+        f"scores: [{_LIMITS.replace('}}}', '}, strategy: Balanced}}')},"
+        " {plugin: LoadAware, args: {strategy: Balanced}}]"
+    ),
     "without a score on some nodes": (
         "scores: [{name: load, expression: node.usage.cpu - double(node.podCount)}]"
     ),

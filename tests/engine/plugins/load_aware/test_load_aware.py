@@ -11,7 +11,7 @@ from engine.model.usage import AggregatedUsage
 from engine.plugins.base import PASS
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.plugin import PLUGIN, LoadAwareFilter
-from engine.plugins.load_aware.score import LoadAwareScore
+from engine.plugins.load_aware.score import LoadAwareBalance, LoadAwareScore
 from engine.plugins.load_aware.sums import LoadProfile
 from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
@@ -218,3 +218,30 @@ def test_the_plugin_says_which_sums_it_needs() -> None:
     assert isinstance(profile, LoadProfile)
     assert profile == args.load_profile
     assert args.production_source.with_system
+
+
+def test_balanced_spreads_what_is_measured() -> None:
+    # x = 0.2 and 0.6, m = 0.4, of nothing added: 50 + 50 * 2 * 0.2 = 70 and 30. The third node has
+    # no report and the fourth an old one: they take no part.
+    parsed = LoadAwareArgs.model_validate({"strategy": "Balanced", "resourceWeights": {"cpu": 1}})
+    nodes = [node(name, cpu="10", memory="10Gi") for name in "abcd"]
+    reports = [
+        report("a", {"cpu": 2_000}),
+        report("b", {"cpu": 6_000}),
+        report("d", {"cpu": 9_000}, age=181),
+    ]
+    view = cluster(nodes, [], reports, [parsed.load_profile])
+    score = LoadAwareBalance(parsed)
+    scores = score.score(NOTHING, view, NOW)
+    assert by_node(view, scores.values) == {"a": 70, "b": 30, "c": 0, "d": 0}
+    assert scores.faults is None
+    described = [f"{each.name} {each.describe()}" for each in score.inputs(NOTHING, view, 0, NOW)]
+    assert described == [
+        "cpu usage 2 of 10 cores, 0 cores of it this pod",
+        "mean cpu usage 40 %",
+    ]
+
+
+def test_balanced_knows_no_dominant_resource() -> None:
+    with pytest.raises(ValueError, match="only valid for `strategy: LeastAllocated`"):
+        LoadAwareArgs.model_validate({"strategy": "Balanced", "dominantResourceWeight": 1})
