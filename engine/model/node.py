@@ -10,9 +10,7 @@ from sys import intern
 from typing import NamedTuple
 
 from engine.model import api, resources
-from engine.model.node_marks import AVOID_TAINT, is_mark_label
 from engine.model.resources import Amounts
-from engine.model.taints import PREFER_NO_SCHEDULE
 from engine.model.time import Micros, micros
 
 _CACHED_IMAGES = 32_768
@@ -45,8 +43,6 @@ class Node:
         capacity: total amounts, base units; the allocatable if it has none.
         images: the container images it holds, each object shared between the nodes that hold it. Of
             several of one name the first has it.
-        taints: without our own, which says nothing of the node.
-        marks: keys of our own taint and labels on it.
         unschedulable: whether it is cordoned.
         ready: condition Ready; True if it has no such condition.
         created: creation time, None where it has none.
@@ -57,7 +53,6 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[api.Taint, ...] = ()
-    marks: frozenset[str] = frozenset()
     unschedulable: bool = False
     ready: bool = True
     allocatable: Amounts
@@ -84,15 +79,11 @@ def node_of(wire: api.Node) -> Node:
     """
     conditions = wire.status.conditions or ()
     allocatable, capacity = resources.amounts(wire.status.allocatable), wire.status.capacity
-    labels, taints = wire.metadata.labels or {}, wire.spec.taints or ()
-    foreign = tuple(taint for taint in taints if not _is_ours(taint))
-    marks = filter(is_mark_label, labels)
     return Node(
         name=wire.metadata.name,
-        labels=labels,
+        labels=wire.metadata.labels or {},
         annotations=wire.metadata.annotations or {},
-        taints=foreign,
-        marks=frozenset(marks if len(foreign) == len(taints) else (AVOID_TAINT, *marks)),
+        taints=tuple(wire.spec.taints or ()),
         unschedulable=wire.spec.unschedulable,
         ready=all(c.status == "True" for c in conditions if c.type == "Ready"),
         allocatable=allocatable,
@@ -101,10 +92,6 @@ def node_of(wire: api.Node) -> Node:
         created=_micros(wire.metadata.creation_timestamp),
         conditions=tuple(map(_condition, conditions[:_MOST_CONDITIONS])),
     )
-
-
-def _is_ours(taint: api.Taint) -> bool:
-    return taint.key == AVOID_TAINT and taint.effect == PREFER_NO_SCHEDULE
 
 
 def _condition(wire: api.NodeCondition) -> NodeCondition:

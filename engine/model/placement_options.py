@@ -14,13 +14,6 @@ class DynamicFilters(StrEnum):
 
     PREFERRED = "Preferred"  # rejected nodes are left out of the preferred ones
     REQUIRED = "Required"  # rejected nodes are also excluded with `NotIn`
-    MARKED = "Marked"  # rejected nodes carry a label that the pod would rather not have
-    MARKED_REQUIRED = "MarkedRequired"  # rejected nodes carry a label that the pod refuses
-
-    @property
-    def marks_nodes(self) -> bool:
-        """Whether rejected nodes carry a label."""
-        return self in {DynamicFilters.MARKED, DynamicFilters.MARKED_REQUIRED}
 
 
 class PlacementAt(StrEnum):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from engine.errors import PatchError
 from engine.model import api
 from engine.model.decision import Decision, Verdict
-from engine.model.label_condition import Exactness
-from engine.model.node_marks import is_mark_label
 from engine.model.placement_options import DynamicFilters
 from engine.model.request import PlacementRequest
-from engine.model.selectors import GREATEST_WEIGHT, Operator
 from engine.placement.affinity import term_count
 from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
 from engine.placement.exclusion import Exclusion, Rejections, exclusion_of
@@ -21,11 +16,8 @@ from engine.placement.preferred_terms import preferred_terms
 from engine.placement.required_labels import required_labels
 from engine.placement.scheduler_sample import names_needed
 from engine.placement.stored_pod import excluded_nodes
-from engine.placement.turns import Term
 from engine.placement.weight_tiers import weight_budget
 from engine.view import ClusterView
-
-_ABSENT: Final = Operator.DOES_NOT_EXIST.value
 
 
 def encode(
@@ -76,16 +68,14 @@ def encode(
             excluded_nodes(decision, labels.enforced), view, hostnames, placement.max_nodes
         )
 
-    # 3. Preferred terms, with as much weight as the user's own terms have; nodes without marks.
+    # 3. Preferred terms, with as much weight as the user's own terms have.
     budget = weight_budget(_user_weights(request.pod.affinity))
     nodes = len(decision.ranking) + sum(decision.first_rejections)
     names = names_needed(nodes, rejections.feasible, percentage_of_nodes_to_score)
     preferred = preferred_terms(decision, view, hostnames, rejections, budget, names)
 
-    preferences = [*preferred.terms, *_unmarked(decision)]
-
     # 4. Annotations.
-    uid, terms = str(request.request.get("uid", "")), len(preferences)
+    uid, terms = str(request.request.get("uid", "")), len(preferred.terms)
     advice = advice_of(decision, preferred.best_tier, uid, terms=terms)
     annotations = annotations_of(decision, advice)
 
@@ -93,26 +83,11 @@ def encode(
     operations = assemble(
         document,
         required=exclusion.added_to(promised),
-        preferred=preferences,
+        preferred=preferred.terms,
         annotations=annotations,
     )
     warnings = (*labels.warnings, *exclusion.warnings, *preferred.warnings)
     return Patch(operations, advice, warnings, preferred.turns)
-
-
-def _unmarked(decision: Decision) -> list[Term]:
-    """Return a term for each label of marks that its policy prefers nodes without.
-
-    A marked node, even the best, is then worth as little as the worst one that is not.
-    """
-    return [
-        {
-            "weight": GREATEST_WEIGHT,
-            "preference": {"matchExpressions": [{"key": outcome.rule, "operator": _ABSENT}]},
-        }
-        for outcome in decision.filters
-        if is_mark_label(outcome.rule) and outcome.labels.exactness is Exactness.NONE
-    ]
 
 
 def _user_weights(affinity: api.NodeAffinity | None) -> int:

@@ -135,17 +135,6 @@ class StackingFilter(Stacking):
         """
 
 
-class NodeFilter(Protocol):
-    """The part of a filter that is true of a node whatever the pod."""
-
-    def rejects_every_pod(self, view: ClusterView, now: Micros) -> BoolColumn:
-        """Return the nodes that it rejects for every pod it checks, (n,).
-
-        Only by what is known of a node: what is missing, unreadable or expired says nothing, for
-        this outlives the moment. Anything for rows that are not nodes.
-        """
-
-
 def result_of(codes: Codes) -> FilterResult:
     """Return the result of a filter that gives a code for each node, shape (n,)."""
     return FilterResult(codes != PASS, codes, has_faults=bool(codes.min(initial=PASS) == FAULT))
@@ -238,8 +227,6 @@ class Plugin:
             changes them, so a rule works while other parts are stale, and abstains when one of
             these is.
         filter: builds the filter, None if the plugin has none.
-        node_filter: builds the part of the filter that is true whatever the pod, None if there is
-            no such part.
         score: builds the scorer, None if the plugin has none.
         sum_profiles: the sums over pods that the view must keep for these args.
         reads_other_nodes: whether for a pod, in a view, a result for a node depends on more than
@@ -257,7 +244,6 @@ class Plugin:
     args: type[Args]
     reads: tuple[Domain, ...]
     filter: Callable[[Any], Filter] | None = None
-    node_filter: Callable[[Any], NodeFilter] | None = None
     score: Callable[[Any], Score] | None = None
     sum_profiles: Callable[[Any], Sequence[PodSumProfile]] = lambda _: ()
     reads_other_nodes: Callable[[Pod, ClusterView], bool] = for_no_pod

@@ -15,7 +15,6 @@ from engine.policy.evaluation import (
 )
 from engine.policy.expressions import NodeExpression
 from engine.policy.loader import CASES_FILE, content_of, load_policies
-from engine.policy.node_marks import NodeMarker, node_markers
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
 from engine.policy.resource import CompiledResource, compile_resource
 from engine.policy.rules import FilterRule, OnView, ScoreRule
@@ -40,7 +39,6 @@ __all__ = [
     "Match",
     "Mode",
     "NodeExpression",
-    "NodeMarker",
     "NodeValues",
     "OnView",
     "PlacementPolicy",
@@ -50,7 +48,6 @@ __all__ = [
     "compile_resource",
     "content_of",
     "load_policies",
-    "node_markers",
     "node_values",
     "pod_fields_read",
     "read_expression",

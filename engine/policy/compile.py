@@ -13,14 +13,12 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
-from engine.cel import Program
 from engine.cel.vector import Strategy
 from engine.documents import Document, validate_model
 from engine.errors import Diagnostic, Place, did_you_mean
 from engine.model.measure import NodeThreshold
-from engine.model.placement_options import DynamicFilters, PlacementAt
+from engine.model.placement_options import PlacementAt
 from engine.model.policy_resource import PolicyKind
-from engine.plugins import NodeFilter
 from engine.policy import rule_schema, schema
 from engine.policy.compiled_parts import (
     CONDITIONS,
@@ -33,7 +31,6 @@ from engine.policy.compiled_parts import (
 )
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, filter_labels, score_labels
-from engine.policy.node_marks import NodeFilterExpression, mark_filter, needs_no_pod
 from engine.policy.part_places import part_places
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.policy_set import CompiledPolicy
@@ -147,13 +144,9 @@ def _assembled(
         item.name: programs.found[*VARIABLES, i] for i, item in enumerate(variables)
     }
     filters = tuple(
-        _filter_rule(name, rule, (*FILTERS, i), programs, plugins, variable_programs)
+        _filter_rule(name, rule, (*FILTERS, i), programs, plugins)
         for i, rule in enumerate(spec.filters)
     )
-    how = spec.placement.dynamic_filters
-    if how.marks_nodes and any(rule.node_filter is not None for rule in filters):
-        is_required = how is DynamicFilters.MARKED_REQUIRED
-        filters = (*filters, mark_filter(name, is_required=is_required))
     scores = tuple(
         _score_rule(name, rule, (*SCORES, i), programs, plugins)
         for i, rule in enumerate(spec.scores)
@@ -194,10 +187,8 @@ def _filter_rule(
     path: ItemPath,
     programs: CompiledPrograms,
     plugins: ConfiguredPlugins,
-    variables: Mapping[str, Program],
 ) -> FilterRule:
     evaluator: FilterEvaluator
-    node_filter: NodeFilter | None = None
     labels = PLUGIN_LABELS
     thresholds: tuple[NodeThreshold, ...] = ()
     if path in plugins.found:
@@ -205,15 +196,12 @@ def _filter_rule(
         assert plugin.filter is not None  # noqa: S101 - INVARIANT: ConfiguredPlugins found that it can
         evaluator = PluginFilter(plugin.filter(args), plugin)
         dynamic = rule.plugin not in STATIC_PLUGINS
-        node_filter = plugin.node_filter(args) if plugin.node_filter else None
         thresholds = tuple(plugin.thresholds(args))
     else:
         evaluator = FilterExpression(programs.found[path], rule.message)
         dynamic = not evaluator.reads_labels_alone
         errors_pass = rule.on_error is rule_schema.OnFilterError.IGNORE_RULE
         labels = filter_labels(evaluator.program, errors_pass=errors_pass)
-        if dynamic and needs_no_pod(evaluator.program, variables):
-            node_filter = NodeFilterExpression(evaluator, policy, variables)
     return FilterRule(
         policy=policy,
         name=rule.name,
@@ -221,7 +209,6 @@ def _filter_rule(
         on_error=rule.on_error,
         evaluator=evaluator,
         labels=labels,
-        node_filter=node_filter,
         thresholds=thresholds,
     )
 

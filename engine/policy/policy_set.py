@@ -92,13 +92,6 @@ class CompiledPolicy:
         return (*self.filters, *self.scores)
 
     @property
-    def selects_all(self) -> bool:
-        """Whether it applies to every pod."""
-        selectors = (self.namespace_selector, self.object_selector)
-        is_limited = self.namespace or self.conditions
-        return not is_limited and not any(each.requirements for each in selectors)
-
-    @property
     def most_iterations(self) -> int:
         """Loop iterations that all its expressions may take for one pod."""
         if not self.namespace:

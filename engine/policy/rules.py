@@ -19,7 +19,7 @@ from engine.model.label_condition import LabelCondition
 from engine.model.measure import NodeThreshold
 from engine.model.rule_input import RuleInputs
 from engine.model.rule_outcomes import FilterOutcome, FilterResult, ScoreOutcome, and_not
-from engine.plugins import FAULT, BoolMatrix, NodeFilter
+from engine.plugins import FAULT, BoolMatrix
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, FilterLabels, ScoreLabels
@@ -110,7 +110,6 @@ class FilterRule:
         on_error: the fate of a node that it cannot be evaluated for.
         evaluator: the plugin or expression.
         labels: its requirements on node labels.
-        node_filter: the part of it that is true whatever the pod, None if there is none.
         thresholds: what it allows on nodes that do not say otherwise, for people.
     """
 
@@ -120,7 +119,6 @@ class FilterRule:
     on_error: OnFilterError = OnFilterError.REJECT_NODE
     evaluator: FilterEvaluator
     labels: FilterLabels = PLUGIN_LABELS
-    node_filter: NodeFilter | None = None
     thresholds: tuple[NodeThreshold, ...] = ()
 
     def outcome(self, context: RuleContext) -> FilterOutcome:

@@ -116,6 +116,17 @@ def _or_off(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [weights, {"const": _OFF, "type": "string"}]
 
 
+def _without_marks(written: object) -> object:
+    """Refuse the values of earlier versions, by which filters were marked on nodes."""
+    if isinstance(written, str) and written in {"Marked", "MarkedRequired"}:
+        raise mistake(
+            f"`{written}` is not {' or '.join(f'`{known}`' for known in DynamicFilters)}",
+            "decide `at: Binding`: filters are then judged as the pod is bound, and no node needs"
+            " a mark",
+        )
+    return written
+
+
 class Placement(Model):
     """The form of the decision on the pod."""
 
@@ -131,13 +142,11 @@ class Placement(Model):
     ] = PlacementAt.ADMISSION
     dynamic_filters: Annotated[
         DynamicFilters,
+        BeforeValidator(_without_marks),
         Field(
-            description="`Preferred` leaves the nodes that filters over changing state reject "
-            "out of the preferred ones; `Required` also excludes them with `NotIn`; `Marked` "
-            "prefers nodes without a label that says what filters find of them whatever the pod, "
-            "and `MarkedRequired` requires that: kubelets and deschedulers may then end running "
-            "pods when their node is marked. Both need `stowplan serve --node-marks`; without it, "
-            "no node has the label."
+            description="How filters over changing state are advised: `Preferred` leaves the nodes "
+            "that they reject out of the preferred ones, `Required` also excludes them with "
+            "`NotIn`. `at: Binding` enforces them without either."
         ),
     ] = DynamicFilters.PREFERRED
     when_none_fits: Annotated[
@@ -311,11 +320,6 @@ class NamespacedSpec(Spec):
                     self.placement.preemption is not ReclaimMode.OFF,
                     ("placement", "preemption"),
                     "it may not evict pods",
-                ),
-                (
-                    self.placement.dynamic_filters.marks_nodes,
-                    ("placement", "dynamicFilters"),
-                    "it may not mark nodes",
                 ),
             )
             if is_given

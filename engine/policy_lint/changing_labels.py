@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.model.node_marks import is_mark_label
-
 _BY_KEY: Final = {
     "karpenter.sh/initialized": "Karpenter sets it once a node is ready",
     "karpenter.sh/registered": "Karpenter sets it once a node has joined",
@@ -23,7 +21,5 @@ _BY_PREFIX: Final = {
 
 def why_it_changes(key: str) -> str:
     """Return why a label changes while pods run on its node, "" of one that is not known to."""
-    if is_mark_label(key):
-        return "stowplan sets and removes it by what filters find of the node"
     by_prefix = (why for prefix, why in _BY_PREFIX.items() if key.startswith(prefix))
     return _BY_KEY.get(key) or next(by_prefix, "")

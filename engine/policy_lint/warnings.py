@@ -15,18 +15,10 @@ from engine.policy_lint.lint import lint_policy
 _NAMES_NODES = (
     "`dynamicFilters: Required` writes node names, and Karpenter adds no node for such a pod"
 )
-_NOT_MARKED = "marks on nodes have no effect on it: it depends on the pod"
 _NO_PROMISE = (
     "a kubelet that restarts then rejects running pods that require it, and a descheduler evicts"
     " them; a score only prefers"
 )
-_ENDS_PODS = (
-    "`dynamicFilters: MarkedRequired` requires a label that comes and goes: a kubelet that restarts"
-    " on a marked node rejects the running pods of this policy, and a descheduler evicts them;"
-    " `Marked` only prefers"
-)
-
-
 _LOST = {
     "TaintToleration": "soft taints",
     "NodeAffinity": "preferred node affinity",
@@ -119,12 +111,6 @@ def _warning(policy: CompiledPolicy, check: Check, text: str) -> PolicyWarning:
 def _placement_warnings(policy: CompiledPolicy) -> Iterator[str]:
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
         yield _NAMES_NODES
-    if policy.placement.dynamic_filters is DynamicFilters.MARKED_REQUIRED:
-        yield _ENDS_PODS
-    if policy.placement.dynamic_filters.marks_nodes:
-        for rule in policy.filters:
-            if rule.dynamic and rule.node_filter is None:
-                yield f"{rule.name}: {_NOT_MARKED}"
     yield from _lost_wishes(policy)
 
 
@@ -143,6 +129,5 @@ def _label_warnings(policy: CompiledPolicy) -> Iterator[str]:
         for warning in summary.warnings:
             yield f"{rule.name}: {warning}"
         for key in sorted(summary.keys) if summary.constrains_labels else ():
-            why = why_it_changes(key)
-            if why and key != rule.name:  # of the policy's own marks it is said once
+            if why := why_it_changes(key):
                 yield f"{rule.name}: `{key}` changes in the life of a node, as {why}: {_NO_PROMISE}"

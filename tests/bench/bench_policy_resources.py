@@ -141,11 +141,9 @@ def _policies(count: int, *, is_namespaced: bool) -> list[PolicyResource]:
 
 def _of_a_namespace(spec: dict[str, object]) -> dict[str, object]:
     """Return a spec without what such a policy may not have."""
-    match, placement = dict(spec.get("match") or {}), dict(spec.get("placement") or {})  # type: ignore[call-overload]
+    match = dict(spec.get("match") or {})  # type: ignore[call-overload]
     match.pop("namespaceSelector", None)
-    if str(placement.get("dynamicFilters")).startswith("Marked"):
-        del placement["dynamicFilters"]
-    return {**spec, "match": match, "placement": placement}
+    return {**spec, "match": match}
 
 
 if __name__ == "__main__":

@@ -51,7 +51,6 @@ CHARTS_OWN = frozenset(
         "metrics_host",
         "metrics_port",
         "namespace",
-        "node_marks",
         "outcome",
         "preemption",
         "placement_mode",

@@ -94,11 +94,6 @@ _RULES: Final[Mapping[str, tuple[_Rule, ...]]] = {
             " || self.placement.preemption == 'Off'",
             "it may not evict pods",
         ),
-        _Rule(
-            "!has(self.placement) || !has(self.placement.dynamicFilters)"
-            " || !self.placement.dynamicFilters.startsWith('Marked')",
-            "it may not mark nodes",
-        ),
     ),
 }
 """By model."""

@@ -143,9 +143,7 @@ def test_containers_are_started_by_commands_there_are() -> None:
 def test_the_account_may_read_the_kinds_in_the_table_and_no_other() -> None:
     text = TEMPLATES[CHART / "templates" / "rbac.yaml"]
     # What only some settings need.
-    of_settings = (
-        r"^ *\{\{- if (?:eq|ne|or|\.Values\.(?:dashboard|debug|hold|nodeMarks)).*?\{\{- end \}\}\n"
-    )
+    of_settings = r"^ *\{\{- if (?:eq|ne|or|\.Values\.(?:dashboard|debug|hold)).*?\{\{- end \}\}\n"
     text = re.sub(of_settings, "", text, flags=re.MULTILINE | re.DOTALL)
     role = next(iter(yaml.safe_load_all(re.sub(r"^.*\{\{.*\n", "", text, flags=re.MULTILINE))))
     granted = [

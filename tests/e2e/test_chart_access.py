@@ -158,12 +158,11 @@ async def test_its_account_hears_of_its_own_configurations_and_of_no_others(
         assert refused.value.status == HTTPStatus.FORBIDDEN
 
 
-async def test_whatever_is_enabled_only_the_leader_may_write_pods_and_nodes(
+async def test_whatever_is_enabled_only_the_leader_may_write_pods_and_nobody_nodes(
     cluster: Cluster, release: Release
 ) -> None:
     await release.change(
         hold={"enabled": True, "recreateGangs": True},
-        nodeMarks={"enabled": True},
         **{"placement.mode": "Enforce", "quota.mode": "Queue", "binding.enabled": True},
     )
     slices = "endpointslices.discovery.k8s.io"
@@ -171,7 +170,6 @@ async def test_whatever_is_enabled_only_the_leader_may_write_pods_and_nodes(
         ("patch", "pods", "", ""),
         ("patch", "pods/status", "", ""),
         ("create", "pods/eviction", "", ""),
-        ("patch", "nodes", "", ""),
         ("patch", "podgroups/status.scheduling.x-k8s.io", "", ""),
         ("create", slices, release.namespace, ""),
         ("update", slices, release.namespace, f"{release.name}-leader"),
@@ -183,6 +181,7 @@ async def test_whatever_is_enabled_only_the_leader_may_write_pods_and_nodes(
 
     await eventually(leads, "the leader may write")
     assert not [right for right in written if await _may(cluster, serving, right)]
+    assert not await _may(cluster, f"{serving}-control", ("patch", "nodes", "", ""))
 
 
 @pytest.mark.parametrize("mode", ["CertManager", "ExistingSecret"])

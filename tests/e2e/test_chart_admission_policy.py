@@ -15,7 +15,6 @@ from engine.model.quota_figures import FIGURE_ANNOTATIONS
 from tests.e2e.chart import CONFIGURATIONS, Release
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.nodes import Nodes
 
 _QUOTAS = ("elasticquotas.scheduling.x-k8s.io", "elasticquotas.scheduling.sigs.k8s.io")
 _RESERVED = {"metadata": {"annotations": {RESERVATIONS_ANNOTATION: "{}"}}}
@@ -182,44 +181,6 @@ async def test_of_a_quota_it_changes_its_reservations_figures_and_the_status_alo
         RESERVATIONS_ANNOTATION: "{}",
         **figures,
     }
-
-
-async def test_of_a_node_it_changes_its_marks_alone(
-    nodes: Nodes, release: Release, replica: Cluster
-) -> None:
-    await nodes.add("node-a", taints=({"key": "spot", "effect": "PreferNoSchedule"},))
-    await release.change(nodeMarks={"enabled": True})
-    json = {"how": "json"}
-    avoid = {"key": "stowplan.dev/avoid", "effect": "PreferNoSchedule"}
-    forbidden: list[Json] = [
-        {"op": "add", "path": "/spec/unschedulable", "value": True},
-        {"op": "remove", "path": "/spec/taints/0"},
-        {"op": "add", "path": "/spec/taints/-", "value": {**avoid, "effect": "NoExecute"}},
-        {"op": "add", "path": "/spec/taints/-", "value": {**avoid, "key": "evil"}},
-        {"op": "add", "path": "/metadata/labels/evil", "value": "yes"},
-        {"op": "remove", "path": "/metadata/labels/kubernetes.io~1os"},
-        {"op": "add", "path": "/metadata/annotations", "value": {"evil": "yes"}},
-        {"op": "add", "path": "/metadata/finalizers", "value": ["evil.example/stays"]},
-    ]
-
-    async def is_in_force() -> bool:
-        refusal = await _refusal(
-            replica, "nodes", "node-a", forbidden[:1], how="json", dryRun="All"
-        )
-        return "stowplan changes nothing in the" in refusal
-
-    await eventually(is_in_force, "the policy is in force")
-    for change in forbidden:
-        refusal = await _refusal(replica, "nodes", "node-a", [change], **json)
-        assert "stowplan changes nothing in the" in refusal, change
-    label = "/metadata/labels/avoid.stowplan.dev~1cool"
-    marked = [
-        {"op": "add", "path": "/spec/taints/-", "value": avoid},
-        {"op": "add", "path": label, "value": "true"},
-    ]
-    assert await _refusal(replica, "nodes", "node-a", marked, **json) == ""
-    unmarked = [{"op": "remove", "path": "/spec/taints/1"}, {"op": "remove", "path": label}]
-    assert await _refusal(replica, "nodes", "node-a", unmarked, **json) == ""
 
 
 async def test_it_creates_no_secret_but_that_with_its_certificate(

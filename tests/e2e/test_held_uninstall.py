@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from engine.model.hold import HOLD_GATE
-from engine.model.node_marks import AVOID_TAINT
 from tests.e2e.chart import CONFIGURATIONS, HelmError, Release
 from tests.e2e.chart_pods import run_container, started_pod
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
@@ -51,14 +50,9 @@ async def test_of_200_held_pods_all_run_after_an_uninstall_and_no_gate_is_left(
     shop: str,
     tmp_path: Path,
 ) -> None:
-    mark = {"key": AVOID_TAINT, "effect": "PreferNoSchedule"}
-    await nodes.add("node-a", {"pods": "400"}, taints=(mark,))
+    await nodes.add("node-a", {"pods": "400"})
     guard = {"enabled": True, "breakGlassGroups": []}
-    await release.change(
-        hold={"enabled": True, "gateGuard": guard},
-        nodeMarks={"enabled": True},
-        placement={"mode": "Enforce"},
-    )
+    await release.change(hold={"enabled": True, "gateGuard": guard}, placement={"mode": "Enforce"})
     await _hold(cluster, shop, *(f"held-{number}" for number in range(200)))
     await _hold(cluster, shop, "both", more=(_FOREIGN,))
     hook = f"{release.name}-uninstall"
@@ -73,12 +67,9 @@ async def test_of_200_held_pods_all_run_after_an_uninstall_and_no_gate_is_left(
     assert code == 0, said
     for kind in CONFIGURATIONS:  # nobody is held any more
         assert release.name not in {one["metadata"]["name"] for one in await cluster.list_all(kind)}
-    releasing, unmarking = job["spec"]["containers"]
+    (releasing,) = job["spec"]["containers"]
     code, said = await run(releasing)
     assert (code, said) == (0, "released 201 pods\n")
-    code, said = await run(unmarking)
-    assert (code, said) == (0, "1 node unmarked\n")
-    assert "taints" not in (await cluster.get("nodes", "node-a"))["spec"]
     assert await _gates(cluster, shop) == {"both": [_FOREIGN]}
     await cluster.delete("pods", "both", shop)
     await eventually(lambda: _all_run(cluster, shop), "all pods run")

@@ -40,6 +40,7 @@ _TYPE_MISTAKES: Final[tuple[Json, ...]] = (
     {"priority": "high"},
     {"priority": 2**31},
     {"scores": [{"plugin": "LimitAware", "weight": 101}]},
+    {"placement": {"dynamicFilters": "Marked"}},
     {"variables": [{"name": "a b", "expression": "1"}]},
     {"variables": [{"name": "a", "expression": "1"}, {"name": "a", "expression": "2"}]},
     {"filters": [_EXPRESSION] * 65},
@@ -48,8 +49,6 @@ _TYPE_MISTAKES: Final[tuple[Json, ...]] = (
 _BEYOND_NAMESPACE: Final[tuple[Json, ...]] = (
     {"match": {"namespaceSelector": {}}},
     {"placement": {"at": "Release", "preemption": "DryRun"}},
-    {"placement": {"dynamicFilters": "Marked"}},
-    {"placement": {"dynamicFilters": "MarkedRequired"}},
 )
 
 

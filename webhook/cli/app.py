@@ -209,15 +209,6 @@ app.command(
     namespaces, ElasticQuotas and measured usage: no environment variables or the like.
     """,
 )
-app.command(
-    "webhook.cli.unmark:unmark",
-    name="unmark",
-    help="""Take all marks of ours back from the nodes of a live cluster, at most 5 in a second.
-
-    Those are the taint `stowplan.dev/avoid` and the labels `avoid.stowplan.dev/*`. A leader with
-    `--node-marks` would set them again: switch that off first.
-    """,
-)
 
 
 def run(

@@ -34,19 +34,10 @@ def enforced_by(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> str:
     if isinstance(rule, ScoreRule):
         return "advice only"
     labels = rule.labels.summary
-    how = policy.placement.dynamic_filters
-    if labels.exactness is Exactness.EXACT:
+    names_nodes = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
+    if labels.exactness is Exactness.EXACT or not names_nodes:
         return labels.summary
-    beyond_labels = ""
-    if how is DynamicFilters.REQUIRED:
-        beyond_labels = "node names"
-    elif how.marks_nodes and rule.node_filter is not None:
-        beyond_labels = "marks on nodes"
-    if not beyond_labels:
-        return labels.summary
-    if labels.exactness is Exactness.NONE:
-        return beyond_labels
-    return f"{labels.summary}, {beyond_labels}"
+    return "node names" if labels.exactness is Exactness.NONE else f"{labels.summary}, node names"
 
 
 def cost_millis(rule: FilterRule | ScoreRule) -> float | None:

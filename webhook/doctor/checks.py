@@ -16,7 +16,6 @@ from webhook.doctor.gangs import gangs
 from webhook.doctor.held_pods import held_pods
 from webhook.doctor.hold_limits import hold_limits
 from webhook.doctor.installation import Installation
-from webhook.doctor.node_marks import node_marks
 from webhook.doctor.objects import Version
 from webhook.doctor.other_controllers import other_controllers
 from webhook.doctor.platform import platform
@@ -44,7 +43,6 @@ CHECKS: Mapping[str, Check] = {
     "quota queues": quota_queues,
     "gangs": gangs,
     "priority classes": priority_classes,
-    "marks": node_marks,
     "other controllers": other_controllers,
     "platform": platform,
 }

@@ -139,8 +139,6 @@ def _leading_rights(installation: Installation, spec: PodSpec) -> Iterator[Right
     yield Right("create", "coordination.k8s.io", "leases", namespace)
     yield Right("update", "coordination.k8s.io", "leases", namespace, lease)
     yield from _policy_rights(spec, ("patch",), "/status")
-    if setting("STOWPLAN_NODE_MARKS") == "true":
-        yield Right("patch", "", "nodes")
     yield from _releasing_rights(namespace, lease, spec)
     if setting("STOWPLAN_OUTCOME") != "false":
         yield from _record_rights(namespace, f"{lease}-outcome")

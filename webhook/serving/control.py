@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from engine.model.time import Micros, date
-from engine.policy import PolicySet
 from engine.reclaim import NodeFit
 from engine.view import WhatIf
 from webhook.admission.handler import ReviewHandler
@@ -19,9 +18,6 @@ from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.creation_reviews import CreationReviewController
 from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
-from webhook.controllers.node_marks.controller import MarkedCluster, NodeMarkController
-from webhook.controllers.node_marks.metrics import NodeMarkCollector
-from webhook.controllers.node_marks.writer import NodeWriter
 from webhook.controllers.outcome import AuditedPolicies, OutcomeController
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
@@ -119,7 +115,6 @@ async def build_control(context: ControlContext) -> Control:
             *_creation_reviews(context),
             *_pod_groups(context),
             *_quotas(context, releases),
-            *_node_marks(context),
             *([] if outcome is None else [outcome.run]),
             *_policy_status(context, outcome),
             *([] if releases is None else _evictions_and_releases(context, releases)),
@@ -226,26 +221,6 @@ def _quotas(context: ControlContext, releases: ReleaseServices | None) -> Iterat
         yield quotas.rollout(services.quota_coverage, metrics.quota_namespaces).run
     if releases is not None:
         yield quotas.figures(releases.pace).run
-
-
-def _node_marks(context: ControlContext) -> Iterator[Duty]:
-    """Mark nodes by the policies in force, or take marks back."""
-    cluster, policies, collector = context.cluster, context.policies, NodeMarkCollector()
-
-    def marking_policies() -> PolicySet | None:
-        """Return the policies by which nodes are marked, None while nobody knows them."""
-        if not (cluster.is_synced and policies.is_loaded):
-            return None
-        return policies.current if context.settings.node_marks else PolicySet()
-
-    marked = MarkedCluster(
-        view=cluster.view, now=cluster.now, freshness=cluster.freshness, policies=marking_policies
-    )
-    writer = NodeWriter(context.live.connection, may_write=context.may_write)
-    context.metrics.registry.register(collector)
-    yield NodeMarkController(
-        marked, writer, show=collector.show, count_write=collector.count_write
-    ).run
 
 
 def _outcome(context: ControlContext) -> OutcomeController | None:

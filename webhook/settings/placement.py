@@ -43,12 +43,6 @@ class PlacementSettings(BaseModel):
         description="As in the configuration of the scheduler: the larger its sample of the nodes,"
         " the fewer are named to it; 0 lets the number of nodes decide, as the scheduler does.",
     )
-    node_marks: bool = Field(
-        default=False,
-        description="Mark nodes that filters reject whatever the pod: by a soft taint, and by a"
-        " label that pods of a policy with `dynamicFilters: Marked` avoid. Without it, the leader"
-        " takes back all marks it finds.",
-    )
     assumed_seconds: int = Field(
         default=DEFAULT_ASSUMED_SECONDS,
         gt=0,

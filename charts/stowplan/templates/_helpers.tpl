@@ -328,8 +328,6 @@ matchExpressions:
     fieldRef:
       fieldPath: status.podIP
 {{- end }}
-- name: STOWPLAN_NODE_MARKS
-  value: {{ .Values.nodeMarks.enabled | quote }}
 - name: STOWPLAN_OUTCOME
   value: {{ .Values.outcome.enabled | quote }}
 - name: STOWPLAN_EXCLUDED_NAMESPACES

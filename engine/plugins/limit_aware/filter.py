@@ -16,7 +16,7 @@ from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.resource_names import NATIVE
 from engine.model.rule_input import RuleInputs
-from engine.model.rule_outcomes import FilterResult, and_not
+from engine.model.rule_outcomes import FilterResult
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, BoolMatrix, StackingFilter, result_of
@@ -85,13 +85,6 @@ class LimitAwareFilter(LimitCapacity, StackingFilter):
         names = [] if pod.is_daemon_set else [name for name, _ in _checked(pod.shape)]
         complaints = self._complaints(view, amounts, names, side)
         return reduce(np.logical_or, complaints, np.zeros(len(view), np.bool_))
-
-    def rejects_every_pod(self, view: ClusterView, now: Micros) -> BoolColumn:  # noqa: ARG002 (protocol)
-        """Return the nodes over a ratio already, which take no pod that limits anything."""
-        side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
-        allocated = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS], NATIVE[: len(side.capacities)])
-        rejects = np.logical_or.reduce(side.capacities < allocated, axis=0)
-        return rejects if side.faulty is None else and_not(rejects, side.faulty)
 
     def _complaints(
         self, view: ClusterView, own: IntColumn, names: Sequence[str], side: _FilterSide

@@ -27,7 +27,6 @@ def _score(args: LimitAwareArgs) -> Score:
 PLUGIN = Plugin(
     args=LimitAwareArgs,
     filter=LimitAwareFilter,
-    node_filter=LimitAwareFilter,
     score=_score,
     thresholds=_thresholds,
     reads=(Domain.NODES, Domain.PODS),

@@ -154,15 +154,6 @@ class LoadAwareFilter(NeverFaults, StackingFilter):
                 rejects[..., expired] = self._of_expired != PASS
         return rejects, expired
 
-    def rejects_every_pod(self, view: ClusterView, now: Micros) -> BoolColumn:
-        """Return the nodes over a threshold before any pod is added, production pod or not."""
-        rejects = np.ones(len(view), np.bool_)
-        for is_prod in (False, True):
-            side = self._side(view, is_prod=is_prod)
-            rejects &= any_of_rows(side.readings.added(view, self._profile) >= side.slack)
-        rejects[expired_rows(view, self._args, now)] = False
-        return rejects
-
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""
         if code == _EXPIRED:
@@ -271,7 +262,6 @@ def _thresholds(args: LoadAwareArgs) -> list[NodeThreshold]:
 PLUGIN = Plugin(
     args=LoadAwareArgs,
     filter=LoadAwareFilter,
-    node_filter=LoadAwareFilter,
     score=_score,
     sum_profiles=lambda args: (args.load_profile,),
     estimator=_estimator,

@@ -63,17 +63,3 @@ def test_what_is_kept_of_conditions_is_bounded_and_shared() -> None:
     assert len(conditions) == 64
     assert {len(condition.reason) for condition in conditions} == {1024}
     assert conditions[0].reason is others[1].reason
-
-
-def test_our_own_taint_is_a_mark_and_no_taint_of_the_node() -> None:
-    ours = {"key": "stowplan.dev/avoid", "effect": "PreferNoSchedule"}
-    by_hand = {"key": "stowplan.dev/avoid", "effect": "NoSchedule"}
-    labels = {"avoid.stowplan.dev/balanced": "true", "zone": "a"}
-    wire = {"metadata": {"name": "a", "labels": labels}, "spec": {"taints": [ours, by_hand]}}
-    node = node_of(msgspec.convert(wire, api.Node))
-    assert [(taint.key, taint.effect) for taint in node.taints] == [
-        ("stowplan.dev/avoid", "NoSchedule")
-    ]
-    assert node.marks == {"stowplan.dev/avoid", "avoid.stowplan.dev/balanced"}
-    assert node.labels == labels  # pods refuse them as the scheduler does
-    assert node_of(msgspec.convert({"metadata": {"name": "a"}}, api.Node)).marks == frozenset()

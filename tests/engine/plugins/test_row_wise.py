@@ -122,7 +122,6 @@ class Rules:
         self.plugin = plugin = PLUGINS[name]
         parsed = plugin.args.model_validate(args)
         self.filter = plugin.filter(parsed) if plugin.filter else None
-        self.node_filter = plugin.node_filter(parsed) if plugin.node_filter else None
         self.score = plugin.score(parsed) if plugin.score else None
         self._profiles = tuple(plugin.sum_profiles(parsed))
         self.cluster: RandomCluster = LABELLED
@@ -223,30 +222,6 @@ def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
     alone = rules.score.normalize(rules.score.score(pod, view.take(rows), NOW).values)
     assert points.tolist() == alone.tolist()
     assert all(0 <= each <= MAX_SCORE for each in points)
-
-
-@every_rule
-@settings(max_examples=100)
-@given(st.data())
-def test_a_node_that_is_rejected_whatever_the_pod_is_rejected_for_each_pod_that_is_checked(
-    rules: Rules, data: st.DataObject
-) -> None:
-    if rules.node_filter is None:
-        return
-    assert rules.filter is not None
-    pod, events = data.draw(rules.cluster.incoming), data.draw(rules.cluster.events)
-    state = rules.state()
-    for event in events:
-        rules.node_filter.rejects_every_pod(state.view(), NOW)
-        event(state)
-    view = state.view()
-    whatever_the_pod = rules.node_filter.rejects_every_pod(view, NOW)
-    rejected = rules.filter.filter(pod, view, NOW).rejects
-    for row in np.flatnonzero(whatever_the_pod & view.valid).tolist():
-        assert rejected[row] or not rules.filter.inputs(pod, view, row, NOW)
-    forgetful = replace(rules.state(events).view(), memo=Memo(), scratch={})
-    afresh = rules.node_filter.rejects_every_pod(forgetful, NOW)
-    assert (afresh & view.valid).tolist() == (whatever_the_pod & view.valid).tolist()
 
 
 @every_rule

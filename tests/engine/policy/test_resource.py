@@ -121,14 +121,6 @@ def test_a_spec_that_nests_without_end_is_a_mistake() -> None:
             {"placement": {"at": "Release", "preemption": "DryRun"}},
             "spec.placement.preemption: it may not evict pods",
         ),
-        (
-            {"placement": {"dynamicFilters": "Marked"}},
-            "spec.placement.dynamicFilters: it may not mark nodes",
-        ),
-        (
-            {"placement": {"dynamicFilters": "MarkedRequired"}},
-            "spec.placement.dynamicFilters: it may not mark nodes",
-        ),
     ],
 )
 def test_a_policy_for_a_namespace_reaches_no_other(spec: dict[str, Any], problem: str) -> None:
@@ -140,7 +132,6 @@ def test_a_policy_for_a_namespace_is_known_with_it() -> None:
     compiled = compile_resource(_resource({"priority": 5}, namespace="shop"))
     assert compiled.policy is not None
     assert (compiled.policy.name, compiled.policy.namespace) == ("shop/web", "shop")
-    assert not compiled.policy.selects_all
 
 
 def test_a_policy_of_one_namespace_may_not_slow_down_the_pods_of_others() -> None:

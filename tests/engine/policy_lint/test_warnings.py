@@ -81,7 +81,6 @@ def test_a_policy_that_is_as_meant_has_none() -> None:
     [
         "node.labels[?'kubevirt.io/schedulable'].orValue('') == 'true'",
         "'feature.node.kubernetes.io/cpu-cpuid.AVX' in node.labels",
-        "!('avoid.stowplan.dev/other' in node.labels)",
     ],
 )
 def test_a_promise_on_a_label_that_changes_while_pods_run_is_warned_of(expression: str) -> None:
@@ -91,16 +90,6 @@ def test_a_promise_on_a_label_that_changes_while_pods_run_is_warned_of(expressio
     assert "changes in the life of a node" in warning.message
     as_a_score = policy(f'scores: [{{name: s, expression: "{expression} ? 1 : 0"}}]')
     assert policy_warnings(as_a_score) == ()
-
-
-def test_a_promise_on_marks_is_warned_of_once_and_a_preference_is_not() -> None:
-    cool = "{plugin: LoadAware}"
-    by_choice = policy(f"filters: [{cool}]\nplacement: {{dynamicFilters: MarkedRequired}}")
-    (warning,) = policy_warnings(by_choice)
-    assert warning.check is Check.PLACEMENT
-    assert "rejects the running pods" in warning.message
-    by_default = policy(f"filters: [{cool}]\nplacement: {{dynamicFilters: Marked}}")
-    assert policy_warnings(by_default) == ()
 
 
 def test_every_check_is_explained() -> None:

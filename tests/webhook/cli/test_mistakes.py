@@ -160,6 +160,10 @@ REFUSED = (
     ),
     # Keys.
     Mistake("dynamicFilters: Required", ("hint: `dynamicFilters` is a key of `spec.placement`",)),
+    Mistake(
+        "placement: {dynamicFilters: MarkedRequired}",
+        ("`MarkedRequired` is not `Preferred` or `Required`", "hint: decide `at: Binding`: "),
+    ),
     Mistake("weight: 5", ("hint: `weight` is a key of `spec.scores[]`",)),
     Mistake("rules: []", ("hint: the keys here are `priority`, `mode`, `match`, `variables`,",)),
     Mistake(_score("Peaks", "nodePowerModel: {}"), (":5:51: must not be empty",)),
