@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
@@ -94,7 +94,7 @@ class LeaderEndpoint:
             ApiError: it cannot be read or written.
         """
         found = await self._read()
-        if not self._may_write() or (found is not None and self._is_ours(found)):
+        if not self._may_write() or _holds(found, self._slice):
             return
         if found is not None and found.get("addressType") != self._slice["addressType"]:
             await self._connection.write("DELETE", self._path, b"{}")  # it can never be changed
@@ -113,7 +113,7 @@ class LeaderEndpoint:
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 found = await self._read()
-                if found is None or not self._is_ours(found) or not self._may_write():
+                if found is None or not self._leads_here(found) or not self._may_write():
                     return
                 version = found["metadata"]["resourceVersion"]
                 options = {"preconditions": {"resourceVersion": version}}
@@ -130,12 +130,21 @@ class LeaderEndpoint:
             raise
         return found
 
-    def _is_ours(self, found: dict[str, Any]) -> bool:
-        labels = (found.get("metadata") or {}).get("labels") or {}
+    def _leads_here(self, found: Mapping[str, Any]) -> bool:
         addresses = [each.get("addresses") for each in found.get("endpoints") or ()]
-        ports = [each.get("port") for each in found.get("ports") or ()]
-        return (
-            self._slice["metadata"]["labels"].items() <= labels.items()
-            and addresses == [each["addresses"] for each in self._slice["endpoints"]]
-            and ports == [each["port"] for each in self._slice["ports"]]
+        return addresses == [each["addresses"] for each in self._slice["endpoints"]]
+
+
+def _holds(found: object, wanted: object) -> bool:
+    """Return whether JSON has all that is wanted; objects may have more, lists may not."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            _holds(found.get(name), value) for name, value in wanted.items()
         )
+    if isinstance(wanted, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(wanted)
+            and all(map(_holds, found, wanted))
+        )
+    return found == wanted

@@ -120,3 +120,34 @@ async def test_an_address_that_is_right_is_not_written_again(
         before = len(api_server.requests)
         await endpoint.keep()
     assert [each.method for each in api_server.requests[before:]] == ["GET"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": False}}]},
+        {"endpoints": []},
+        {"ports": [{"name": "other", "port": 9443, "protocol": "TCP"}]},
+    ],
+)
+async def test_a_slice_by_which_nobody_is_led_here_is_written_again(
+    api_server: FakeApiServer, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    async with Process("10.0.0.1", api_server, tmp_path).endpoint() as endpoint:
+        await endpoint.keep()
+        before = api_server.objects("endpointslices")[KEY]
+        api_server.replace({**before, **changed})
+        await endpoint.keep()
+        after = api_server.objects("endpointslices")[KEY]
+    assert (after["endpoints"], after["ports"]) == (before["endpoints"], before["ports"])
+
+
+async def test_a_slice_that_says_not_ready_is_deleted_at_the_end(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    async with Process("10.0.0.1", api_server, tmp_path).on_duty():
+        await eventually(lambda: addresses(api_server) == ["10.0.0.1"])
+        found = api_server.objects("endpointslices")[KEY]
+        not_ready = [{"addresses": ["10.0.0.1"], "conditions": {"ready": False}}]
+        api_server.replace({**found, "endpoints": not_ready})
+    assert KEY not in api_server.objects("endpointslices")
