@@ -17,6 +17,7 @@ so that clusters without zones spread, too, unless `defaultConstraints` are writ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
 from math import log
 from typing import Annotated, Final, Literal, NamedTuple, Self
@@ -48,6 +49,7 @@ from engine.plugins.lib.spread_constraints import (
     TOO_LARGE,
     SpreadConstraint,
     constraints_of,
+    counting_key,
     counting_nodes,
     has_label,
     matching_pods,
@@ -73,7 +75,10 @@ _OUT: Final = -1
 """The raw score of a node that does not compete, such as one that lacks a label: it gets no points,
 and does not sway others."""
 
+_READS: Final = (Domain.NODES, Domain.PODS)
 _LONGEST_TABLE: Final = 4_096
+_CACHED_TABLES: Final = 64
+_SAMPLE: Final = 64  # nodes, mostly enough to see all zones
 _MOST_TOLD: Final = 4  # constraints in an explanation, and mistakes in a message
 _MISMATCH: Final = 1
 _NO_LABEL: Final = 2
@@ -207,8 +212,8 @@ class _Soft(NamedTuple):
         needs_labels: whether only nodes count that have the labels of all constraints.
     """
 
-    constraints: Sequence[SpreadConstraint] = ()
-    selectors: Sequence[LabelSelector | None] = ()
+    constraints: tuple[SpreadConstraint, ...] = ()
+    selectors: tuple[LabelSelector | None, ...] = ()
     needs_labels: bool = True
 
 
@@ -247,28 +252,7 @@ class PodTopologySpreadScore(ScoreAmong):
             whole, of_whole = view.parent
             ascending, back = np.unique(of_whole.take(rows), return_inverse=True)
             return Scores(self.score_among(pod, whole, now, ascending).values.take(back))
-        competes = None
-        if soft.needs_labels:
-            labelled = [has_label(each.key, view) for each in soft.constraints]
-            competes = np.logical_and.reduce(labelled).take(rows)
-        counting = counting_nodes(soft.constraints, pod, view, with_all_labels=soft.needs_labels)
-        pods = {
-            selector: matching_pods(selector, pod.namespace, view)
-            for selector in dict.fromkeys(soft.selectors)
-        }
-        first, *others = pods.values()
-        taken = np.flatnonzero(sum(others, start=first))  # of many nodes mostly few
-        costs = [
-            _cost(constraint, nodes, pods[selector], taken, view, rows, competes)
-            for constraint, selector, nodes in zip(
-                soft.constraints, soft.selectors, counting, strict=True
-            )
-            if constraint.key in node_label_keys(view)
-        ]
-        places = rows.searchsorted(taken)
-        places = places[places < rows.size]
-        raw = _sums(costs, rows.size, places)
-        return Scores(raw if competes is None else np.where(competes, raw, _OUT))
+        return Scores(_costs(soft, pod, view, rows))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return 100 for the least cost, and less by its share of the greatest one for others."""
@@ -311,17 +295,17 @@ class PodTopologySpreadScore(ScoreAmong):
             read = constraints_of(pod.soft_topology_spread)
             if read is None or read.mistakes:
                 return None
-            return _Soft(read.each, [each.selector_for(pod) for each in read.each])
+            return _Soft(read.each, tuple([each.selector_for(pod) for each in read.each]))
         selector = None
         if self._defaults and not pod.topology_spread:
             selector = controller_selector(pod)
         if selector is None:
             return _NOT_SPREAD
-        selectors = [selector] * len(self._defaults)
+        selectors = (selector,) * len(self._defaults)
         return _Soft(self._defaults, selectors, needs_labels=not self._is_system)
 
 
-def _listed(args: PodTopologySpreadArgs) -> Sequence[SpreadConstraint]:
+def _listed(args: PodTopologySpreadArgs) -> tuple[SpreadConstraint, ...]:
     return tuple(
         SpreadConstraint(
             each.topology_key,
@@ -333,101 +317,115 @@ def _listed(args: PodTopologySpreadArgs) -> Sequence[SpreadConstraint]:
     )
 
 
-class _Cost(NamedTuple):
-    """What a constraint costs each of the nodes that compete.
+class _Domains(NamedTuple):
+    """Which domains of some labels nodes are in; those that share all of them share a number.
 
     Attributes:
-        codes: of the domains of nodes; None where each node is one by itself.
-        by_domain: the cost of each; 0 for nodes in none.
-        rows: of the nodes.
-        pods: on the nodes of all rows, each of which is a domain.
-        weight: of each of these.
-        least: the cost of a domain without pods.
-        is_absent: which nodes are no domain; None for none.
+        of_nodes: the number of each node, (n,).
+        codes: of each label the domain that each number stands for, (len(labels), n_numbers);
+            MISSING for none. Of _HOSTNAME only whether there is one.
+        are_all: which numbers stand for a domain of each label, (n_numbers,).
+        sizes: how many domains of each label there are; to be in none counts as one.
     """
 
-    codes: NDArray[np.int32] | None = None
-    by_domain: NDArray[np.float64] = np.zeros(0)
-    rows: NDArray[np.intp] = np.zeros(0, np.intp)
-    pods: IntColumn = np.zeros(0, np.int64)
-    weight: float = 0.0
-    least: float = 0.0
-    is_absent: BoolColumn | None = None
-
-    def at(self, places: NDArray[np.intp] | slice) -> NDArray[np.float64]:
-        """Return the costs of some of the nodes."""
-        if self.codes is not None:
-            return self.by_domain.take(self.codes[places])
-        pods = self.pods.take(self.rows[places])
-        costs = pods.astype(np.float64) * self.weight + self.least
-        if self.is_absent is not None:
-            costs[self.is_absent[places]] = 0.0
-        return costs
+    of_nodes: NDArray[np.intp]
+    codes: NDArray[np.intp]
+    are_all: BoolColumn
+    sizes: tuple[int, ...]
 
 
-def _cost(
-    constraint: SpreadConstraint,
-    counting: BoolColumn,
-    pods: IntColumn,
-    taken: NDArray[np.intp],
-    view: ClusterView,
-    rows: NDArray[np.intp],
-    competes: BoolColumn | None,
-) -> _Cost:
-    """Return what a constraint costs each of some rows; 0 for those without its label.
+def _domains(keys: tuple[str, ...], view: ClusterView) -> _Domains:
+    """Return the domains of nodes by some labels, remembered until a node changes."""
 
-    Args:
-        constraint: the constraint, whose label some node has.
-        counting: nodes whose pods count in their domains, (n,).
-        pods: pods of each node that the constraint selects, (n,).
-        taken: rows of all nodes that have any.
-        view: the cluster.
-        rows: of the nodes that compete.
-        competes: which of them have all labels that are needed; None for all.
+    def make(view: ClusterView) -> _Domains:
+        known, codes = node_label_keys(view), np.zeros((len(keys), len(view)), np.intp)
+        of_nodes, firsts = np.zeros(len(view), np.intp), np.zeros(1, np.intp)
+        for at, key in enumerate(keys):
+            if key in known:
+                label = label_column(view, key)
+                codes[at] = label.present if key == _HOSTNAME else label.codes
+                numbers = of_nodes * (int(codes[at].max()) + 1) + codes[at]
+                _, firsts, of_nodes = np.unique(numbers, return_index=True, return_inverse=True)
+        of_numbers = codes[:, firsts]
+        are_all = (of_numbers != MISSING).all(axis=0)
+        return _Domains(of_nodes, of_numbers, are_all, _sizes(of_numbers))
+
+    return view.node_aggregate(("domains", keys), (Domain.NODES,), make)
+
+
+def _sizes(codes: NDArray[np.intp]) -> tuple[int, ...]:
+    return tuple([np.unique(each).size for each in codes])
+
+
+def _costs(soft: _Soft, pod: Pod, view: ClusterView, rows: NDArray[np.intp]) -> IntColumn:
+    """Return what soft constraints, at least one, cost each node of ascending rows, else _OUT."""
+    if not rows.size:
+        return np.zeros(0, np.int64)
+    domains = _domains(tuple([each.key for each in soft.constraints]), view)
+    weights = _weights(soft, domains, rows)
+    # They follow from the nodes that compete, which seldom have other domains than before.
+    counting = counting_key(soft.constraints, pod, with_all_labels=soft.needs_labels)
+    key = "spread costs", weights, soft, pod.namespace, counting
+    costs = view.node_aggregate(key, _READS, lambda view: _costs_by(weights, soft, pod, view))
+    return costs.take(rows)
+
+
+def _weights(soft: _Soft, domains: _Domains, rows: NDArray[np.intp]) -> tuple[float, ...]:
+    """Return the weight of each constraint, which is more for more domains of nodes of rows."""
+    nodes, sizes = rows.size, domains.sizes
+    sample = np.bincount(domains.of_nodes.take(rows[:_SAMPLE]), minlength=domains.are_all.size)
+    # Mostly a few of the nodes are in all domains that there are.
+    if not sample.all() or (soft.needs_labels and not domains.are_all.all()):
+        counts = np.bincount(domains.of_nodes.take(rows), minlength=domains.are_all.size)
+        if soft.needs_labels:
+            counts *= domains.are_all
+        nodes = int(counts.sum())
+        sizes = _sizes(domains.codes[:, counts > 0])
+    return tuple(
+        [
+            log((nodes if each.key == _HOSTNAME else size) + 2)
+            for each, size in zip(soft.constraints, sizes, strict=True)
+        ]
+    )
+
+
+def _costs_by(weights: Sequence[float], soft: _Soft, pod: Pod, view: ClusterView) -> IntColumn:
+    """Return the costs of all nodes, (n,).
+
+    Nodes are told apart by their domains, of which there are few, and by the pods on them, which
+    few have: so each domain is summed up once, and such nodes by themselves.
     """
-    label, least = label_column(view, constraint.key), constraint.max_skew - 1
-    if constraint.key == _HOSTNAME:
-        domains = rows.size if competes is None else int(np.count_nonzero(competes))
-        is_absent = None
-        if label.counts[MISSING] > len(view) - np.count_nonzero(view.valid):
-            is_absent = label.codes.take(rows) == MISSING
-        return _Cost(
-            rows=rows, pods=pods, weight=log(domains + 2), least=least, is_absent=is_absent
-        )
-    codes = label.codes.take(rows)
-    domains = int(np.count_nonzero(np.bincount(codes if competes is None else codes[competes])))
-    counted = np.where(counting.take(taken), pods.take(taken), 0)
-    sums = np.bincount(label.codes.take(taken), counted, minlength=len(label.book))
-    by_domain = sums.astype(np.float64) * log(domains + 2) + least
-    by_domain[MISSING] = 0.0
-    return _Cost(codes, by_domain)
-
-
-def _sums(costs: Sequence[_Cost], nodes: int, places: NDArray[np.intp]) -> IntColumn:
-    """Return the sum of costs of each of so many nodes, rounded as upstream.
-
-    Mostly nodes are told apart by one label, and few of them have pods that count: then each domain
-    is summed up once, and such nodes by themselves.
-
-    Args:
-        costs: of all constraints.
-        nodes: how many there are.
-        places: of those among them that have pods, maybe of others.
-    """
-    labels = [cost for cost in costs if cost.codes is not None]
-    if len(labels) > 1 or any(cost.is_absent is not None for cost in costs):
-        every = slice(None)
-        return rounded(sum((cost.at(every) for cost in costs), start=np.zeros(nodes)))
-    by_domain = np.zeros(1)
-    for cost in costs:
-        by_domain = by_domain + (cost.least if cost.codes is None else cost.by_domain)
-    raw = rounded(by_domain)
-    codes = labels[0].codes if labels else None
-    sums = np.full(nodes, raw[0]) if codes is None else raw.take(codes)
-    if places.size:
-        each = (cost.at(places) for cost in costs)
-        sums[places] = rounded(sum(each, start=np.zeros(places.size)))
-    return sums
+    domains = _domains(tuple([each.key for each in soft.constraints]), view)
+    counting = counting_nodes(soft.constraints, pod, view, with_all_labels=soft.needs_labels)
+    pods = {
+        selector: matching_pods(selector, pod.namespace, view)
+        for selector in dict.fromkeys(soft.selectors)
+    }
+    first, *others = pods.values()
+    (taken,) = (sum(others, start=first) != 0).nonzero()
+    numbers = domains.of_nodes.take(taken)
+    # In the order of the constraints, as upstream, for these are sums of floats.
+    by_number, of_taken = np.zeros(domains.are_all.size), np.zeros(taken.size)
+    for constraint, weight, selector, counts, codes in zip(
+        soft.constraints, weights, soft.selectors, counting, domains.codes, strict=True
+    ):
+        least, on_taken = constraint.max_skew - 1, pods[selector].take(taken)
+        if constraint.key == _HOSTNAME:
+            is_domain = codes != MISSING
+            by_number += np.where(is_domain, least, 0)
+            of_taken += np.where(is_domain.take(numbers), on_taken * weight + least, 0)
+        else:
+            counted = np.where(counts.take(taken), on_taken, 0)
+            sums = np.bincount(codes.take(numbers), counted, minlength=int(codes.max()) + 1)
+            of_domains = sums * weight + least
+            of_domains[MISSING] = 0
+            by_number += of_domains.take(codes)
+            of_taken += of_domains.take(codes.take(numbers))
+    costs = rounded(by_number).take(domains.of_nodes)
+    costs[taken] = rounded(of_taken)
+    if soft.needs_labels:
+        costs[~domains.are_all.take(domains.of_nodes)] = _OUT
+    return costs
 
 
 def _points(costs: IntColumn, least: int, most: int) -> IntColumn:
@@ -436,8 +434,12 @@ def _points(costs: IntColumn, least: int, most: int) -> IntColumn:
         return np.full(costs.size, MAX_SCORE)
     if most > _LONGEST_TABLE:
         return MAX_SCORE * (most + least - costs) // most
-    by_cost = MAX_SCORE * (most + least - np.arange(most + 1)) // most
-    return by_cost.take(costs, mode="clip")
+    return _points_by_cost(least, most).take(costs, mode="clip")
+
+
+@lru_cache(maxsize=_CACHED_TABLES)
+def _points_by_cost(least: int, most: int) -> IntColumn:
+    return MAX_SCORE * (most + least - np.arange(most + 1)) // most
 
 
 def _fault(written: tuple[api.TopologySpreadConstraint, ...]) -> str:
@@ -513,7 +515,7 @@ PLUGIN = Plugin(
     args=PodTopologySpreadArgs,
     filter=PodTopologySpreadFilter,
     score=PodTopologySpreadScore,
-    reads=(Domain.NODES, Domain.PODS),
+    reads=_READS,
     reads_other_nodes=_is_spread,
     score_reads_other_nodes=_is_ranked,
     concerns=_is_spread,

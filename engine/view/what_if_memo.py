@@ -76,7 +76,7 @@ class _Columns(ColumnCache):
 
 class _Aggregates(AggregateCache):
     def __init__(self, original: ClusterView) -> None:
-        super().__init__(NODE_COLUMNS)
+        super().__init__(NODE_COLUMNS, POD_COLUMN_BYTES)
         self._original = original
         self._of_part: dict[Hashable, Any] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -128,9 +128,6 @@ def counting_nodes(
         view: the nodes.
         with_all_labels: whether only nodes with the labels of all constraints count.
     """
-    required = None
-    if pod.affinity is not None:
-        required = pod.affinity.required_during_scheduling_ignored_during_execution
 
     def counting(rows: ClusterView) -> BoolColumn:
         labelled = rows.valid
@@ -146,14 +143,24 @@ def counting_nodes(
             ]
         )
 
-    policies = tuple(
-        (constraint.key, constraint.honors_affinity, constraint.honors_taints)
-        for constraint in constraints
-    )
-    selector = frozenset(pod.node_selector.items())
-    affinity = _encode(required), pod.promised
-    about = policies, with_all_labels, selector, affinity, pod.tolerations
+    about = counting_key(constraints, pod, with_all_labels=with_all_labels)
     return view.pod_column(("PodTopologySpread", *about), _NODES, counting)
+
+
+def counting_key(
+    constraints: Sequence[SpreadConstraint], pod: Pod, *, with_all_labels: bool
+) -> tuple[Hashable, ...]:
+    """Return a key that tells apart all that `counting_nodes` reads; see there."""
+    policies = tuple([(each.key, each.honors_affinity, each.honors_taints) for each in constraints])
+    selector = frozenset(pod.node_selector.items())
+    affinity = _encode(_required(pod)), pod.promised
+    return policies, with_all_labels, selector, affinity, pod.tolerations
+
+
+def _required(pod: Pod) -> api.NodeSelector | None:
+    if pod.affinity is None:
+        return None
+    return pod.affinity.required_during_scheduling_ignored_during_execution
 
 
 @lru_cache(maxsize=_CACHED_TEXTS)
