@@ -11,7 +11,7 @@ import pytest
 from engine.cel import Environment, compile_program
 from engine.cel.functions import FUNCTIONS
 from engine.plugins import PLUGINS
-from engine.policy_lint import lint_policy
+from engine.policy_lint import policy_warnings
 from tests.engine.policy.worlds import policy
 from tests.policy_docs.function_examples import EXAMPLES, MACROS
 from tests.policy_docs.functions import FAMILIES, HIDDEN
@@ -52,7 +52,7 @@ def test_a_conversion_is_a_rule_that_lint_has_nothing_against(expression: str) -
     rule = f"- name: r\n  expression: |-\n    {expression}"
     is_filter = re.search(r"[<>!=]|\bin\b|\.is|matches", expression)
     compiled = policy(f"{'filters' if is_filter else 'scores'}:\n{rule}")
-    assert lint_policy(compiled) == ()
+    assert policy_warnings(compiled) == ()
 
 
 def test_conversions_are_found_in_the_page() -> None:

@@ -136,6 +136,11 @@ class _Checker:
 
     def index(self, node: ast.Index) -> Typed:
         operand, of_type = self.visit(node.operand)
+        if isinstance(node.index, ast.Name) and self.scope.name(node.index) is None:
+            name = node.index.name
+            hint = hints.for_unquoted(node, unwrapped(of_type)) or self.scope.hint(name)
+            self.report(node.index.offset, f"unknown name `{name}`", hint)
+            return node, DYN
         index, index_type = self.visit(node.index)
         inner = unwrapped(of_type)
         element = DYN
@@ -199,10 +204,14 @@ class _Checker:
     def not_(self, node: ast.Not) -> Typed:
         return replace(node, operand=self.boolean(node.operand, is_negated=True)), BOOL
 
-    def boolean(self, node: ast.Node, *, is_negated: bool = False) -> ast.Node:
+    def boolean(
+        self, node: ast.Node, *, is_negated: bool = False, among: ast.And | ast.Or | None = None
+    ) -> ast.Node:
         resolved, of_type = self.visit(node)
         if not can_be(of_type, BOOL):
-            hint = hints.for_bool(node, of_type, is_negated=is_negated)
+            hint = self._hint_of_field(node) or hints.for_bool(
+                node, of_type, is_negated=is_negated, among=among
+            )
             self.report(node.offset, f"expected `bool`, not `{of_type}`", hint)
         return resolved
 
@@ -228,7 +237,11 @@ class _Checker:
         result = static_types.binary(node.operator, left_type, right_type)
         if result is None:
             message = f"`{node.operator}` does not apply to `{left_type}` and `{right_type}`"
-            hint = hints.for_operands(node.operator, left_type, right_type)
+            hint = (
+                self._hint_of_field(node.left)
+                or self._hint_of_field(node.right)
+                or hints.for_operands(node, left_type, right_type)
+            )
             self.report(node.offset, message, hint)
         elif node.operator in {"==", "!="} and are_unlike((left_type, right_type)):
             message = f"`{node.operator}` of `{left_type}` and `{right_type}`: convert one of them"
@@ -239,8 +252,16 @@ class _Checker:
             return ast.Literal(value=False, type=BOOL, call=resolved, offset=node.offset), BOOL
         return resolved, result or DYN
 
+    def _hint_of_field(self, node: ast.Node) -> str:
+        """Return what the environment says of a declared field that is used as another type."""
+        if not isinstance(node, ast.Select):
+            return ""
+        of_type = self._type_of(node.operand)
+        return of_type.hints.get(node.field, "") if isinstance(of_type, ObjectType) else ""
+
     def logic(self, node: ast.And | ast.Or) -> Typed:
-        return replace(node, operands=tuple(map(self.boolean, node.operands))), BOOL
+        operands = (self.boolean(each, among=node) for each in node.operands)
+        return replace(node, operands=tuple(operands)), BOOL
 
     def conditional(self, node: ast.Conditional) -> Typed:
         test = self.boolean(node.test)
@@ -297,7 +318,7 @@ class _Checker:
             _check_format(node)
             return folded(node, fitting)
         except CelError as error:
-            self.report(node.offset, str(error))
+            self.report(node.offset, str(error), hints.for_failure(node))
         return node
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from engine.cel import ast
@@ -23,10 +24,12 @@ from engine.cel.values import (
     INT,
     LIST,
     MAP,
+    OPTIONAL,
     STRING,
     UINT,
     CelType,
 )
+from engine.documents import template_hint
 
 # Syntax.
 
@@ -69,6 +72,10 @@ _TIME_UNITS: Final = {"ns": 1, "us": 1, "ms": 1, "s": 1, "m": 1, "h": 1, "d": 24
 
 def for_unexpected(source: str, offset: int) -> str:
     """Return the hint for the token at which a text ceases to be CEL, "" where there is none."""
+    return template_hint(source, offset) or _for_word_or_sign(source, offset)
+
+
+def _for_word_or_sign(source: str, offset: int) -> str:
     before, after = source[:offset], source[offset:]
     word = _WORD.match(after)
     number = _NUMBER_BEFORE.search(before)
@@ -244,6 +251,37 @@ def for_index(node: ast.Index, element: CelType) -> str:
 
 # Operators.
 
+
+def for_unquoted(node: ast.Index, of_type: CelType) -> str:
+    """Return the hint for the key of a map that is no known name, "" of anything else."""
+    if of_type.name != MAP.name or not isinstance(node.index, ast.Name):
+        return ""
+    quoted = ast.Literal(node.index.name, STRING, offset=0)
+    return f"write `{unparse(replace(node, index=quoted))}`"
+
+
+def for_failure(call: ast.Call) -> str:
+    """Return the hint for a call that fails for its constants, "" if there is none."""
+    argument = call.args[0] if call.args else None
+    if call.function != "duration" or not isinstance(argument, ast.Literal):
+        return ""
+    found = _OTHER_DURATION.fullmatch(str(argument.value).strip())
+    if found is None:
+        return ""
+    unit = found[2].lower()
+    factor = next((each for name, each in _LONG_UNITS.items() if unit.startswith(name)), None)
+    if factor is None:
+        return ""
+    seconds = float(found[1]) * factor
+    hours, rest = divmod(seconds, 3600)
+    time = f"{hours:g}h" if hours and not rest else f"{seconds:g}s"
+    return f"write `duration('{time}')`"
+
+
+_OTHER_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)")
+_LONG_UNITS: Final = {"mi": 60, "s": 1, "h": 3600, "d": 86_400, "w": 604_800, "": 1}
+"""Seconds by how the unit begins; `m` is a minute to a duration itself."""
+
 _CONVERT_NUMBERS = "write the number with a decimal point, or convert it with `double(..)`"
 _CONVERT_TEXT = "a string is no number: drop the quotes, or convert it with `double(..)`"
 _CONVERT_EITHER = "convert one of them, with `string(..)` or with `double(..)`"
@@ -253,17 +291,24 @@ _BOOL_ALONE: Final = "a bool is no number: it stands alone, or behind `!`"
 _QUANTITY: Final = "kubernetes.Quantity"
 
 
-def for_operands(operator: str, left: CelType, right: CelType) -> str:
+def for_operands(node: ast.Binary, left: CelType, right: CelType) -> str:
     """Return the hint for an operator that does not apply to its operands, "" if there is none."""
+    operator = node.operator
     kinds = {kind_of(left), kind_of(right)}
     if operator == "in":
         return f"{_A_LIST}; to search a string, `x.contains(y)`"
+    if OPTIONAL in kinds and len(kinds) > 1:
+        return _or_value(node, left, right)
+    if operator in {"==", "!="} and LIST in kinds and kinds & _PLAIN:
+        one, other = (node.right, node.left) if kind_of(left) == LIST else (node.left, node.right)
+        test: ast.Node = ast.Binary("in", one, other, offset=0)
+        return f"write `{unparse(test if operator == '==' else ast.Not(test, offset=0))}`"
     if DOUBLE in kinds and kinds & {INT, UINT}:
         return _CONVERT_NUMBERS
     if STRING in kinds and kinds & NUMERIC:
         return _CONVERT_EITHER if operator == "+" else _CONVERT_TEXT
     if kinds == {STRING, BOOL}:
-        return _STRING_AS_BOOL
+        return _of_string_and_bool(node, left)
     if DURATION in kinds and kinds & NUMERIC:
         return "write `duration('600s')`"
     if kind_of(left) == BOOL and kinds & NUMERIC:
@@ -273,8 +318,63 @@ def for_operands(operator: str, left: CelType, right: CelType) -> str:
     return ""
 
 
-def for_bool(node: ast.Node, of_type: CelType, *, is_negated: bool) -> str:
-    """Return the hint for an operand of `!`, `&&`, `||` or `?` that is no bool, "" without one."""
+def _or_value(node: ast.Binary, left: CelType, right: CelType) -> str:
+    """Return the hint to give an optional that is compared a value for where it is absent."""
+    is_left = kind_of(left) == OPTIONAL
+    default = _ABSENT.get(kind_of(right if is_left else left))
+    if default is None:
+        return ""
+    optional = node.left if is_left else node.right
+    given = ast.Alternative(optional, default, unwraps=True, offset=0)
+    new = replace(node, left=given) if is_left else replace(node, right=given)
+    return f"write `{unparse(new)}`"
+
+
+_ABSENT: Final = {
+    kind: ast.Literal(value, kind, offset=0)
+    for kind, value in ((STRING, ""), (DOUBLE, 0.0), (INT, 0), (BOOL, False))
+}
+"""What stands for an absent value, by the type of what it is compared with."""
+
+
+def _of_string_and_bool(node: ast.Binary, left: CelType) -> str:
+    """Return the hint for `==` of a string and a bool."""
+    string, bool_ = (node.right, node.left) if kind_of(left) == BOOL else (node.left, node.right)
+    if isinstance(bool_, ast.Literal) or not isinstance(string, ast.Literal):
+        return _STRING_AS_BOOL
+    text = str(string.value).casefold()
+    if text not in {"true", "false"}:
+        return "write the whole comparison on both sides of `||` or `&&`"
+    is_plain = (text == "true") is (node.operator == "==")
+    alone = unparse(bool_ if is_plain else ast.Not(bool_, offset=0))
+    return f"`{unparse(bool_)}` is a bool: write `{alone}`"
+
+
+def for_bool(
+    node: ast.Node, of_type: CelType, *, is_negated: bool, among: ast.And | ast.Or | None = None
+) -> str:
+    """Return the hint for an operand of `!`, `&&`, `||` or `?` that is no bool, "" without one.
+
+    Args:
+        node: the operand.
+        of_type: its type.
+        is_negated: whether it is that of `!`.
+        among: the `&&` or `||` that it is an operand of.
+    """
     if is_negated and isinstance(node, ast.Literal):
         return "write `!(x in y)`"
+    if among is not None and isinstance(node, ast.Literal) and node.type == STRING:
+        return _whole_comparison(node, among)
     return _STRING_AS_BOOL if kind_of(of_type) == STRING else ""
+
+
+def _whole_comparison(literal: ast.Literal, among: ast.And | ast.Or) -> str:
+    """Return the hint for a string beside a comparison, as in `x == 'a' || 'b'`."""
+    for each in among.operands:
+        if isinstance(each, ast.Binary) and isinstance(each.right, ast.Literal):
+            values = ast.ListLiteral((each.right, literal), offset=0)
+            test: ast.Node = ast.Binary("in", each.left, values, offset=0)
+            if each.operator in {"==", "!="} and each.right.type == STRING:
+                test = test if each.operator == "==" else ast.Not(test, offset=0)
+                return f"write `{unparse(test)}`"
+    return "write the whole comparison on both sides, as `x == 'a' || x == 'b'`"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from engine.cel.errors import CelSyntaxError
 from engine.cel.values import INT_MAX, UINT_MAX, UInt
+from engine.documents import template_hint
 
 
 class Token(NamedTuple):
@@ -105,13 +107,21 @@ def _unexpected(source: str, position: int) -> CelSyntaxError:
             "a name in backticks is not closed, or has a character it may not have",
             "letters, digits, `_`, `-`, `.`, `/` and space are allowed",
         )
-    hint = (
-        "write `x.matches('..')`" if source.startswith("=~", position) else _INSTEAD.get(character)
-    )
-    return CelSyntaxError(position, f"unexpected character `{character}`", hint or "")
+    if source.startswith("=~", position):
+        hint = "write `x.matches('..')`"
+    elif character.isspace() or not character.isprintable():
+        name = unicodedata.name(character, "no character").lower()
+        message = f"unexpected character U+{ord(character):04X}, {name}"
+        return CelSyntaxError(position, message, "write a blank, or nothing")
+    else:
+        hint = _INSTEAD.get(character, "")
+    hint = template_hint(source, position) or hint
+    return CelSyntaxError(position, f"unexpected character `{character}`", hint)
 
 
+_CURLY_QUOTES: Final = "\u2018\u2019\u201c\u201d\u201e"
 _INSTEAD: Final = {
+    **dict.fromkeys(_CURLY_QUOTES, "a string is written in straight quotes: `'a'`"),
     "#": "a comment begins with `//`",
     "=": "write `==` to compare",
     "&": "write `&&`",

@@ -5,6 +5,12 @@ of document never belongs here.
 """
 
 from engine.documents.places import MOST_BYTES, Document, Path, read_documents
+from engine.documents.templates import (
+    TEMPLATE_HINT,
+    TEMPLATE_MESSAGE,
+    left_over,
+    template_hint,
+)
 from engine.documents.validation import (
     MOST_PROBLEMS,
     error_text,
@@ -28,6 +34,8 @@ from engine.documents.yaml_tree import (
 __all__ = [
     "MOST_BYTES",
     "MOST_PROBLEMS",
+    "TEMPLATE_HINT",
+    "TEMPLATE_MESSAGE",
     "Composer",
     "Document",
     "LimitExceededError",
@@ -40,9 +48,11 @@ __all__ = [
     "error_text",
     "fatal_problem",
     "index_of",
+    "left_over",
     "mistake",
     "read_documents",
     "several_mistakes",
+    "template_hint",
     "validate_model",
     "warn",
 ]

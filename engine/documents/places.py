@@ -7,6 +7,7 @@ expression that begins with `!`.
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ Path: TypeAlias = Sequence[str | int]
 MOST_BYTES: Final = 1 << 20
 """The largest file that is read: 1 MiB, the limit of a ConfigMap."""
 
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_VALUES = 100_000  # of one document, with aliases written out
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -94,15 +96,20 @@ class Document:
             hint: the remedy.
             offset: the offending character of the value, a text; None for its beginning.
         """
+        return self.place(path, offset=offset).problem(message, hint)
+
+    def place(self, path: Path, *, offset: int | None = None) -> Place:
+        """Return the place of a value, or of the nearest part that the document has.
+
+        Args:
+            path: leads to the value.
+            offset: a character of the value, a text; None for its beginning.
+        """
         node = self._find(path)
         index = node.index
         if offset is not None and isinstance(node, ScalarNode):
             index = _index_in(self._source.text, node, offset)
-        return self._problem_at(index, path, message, hint)
-
-    def place(self, path: Path) -> Place:
-        """Return the place of a value, or of the nearest part that the document has."""
-        return self._place_at(self._find(path).index, path)
+        return self._place_at(index, path)
 
     def problem_at_key(self, path: Path, message: str, *, hint: str = "") -> Diagnostic:
         """Return the diagnostic of a mistake in a key, the last step of `path`."""
@@ -110,7 +117,7 @@ class Document:
         if isinstance(parent, MapNode):
             for key, _ in parent.items:
                 if key.text == path[-1]:
-                    return self._problem_at(key.index, path, message, hint)
+                    return self._place_at(key.index, path).problem(message, hint)
         return self.problem(path, message, hint=hint)
 
     def items(self, path: Path) -> tuple[Document, ...]:
@@ -134,9 +141,6 @@ class Document:
         name = f"{self.file}: {path[-1]}"
         source = _EmbeddedSource(name, node.text, outer=self._source, scalar=node)
         return tuple(Document(source, root) for root in read_trees(source))
-
-    def _problem_at(self, index: int, path: Path, message: str, hint: str) -> Diagnostic:
-        return self._place_at(index, path).problem(message, hint)
 
     def _place_at(self, index: int, path: Path) -> Place:
         place = self._source.place_at(index)
@@ -186,7 +190,8 @@ def read_documents(data: bytes, file: str) -> tuple[Document, ...]:
         source = Source(file, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         before = Source(file, data[: error.start].decode("utf-8", "replace"))
-        problem = before.problem_at(len(before.text), "not a text in UTF-8")
+        hint = "it is in UTF-16: save it as UTF-8" if data.startswith(_UTF_16) else ""
+        problem = before.problem_at(len(before.text), "not valid UTF-8", hint)
         raise InvalidFileError([problem]) from error
     return tuple(Document(source, root) for root in read_trees(source))
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.documents.places import Document, Path
+from engine.documents.templates import template_hint
 from engine.errors import Diagnostic, did_you_mean
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -24,8 +25,10 @@ _CHOICE: Final = re.compile(r"'([^']*)'")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 _NUMBERS: Final = frozenset({"int_type", "int_parsing", "float_type", "float_parsing"})
 _BOOLS: Final = frozenset({"bool_type", "bool_parsing"})
+_MODELS: Final = frozenset({"model_attributes_type", "model_type"})
 _LISTS: Final = frozenset({"list_type", "tuple_type"})
 _MOST_KEYS_NAMED: Final = 8
+_MOST_PLACES_NAMED: Final = 2
 _LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
 
 _MESSAGES: Final = {
@@ -46,7 +49,7 @@ _MESSAGES: Final = {
     "model_type": "expected a mapping of keys to values",
     "string_too_long": "longer than {max_length} characters",
     "string_too_short": "must not be empty",
-    "string_type": "expected a text",
+    "string_type": "expected a string",
     "too_long": "more than {max_length} entries",
     "too_short": "must not be empty",
     "tuple_type": "expected a list",
@@ -118,13 +121,14 @@ def _problems(
         message = f"{_echo(error['input'])} is not " + " or ".join(
             f"`{choice}`" for choice in known
         )
-        hint = did_you_mean(str(error["input"]), known)
+        hint = template_hint(str(error["input"])) or did_you_mean(str(error["input"]), known)
         yield document.problem(path, message, hint=hint)
     elif kind == "string_pattern_mismatch":
         message = f"{_echo(error['input'])} does not match `{error['ctx']['pattern']}`"
-        yield document.problem(path, message)
+        yield document.problem(path, message, hint=template_hint(str(error["input"])))
     else:
-        yield document.problem(path, error_text(error), hint=_hint(error))
+        hint = _hint(error) or _hint_for_parts(error, model)
+        yield document.problem(path, error_text(error), hint=hint)
 
 
 def error_text(error: ErrorDetails) -> str:
@@ -153,6 +157,18 @@ def _hint(error: ErrorDetails) -> str:
     return f"in a list: [{text}]" if kind in _LISTS and text else ""
 
 
+def _hint_for_parts(error: ErrorDetails, model: type[BaseModel]) -> str:
+    """Return how something is written that has parts, where one text stands for all of it."""
+    if error["type"] not in _MODELS or not isinstance(error["input"], str):
+        return ""
+    keys = _keys_at(model, tuple(error["loc"]))
+    if "expression" in keys and "plugin" not in keys:
+        return f'write its parts: {{ name: .., expression: "{error["input"]}" }}'
+    if keys[:1] == ["name"]:
+        return f"write its parts: {{ name: {error['input']} }}"
+    return ""
+
+
 def _echo(value: object) -> str:
     """Return the value as written, in backticks and shortened."""
     text = value if isinstance(value, str) else json.dumps(value)
@@ -162,12 +178,15 @@ def _echo(value: object) -> str:
 def _hint_for_key(model: type[BaseModel], path: Path) -> str:
     """Return the remedy for an unknown key: a key alike, its place, or the keys there are."""
     *inside, key = path
+    for parent in _models_at(model, tuple(inside)):
+        if hint := getattr(parent, "misplaced_keys", {}).get(key):
+            return str(hint)
     keys = _keys_at(model, tuple(inside))
     if hint := did_you_mean(str(key), keys):
         return hint
     places = list(dict.fromkeys(_places_of(str(key), model)))
-    if len(places) == 1:
-        return f"`{key}` is a key of `{places[0]}`" if places[0] else ""
+    if 0 < len(places) <= _MOST_PLACES_NAMED and all(places):
+        return f"`{key}` is a key of {' or '.join(f'`{place}`' for place in places)}"
     few = 0 < len(keys) <= _MOST_KEYS_NAMED
     return f"the keys here are {', '.join(f'`{known}`' for known in keys)}" if few else ""
 
@@ -186,12 +205,17 @@ def _places_of(key: str, model: type[BaseModel], at: str = "") -> Iterator[str]:
 
 def _keys_at(model: type[BaseModel], path: Path) -> list[str]:
     """Return the keys that the model has at a place inside it."""
+    return [key for parent in _models_at(model, path) for key, _ in _fields(parent)]
+
+
+def _models_at(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
+    """Return the models of what stands at a place inside a model."""
     models = [model]
     for step in path:
         fields = [field for parent in models for field in _fields(parent) if field[0] == step]
         if fields:  # otherwise an index, or the key of a free mapping: the models are the same
             models = [found for _, annotation in fields for found in _models_in(annotation)]
-    return [key for parent in models for key, _ in _fields(parent)]
+    return models
 
 
 def _fields(model: type[BaseModel]) -> Iterator[tuple[str, object]]:

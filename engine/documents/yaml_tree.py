@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import yaml
 from yaml.reader import ReaderError
 
+from engine.documents.templates import TEMPLATE_HINT, TEMPLATE_MESSAGE, left_over
 from engine.errors import Diagnostic, InvalidFileError, Place
 
 DEEPEST: Final = 64
@@ -133,7 +134,7 @@ def read_trees(source: Source) -> list[Node]:
     except (yaml.YAMLError, LimitExceededError) as error:
         composer.problems.append(fatal_problem(source, error))
     if composer.problems:
-        raise InvalidFileError(composer.problems)
+        raise InvalidFileError(list(dict.fromkeys(composer.problems)))
     return [
         root
         for root in roots
@@ -238,7 +239,7 @@ class Composer:
         The caller takes the value by `node` before it goes on. Keys that cannot be used are
         reported and left out.
         """
-        seen: set[str] = set()
+        seen: dict[str, int] = {}
         for start in self.events:
             if isinstance(start, yaml.MappingEndEvent):
                 return
@@ -247,16 +248,26 @@ class Composer:
             key = self.node(start, depth + 1)
             value = next(self.events)
             if not isinstance(key, ScalarNode):
-                self._report(key.index, "a key must be a text", _QUOTE)
+                self._report_key(key.index)
             elif key.text == "<<" and key.plain:
                 self._report(key.index, "merge keys are not supported", "write the keys out")
             elif key.text in seen:
-                self._report(index_of(start), f"duplicate key `{key.text}`")
+                line = self._source.place_at(seen[key.text]).line
+                message = f"duplicate key `{key.text}`: the first one is on line {line}"
+                self._report(index_of(start), message)
             else:
-                seen.add(key.text)
+                seen[key.text] = index_of(start)
                 yield key, value
                 continue
             self.node(value, depth + 1)
+
+    def _report_key(self, index: int) -> None:
+        """Report a key that is a mapping or a list, as `{{` begins one."""
+        template = left_over(self._source.text[max(index - 1, 0) :])
+        if template is not None and template.start() == 0:
+            self._report(index - 1, TEMPLATE_MESSAGE, TEMPLATE_HINT)
+        else:
+            self._report(index, "a key must be a string", _QUOTE)
 
     def _check_tag(self, event: yaml.Event, tag: str | None, known: frozenset[str | None]) -> None:
         if tag not in known:
@@ -282,6 +293,9 @@ def fatal_problem(source: Source, error: yaml.YAMLError | LimitExceededError) ->
     message = error.problem or "cannot be read"
     hint = _HINTS.get(message, "")
     mark, begun = error.problem_mark, error.context_mark
+    end = source.text.find("\n", mark.index)
+    if template := left_over(source.text[: end if end >= 0 else None]):
+        return source.problem_at(template.start(), TEMPLATE_MESSAGE, TEMPLATE_HINT)
     if source.text[mark.index : mark.index + 1] == "\t":
         hint = _TAB_HINT
     if begun is not None and begun.line != mark.line:

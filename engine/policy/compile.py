@@ -15,7 +15,7 @@ from typing import Final
 
 from engine.cel.vector import Strategy
 from engine.documents import Document, validate_model
-from engine.errors import Diagnostic, Place, did_you_mean
+from engine.errors import Diagnostic, did_you_mean
 from engine.model.measure import NodeThreshold
 from engine.model.placement_options import PlacementAt
 from engine.model.policy_resource import PolicyKind
@@ -30,8 +30,9 @@ from engine.policy.compiled_parts import (
     ItemPath,
 )
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
+from engine.policy.findings import Finding
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, filter_labels, score_labels
-from engine.policy.part_places import part_places
+from engine.policy.part_places import PartPlaces
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.policy_set import CompiledPolicy
 from engine.policy.rules import (
@@ -43,8 +44,10 @@ from engine.policy.rules import (
 )
 
 _API_GROUP: Final = "stowplan.dev/"
-_SCHEDULER_CONFIGURATION: Final = "KubeSchedulerConfiguration"
-_IMPORT: Final = "`stowplan import` makes policies of it"
+_OF_KIND: Final = {
+    "ConfigMap": "a policy is a document of its own: write what is in the `data` to a file",
+    "KubeSchedulerConfiguration": "`stowplan import` makes policies of it",
+}
 _OF_THE_REQUEST_ALONE: Final = frozenset({"request", "request.options", "request.userInfo"})
 _MICROS_PER_MILLI = 1000
 
@@ -63,18 +66,18 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     if written is None or problems:
         return None, problems
     policy = _assembled(written, programs, plugins)
-    places = part_places(written, document)
+    places = PartPlaces(written, document)
     if policy.namespace and policy.slow_parts:
         return None, list(_too_slow(policy, places))
     return replace(policy, digest=_digest(policy.name, document), places=places), []
 
 
-def _too_slow(policy: CompiledPolicy, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
+def _too_slow(policy: CompiledPolicy, places: PartPlaces) -> Iterator[Diagnostic]:
     """Yield a problem for each slow part: pods of other namespaces would wait for it."""
-    for text in policy.slow_parts:
-        rule, _, message = text.partition(": ")
+    for found in policy.slow_parts:
+        message = f"{found.message}: too long for a policy of one namespace"
         hint = f"make it independent of the pod, or write a `{PolicyKind.CLUSTER}`, which may"
-        yield places[rule].problem(f"{message}: too long for a policy of one namespace", hint)
+        yield places.of(found).problem(message, hint)
 
 
 def _unknown_after_admission(
@@ -90,14 +93,20 @@ def _unknown_after_admission(
             yield document.problem((*path, "expression"), message, hint=hint)
 
 
-def _other_kind(document: Document) -> Diagnostic | None:
-    """Return the problem of a document that is something else altogether, None for a policy."""
+def is_policy(document: Document) -> bool:
+    """Return whether a document is, or is likely to be meant as, a policy."""
     value = document.value if isinstance(document.value, dict) else {}
     kind, version = _kind_of(document), str(value.get("apiVersion"))
     is_meant = kind in schema.MODELS or did_you_mean(kind, schema.MODELS)
-    if is_meant or version.startswith(_API_GROUP):
+    return bool(is_meant) or version.startswith(_API_GROUP)
+
+
+def _other_kind(document: Document) -> Diagnostic | None:
+    """Return the problem of a document that is something else altogether, None for a policy."""
+    if is_policy(document):
         return None
-    hint = _IMPORT if kind == _SCHEDULER_CONFIGURATION else ""
+    kind = _kind_of(document)
+    hint = _OF_KIND.get(kind, "")
     return document.problem(("kind",), f"`{kind}` is not `{PolicyKind.CLUSTER}`", hint=hint)
 
 
@@ -170,15 +179,15 @@ def _assembled(
     )
 
 
-def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[str]:
+def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[Finding]:
     for rule in rules:
         if not isinstance(rule.evaluator, NodeExpression):
             continue
         for part in rule.evaluator.plan.parts:
             if part.strategy is Strategy.ROWS:
                 cost = math.ceil(part.cost / _MICROS_PER_MILLI)
-                what = f"{rule.name}: `{part.text}`"
-                yield f"{what} takes some {cost} ms for each pod and 5,000 nodes"
+                message = f"`{part.text}` takes some {cost} ms for each pod and 5,000 nodes"
+                yield Finding(rule.name, message)
 
 
 def _filter_rule(

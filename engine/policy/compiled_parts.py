@@ -15,6 +15,7 @@ from engine.errors import Diagnostic, did_you_mean
 from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, Plugin
 from engine.policy import rule_schema
 from engine.policy.environment import ExpressionScope
+from engine.policy.findings import Finding
 from engine.policy.part_places import part_name
 from engine.policy.programs import ANY, CONDITION, FILTER, SCORE, ResultType, compile_expression
 from engine.policy.resource_names import misspelt_in_args
@@ -34,13 +35,13 @@ class CompiledPrograms:
     Attributes:
         found: programs by the path of the item that each belongs to.
         problems: the mistakes in the others.
-        warnings: a line for each part that is accepted and probably not meant.
+        warnings: what is accepted and probably not meant.
     """
 
     def __init__(self, document: Document) -> None:
         self.found: dict[ItemPath, Program] = {}
         self.problems: list[Diagnostic] = []
-        self.warnings: list[str] = []
+        self.warnings: list[Finding] = []
         self._document = document
         for path, item in _items(document, CONDITIONS):
             self._add(path, item, ExpressionScope.MATCH, {}, CONDITION)
@@ -80,7 +81,12 @@ class CompiledPrograms:
         self.found[path] = program
         part = part_name(scope, str(item.get("name")))
         self.warnings += (
-            f"{part}: {found.message}; Kubernetes refuses that where it knows types"
+            Finding(
+                part,
+                f"{found.message}; Kubernetes refuses that where it knows types",
+                found.hint,
+                found.offset,
+            )
             for found in program.warnings
         )
 
@@ -91,13 +97,13 @@ class ConfiguredPlugins:
     Attributes:
         found: plugin and args by the path of the rule.
         problems: the mistakes in the others.
-        warnings: a line for each arg that is allowed and probably not meant.
+        warnings: args that are allowed and probably not meant.
     """
 
     def __init__(self, document: Document) -> None:
         self.found: dict[ItemPath, tuple[Plugin, Args]] = {}
         self.problems: list[Diagnostic] = []
-        self.warnings: list[str] = []
+        self.warnings: list[Finding] = []
         self._document = document
         for path, item in _items(document, FILTERS):
             self._add(path, item, lambda plugin: plugin.filter is not None, "filter")
@@ -127,7 +133,8 @@ class ConfiguredPlugins:
         self.problems += self._args_of_another(name, written, at)
         warnings: list[str] = []
         args, problems = validate_model(plugin.args, written, self._document, at, warnings)
-        self.warnings += (f"{item.get('name') or name}: {warning}" for warning in warnings)
+        part = str(item.get("name") or name)
+        self.warnings += (Finding(part, warning, path=at) for warning in warnings)
         self.problems += problems
         self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
         if args is not None:

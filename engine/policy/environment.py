@@ -160,6 +160,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "node.age": "write `now - node.creationTimestamp`",
     "node.capacity": "what pods may request of it is `node.allocatable`",
     "node.available": _FREE,
+    "node.conditions[].status": "a status is a string: compare it with `'True'`",
     "node.cpu": _AMOUNTS_OF_NODE,
     "node.free": _FREE,
     "node.hostname": "write `node.name`, or `node.labels['kubernetes.io/hostname']`",
@@ -237,6 +238,8 @@ def misspelt_resources(program: Program) -> Iterator[CelProblem]:
         if of not in _AMOUNT_PATHS or not isinstance(operand, ast.Select):
             continue
         if hint := hint_if_misspelt(name):
+            if of == "node.usage" and not hint.startswith("did you mean"):
+                hint = "`node.usage` has cpu and memory"
             yield CelProblem(offset, f"`{of}` cannot have a resource `{name}`", hint)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from engine.documents import MOST_BYTES, Document, read_documents
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model.policy_resource import PolicyKind, policy_name
-from engine.policy.compile import compile_policy
+from engine.policy.compile import compile_policy, is_policy
 from engine.policy.policy_set import CompiledPolicy, PolicySet
 
 CASES_FILE: Final = "cases.yaml"
@@ -52,7 +52,9 @@ def load_policies(
         mistakes: list[Diagnostic] = []
         for document in documents:
             policy, found = compile_policy(document)
-            mistakes += found + _name_taken(document, names)
+            mistakes += found
+            if is_policy(document):
+                mistakes += _name_taken(document, names)
             if policy is not None:
                 policies.append(policy)
         problems += sorted(mistakes, key=lambda problem: (problem.line, problem.column))
@@ -151,7 +153,8 @@ def _name_taken(document: Document, names: dict[str, str]) -> list[Diagnostic]:
     if not name:
         return []
     if name not in names:
-        names[name] = document.file
+        place = document.place(("metadata", "name"))
+        names[name] = f"{place.file}:{place.line}"
         return []
     message = f"there is a policy `{name}` in {names[name]} already"
     return [document.problem(("metadata", "name"), message)]

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from engine.documents import Document, Path
 from engine.errors import Place
 from engine.policy.environment import ExpressionScope
+from engine.policy.findings import Finding
 from engine.policy.schema import NamespacedPlacementPolicy, PlacementPolicy
 
+_NAME: Final = ("metadata", "name")
 
-def part_places(
-    written: PlacementPolicy | NamespacedPlacementPolicy, document: Document
-) -> dict[str, Place]:
-    """Return the place of each rule, variable and match condition; that of the policy as ""."""
-    places: dict[str, Place] = {}
-    for name, path in _parts(written):
-        places.setdefault(name, document.place(path))  # of a filter before a score of that name
-    return places
+
+_Steps = tuple[str | int, ...]
+
+
+class PartPlaces:
+    """The places of the rules, variables and match conditions of a policy.
+
+    Attributes:
+        document: what the policy was compiled from.
+    """
+
+    def __init__(
+        self, written: PlacementPolicy | NamespacedPlacementPolicy, document: Document
+    ) -> None:
+        self.document = document
+        self._paths: dict[str, _Steps] = {"": _NAME}
+        for name, path in _parts(written):
+            self._paths.setdefault(name, path)  # of a filter before a score of that name
+
+    def of(self, finding: Finding) -> Place:
+        """Return the place of what is found; that of the policy's name for an unknown part."""
+        part = self._paths.get(finding.part, _NAME)
+        path = finding.path or (*part, "expression")
+        return self.document.place(path, offset=finding.offset)
+
+    def part_at(self, path: Path) -> str:
+        """Return the part that a value belongs to, "" where it is in none of them."""
+        parts = {at: name for name, at in self._paths.items()}
+        starts = (tuple(path[:end]) for end in range(len(path), 0, -1))
+        return next((parts[start] for start in starts if start in parts), "")
 
 
 def variable_part(name: str) -> str:
@@ -40,9 +65,10 @@ def part_name(scope: ExpressionScope, name: str) -> str:
     return name
 
 
-def _parts(written: PlacementPolicy | NamespacedPlacementPolicy) -> Iterator[tuple[str, Path]]:
+def _parts(
+    written: PlacementPolicy | NamespacedPlacementPolicy,
+) -> Iterator[tuple[str, _Steps]]:
     spec = written.spec
-    yield "", ("metadata", "name")
     for index, condition in enumerate(spec.match.match_conditions):
         yield condition_part(condition.name), ("spec", "match", "matchConditions", index)
     for index, variable in enumerate(spec.variables):

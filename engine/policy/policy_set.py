@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from engine.cel import CelError, Program
-from engine.errors import Place
 from engine.model.placement_options import PlacementAt, PlacementOptions
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
@@ -26,6 +25,8 @@ from engine.policy.context import (
     RuleContext,
 )
 from engine.policy.expressions import NodeExpression, checked_bool
+from engine.policy.findings import Finding
+from engine.policy.part_places import PartPlaces
 from engine.policy.plugin_evaluators import PluginScore
 from engine.policy.request_values import SharedValues
 from engine.policy.rules import FilterRule, ScoreRule
@@ -48,11 +49,11 @@ class CompiledPolicy:
         variables: the programs of its variables, by name, in order.
         sum_profiles: the sums over pods that its plugins need.
         estimator: the usage its plugins expect of a pod, None when none of them estimates.
-        slow_parts: a line for each part of an expression that is evaluated node by node for every
-            pod, which takes long in a large cluster.
-        warnings: a line for each part of it that is allowed and probably not meant.
+        slow_parts: the parts of expressions that are evaluated node by node for every pod, which
+            takes long in a large cluster.
+        warnings: what is allowed in it and probably not meant.
         digest: a hash of the policy's text, comments and layout aside.
-        places: where its parts stand, by the names that `warnings` begin with; "" is the policy.
+        places: where its parts stand; None of one that was not read from a document.
         score_plugins: the names of the plugins among its scores.
     """
 
@@ -70,10 +71,10 @@ class CompiledPolicy:
     placement: PlacementOptions = _PLACEMENT
     sum_profiles: tuple[PodSumProfile, ...] = ()
     estimator: Callable[[Pod], Amounts] | None = None
-    slow_parts: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    slow_parts: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
     digest: bytes = b""
-    places: Mapping[str, Place] = field(default_factory=dict, compare=False)
+    places: PartPlaces | None = field(default=None, compare=False)
     score_plugins: frozenset[str] = field(init=False, compare=False)
     _shared: SharedValues = field(init=False, repr=False, compare=False)
 

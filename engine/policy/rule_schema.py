@@ -6,6 +6,7 @@ The models define the keys and the type of each value. Values that cannot be che
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,7 +16,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from engine.documents import mistake, several_mistakes
+from engine.documents import mistake, several_mistakes, template_hint
 from engine.errors import did_you_mean
 from engine.model import api, selectors
 from engine.plugins import PLUGINS, UPSTREAM_NAMES
@@ -56,29 +57,47 @@ def unique(items: tuple[_N, ...]) -> tuple[_N, ...]:
     return items
 
 
+def _matching(pattern: str, words: str) -> AfterValidator:
+    """Return the validator of a text that matches a pattern, which is put in words."""
+
+    def checked(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise mistake(f"`{text}` is no name", template_hint(text) or words)
+        return text
+
+    return AfterValidator(checked)
+
+
+_OBJECT_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_RULE_NAME: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+_IDENTIFIER: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
 ObjectName = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
         max_length=253,
         description="Lower-case letters, digits, `-` and `.`.",
+        json_schema_extra={"pattern": _OBJECT_NAME},
     ),
+    _matching(_OBJECT_NAME, "lower-case letters, digits, `-` and `.`, no sign first or last"),
 ]
 RuleName = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
         max_length=63,
         description="Letters, digits, `-`, `_` and `.`; shown wherever the rule is spoken of.",
+        json_schema_extra={"pattern": _RULE_NAME},
     ),
+    _matching(_RULE_NAME, "letters, digits, `-`, `_` and `.`, no sign first or last"),
 ]
 VariableName = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         max_length=63,
         description="An identifier: the value is `variables.NAME` in expressions.",
+        json_schema_extra={"pattern": _IDENTIFIER},
     ),
+    _matching(_IDENTIFIER, "letters, digits and `_`, no digit first"),
 ]
 Expression = Annotated[str, Field(min_length=1, description="A CEL expression.")]
 

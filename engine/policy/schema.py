@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -250,6 +250,12 @@ class Placement(Model):
 
 class Metadata(Model):
     """The metadata of a policy."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "namespace": f"a {PolicyKind.CLUSTER} is for the whole cluster: drop it, or for the pods "
+        f"of one namespace write `kind: {PolicyKind.NAMESPACED}`"
+    }
+    """Hints for keys that belong to other kinds."""
 
     name: Annotated[ObjectName, Field(description="Unique among all policies loaded together.")]
     labels: Annotated[dict[str, str], Field(description="Free to use.")] = {}  # noqa: RUF012 - pydantic copies it

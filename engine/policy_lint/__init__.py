@@ -1,11 +1,11 @@
-"""Lint: what is valid in a policy and probably not meant, found without the author's cluster.
+"""Lint: what is valid in a policy and probably not meant.
 
-Units are compared with magnitudes in the syntax tree; effects are observed by evaluating each rule
-on a small recorded cluster that is varied on purpose. Nothing here runs while policies are loaded
-or pods are reviewed, and no mistake is found here: those are refused when policies are compiled.
+Units, orders, logic and words are read in the syntax tree; effects are observed by evaluating each
+rule on a small recorded cluster that is varied on purpose. Nothing here runs while policies are
+loaded or pods are reviewed, and no mistake is found here: those are refused when policies are
+compiled.
 """
 
-from engine.policy_lint.lint import lint_policy
 from engine.policy_lint.warnings import CHECKS, Check, PolicyWarning, policy_warnings
 
-__all__ = ["CHECKS", "Check", "PolicyWarning", "lint_policy", "policy_warnings"]
+__all__ = ["CHECKS", "Check", "PolicyWarning", "policy_warnings"]

@@ -18,8 +18,9 @@ from engine.model.request import PlacementRequest
 from engine.plugins import FAULT, PASS
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, RuleContext, ScoreRule
 from engine.policy.expressions import FilterExpression, ScoreExpression
+from engine.policy.findings import Finding
 from engine.policy.part_places import condition_part, variable_part
-from engine.policy.rule_schema import OnFilterError, OnScoreError
+from engine.policy_lint.parts import references_of
 from engine.policy_lint.samples import Samples
 
 _VARIED: Final = frozenset(
@@ -31,9 +32,6 @@ _VARIED: Final = frozenset(
     }
 )
 """What the samples vary as far as real clusters do."""
-
-_MAPS_OF_PODS: Final = frozenset({"annotations", "labels", "limits", "nodeSelector", "requests"})
-_KEY_OF_A_POD: Final = 3  # `pod.limits.cpu`
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,52 +55,56 @@ class _Trial:
         return not bool(np.isfinite(self.values).any())
 
 
-def effect_warnings(policy: CompiledPolicy, samples: Samples) -> Iterator[str]:
-    """Yield a line for each part of a policy that has no effect or cannot be evaluated.
+def effect_findings(policy: CompiledPolicy, samples: Samples) -> Iterator[Finding]:
+    """Yield a finding for each part of a policy that has no effect or cannot be evaluated.
 
     Raises:
         OutOfTimeError: the time is up before all of them were tried.
     """
     if not policy.filters and not policy.scores:
-        yield "it has neither filters nor scores: it has no effect"
+        yield Finding("", "it has neither filters nor scores: it has no effect")
     for name, program in policy.conditions.items():
-        yield from _condition_warnings(policy, samples, name, program)
+        for message in _condition_warnings(policy, samples, program):
+            yield Finding(condition_part(name), message)
     if not samples.requests:
         return
+    yield from _effects_of_rules(policy, samples)
+
+
+def _effects_of_rules(policy: CompiledPolicy, samples: Samples) -> Iterator[Finding]:
     broken: set[str] = set()
     for name, program in policy.variables.items():
         if error := _failure_of_variable(policy, samples, program):
             broken.add(name)
-            yield f"{variable_part(name)}: always fails: {error}"
+            yield Finding(variable_part(name), f"always fails: {error}")
     for rule in policy.rules:
         evaluator = rule.evaluator
         if not isinstance(evaluator, NodeExpression):
             continue
         if {path[1] for path in evaluator.program.references if path[0] == "variables"} & broken:
             continue
-        for warning in _rule_warnings(policy, rule, evaluator, samples):
-            yield f"{rule.name}: {warning}"
+        for message in _rule_warnings(policy, rule, evaluator, samples):
+            yield Finding(rule.name, message)
 
 
 def _condition_warnings(
-    policy: CompiledPolicy, samples: Samples, name: str, program: Program
+    policy: CompiledPolicy, samples: Samples, program: Program
 ) -> Iterator[str]:
     values, error = _values_of_pods(policy, samples, program, samples.selected)
-    what = condition_part(name)
-    if not _is_varied(_references(policy, program)) or not samples.selected:
+    if not _is_varied(references_of(policy, program)) or not samples.selected:
         return
     if not values:
-        yield f"{what}: always fails: {error}"
+        yield f"always fails: {error}"
     elif len(values) == len(samples.selected) and all(value is True for value in values):
-        yield f"{what}: true for all pods: it has no effect"
+        yield "true for all pods: it has no effect"
     elif True not in values:
-        yield f"{what}: true for no pod: the policy applies to none"
+        yield "true for no pod: the policy applies to none"
 
 
 def _failure_of_variable(policy: CompiledPolicy, samples: Samples, program: Program) -> str:
     """Return why a variable cannot be evaluated for any pod, "" if it can be for some."""
     values, error = _values_of_pods(policy, samples, program, samples.requests)
-    return "" if values or not _is_varied(_references(policy, program)) else error
+    return "" if values or not _is_varied(references_of(policy, program)) else error
 
 
 def _values_of_pods(
@@ -131,14 +133,12 @@ def _rule_warnings(
 ) -> Iterator[str]:
     requests = samples.in_time(samples.requests)
     trials = [_tried(policy, evaluator, request, samples) for request in requests]
-    references = _references(policy, evaluator.program)
+    references = references_of(policy, evaluator.program)
     if not _is_varied(references) and any(path[0] == "node" for path in references):
-        yield from _missing_keys(rule, trials, references)
-    elif all(trial.fails for trial in trials):
+        return
+    if all(trial.fails for trial in trials):
         if _is_varied(references):
             yield f"always fails: {trials[0].error}"
-    elif missing := list(_missing_keys(rule, trials, references)):
-        yield from missing
     elif isinstance(rule, ScoreRule):
         if all(_is_constant(trial.values) for trial in trials):
             yield "its score is the same for all nodes: it has no effect"
@@ -151,41 +151,6 @@ def _filter_warnings(trials: Sequence[_Trial], *, reads_anything: bool) -> Itera
         yield "true for all nodes: it has no effect"
     elif reads_anything and not any(bool((trial.values == 1).any()) for trial in trials):
         yield "true for no node: it rejects all of them"  # that of a constant is known by then
-
-
-def _missing_keys(
-    rule: FilterRule | ScoreRule, trials: Sequence[_Trial], references: Iterable[Reference]
-) -> Iterator[str]:
-    """Yield a line for each key of the pod that a rule reads without asking whether it is there."""
-    if rule.on_error in {OnFilterError.IGNORE_RULE, OnScoreError.IGNORE_RULE}:
-        return
-    consequence = "no node gets points" if isinstance(rule, ScoreRule) else "no node passes"
-    for path in sorted(references):
-        if len(path) != _KEY_OF_A_POD or path[0] != "pod" or path[1] not in _MAPS_OF_PODS:
-            continue
-        has_it = [_has(trial.request, path) for trial in trials]
-        without = [trial for trial, has in zip(trials, has_it, strict=True) if not has]
-        having = [trial for trial, has in zip(trials, has_it, strict=True) if has]
-        decides = all(trial.fails for trial in without) and not all(trial.fails for trial in having)
-        if without and decides:
-            _, field, key = path
-            what = f"`pod.{field}.{key}`" if key.isidentifier() else f"`pod.{field}['{key}']`"
-            yield f"for a pod without {what} {consequence}; ask `'{key}' in pod.{field}` first"
-
-
-def _has(request: PlacementRequest, path: Reference) -> bool:
-    _, name, key = path
-    pod = request.pod
-    match name:
-        case "limits":
-            return key in pod.shape.limits
-        case "requests":
-            return key in {"cpu", "memory"} or key in pod.shape.requests
-        case "labels":
-            return key in pod.labels
-        case "annotations":
-            return key in pod.annotations
-    return key in pod.node_selector
 
 
 def _tried(
@@ -213,23 +178,6 @@ def _is_constant(values: NDArray[np.float64]) -> bool:
     """Return whether all nodes that could be evaluated have the same value."""
     sound = values[np.isfinite(values)]
     return sound.size == 0 or bool((sound == sound[0]).all())
-
-
-def _references(policy: CompiledPolicy, program: Program) -> frozenset[Reference]:
-    """Return what a program reads, by itself and through variables."""
-    found: set[Reference] = set()
-    pending = [program]
-    seen: set[str] = set()
-    while pending:
-        for path in pending.pop().references:
-            names = path[1:2] or tuple(policy.variables)
-            if path[0] != "variables":
-                found.add(path)
-                continue
-            new = [name for name in names if name in policy.variables and name not in seen]
-            seen.update(new)
-            pending += (policy.variables[name] for name in new)
-    return frozenset(found)
 
 
 def _is_varied(references: Iterable[Reference]) -> bool:

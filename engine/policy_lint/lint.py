@@ -1,45 +1,47 @@
-"""The warnings for a policy."""
+"""What the expressions of a policy mean, and what they come to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
-from engine.policy import CompiledPolicy, NodeExpression
-from engine.policy.part_places import condition_part, variable_part
-from engine.policy_lint.effects import effect_warnings
+from engine.policy import CompiledPolicy
+from engine.policy.findings import Finding
+from engine.policy_lint.absent import absent_findings
+from engine.policy_lint.effects import effect_findings
+from engine.policy_lint.generated_names import generated_name_findings
+from engine.policy_lint.logic import logic_findings
+from engine.policy_lint.ordering import ordering_findings
+from engine.policy_lint.parts import parts_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
-from engine.policy_lint.units import Amount, amount_of, unit_warnings
+from engine.policy_lint.units import Amount, amount_of, unit_findings
+
+_TOO_LONG: Final = "its rules take too long to try all of them: try them with `stowplan lint`"
 
 
-def lint_policy(
+def meaning_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    """Yield a finding for each part of an expression that is hardly meant as it is written."""
+    amounts: dict[str, Amount] = {}
+    for part in parts_of(policy):
+        yield from unit_findings(part.name, part.program, amounts)
+        if part.variable:
+            amounts[part.variable] = amount_of(part.program, amounts)
+        yield from logic_findings(part)
+        yield from ordering_findings(policy, part)
+        yield from generated_name_findings(part)
+        yield from absent_findings(policy, part)
+
+
+def observed_findings(
     policy: CompiledPolicy, is_over: Callable[[], bool] = lambda: False
-) -> tuple[str, ...]:
-    """Return a line for each part of a policy that is valid and probably not meant.
-
-    Where a unit explains why a rule has no effect, only the unit is named.
+) -> Iterator[Finding]:
+    """Yield a finding for each part that is found to have no effect, or to fail, when it is tried.
 
     Args:
         policy: the policy.
-        is_over: whether the time is up; then no further parts are tried, and the last line says so.
+        is_over: whether the time is up; then no further parts are tried, and the last one says so.
     """
-    variables: dict[str, Amount] = {}
-    units: list[str] = []
-    for name, program in policy.variables.items():
-        units += (f"{variable_part(name)}: {text}" for text in unit_warnings(program, variables))
-        variables[name] = amount_of(program, variables)
-    for name, program in policy.conditions.items():
-        units += (f"{condition_part(name)}: {text}" for text in unit_warnings(program))
-    for rule in policy.rules:
-        if isinstance(rule.evaluator, NodeExpression):
-            found = unit_warnings(rule.evaluator.program, variables)
-            units += (f"{rule.name}: {text}" for text in found)
-    explained = {text.partition(":")[0] for text in units}
-    effects = _effects(policy, is_over)
-    return (*units, *(text for text in effects if text.partition(":")[0] not in explained))
-
-
-def _effects(policy: CompiledPolicy, is_over: Callable[[], bool]) -> Iterator[str]:
     try:
-        yield from effect_warnings(policy, samples_for(policy, is_over))
+        yield from effect_findings(policy, samples_for(policy, is_over))
     except OutOfTimeError:
-        yield "its rules take too long to try all of them: try them with `stowplan lint`"
+        yield Finding("", _TOO_LONG)

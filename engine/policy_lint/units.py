@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from engine.cel import CelError, Program, ast, compile_node, new_frame
 from engine.cel.unparse import unparse
 from engine.model.resource_names import counts_bytes
 from engine.policy.environment import TABLE, ExpressionScope, environment
+from engine.policy.findings import Finding
 
 _ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _UNITS: Final[Mapping[str, str]] = {entry.path: entry.unit for entry in TABLE}
@@ -36,6 +37,8 @@ _MOST_CORES_OF_LIMITS: Final = 4000  # of all pods of a node
 _MOST_OVERCOMMIT: Final = 20  # limits of all pods of a node, as a multiple of what it offers
 _MOST_SHARE: Final = 5  # of usage or requests in what a node offers
 _LEAST_PERCENT: Final = 1
+_GREATEST_WEIGHT: Final = 1000  # beyond it a factor converts one unit to another
+_OF_A_NODE: Final = frozenset({"node.limits", "node.requested", "node.usage", "pod.requests"})
 
 
 class _Unit(Enum):
@@ -75,24 +78,48 @@ def amount_of(program: Program, variables: Mapping[str, Amount] = MappingProxyTy
     return _Reader(variables).visit(program.root)
 
 
-def unit_warnings(
-    program: Program, variables: Mapping[str, Amount] = MappingProxyType({})
-) -> tuple[str, ...]:
-    """Return a line for each comparison in an expression that mixes up units; see `amount_of`."""
+def unit_findings(
+    part: str, program: Program, variables: Mapping[str, Amount] = MappingProxyType({})
+) -> tuple[Finding, ...]:
+    """Return a finding for each place in an expression that mixes up units.
+
+    Args:
+        part: what warnings call the expression.
+        program: the expression.
+        variables: what is known of the policy's variables.
+    """
     reader = _Reader(variables)
     reader.visit(program.root)
-    return tuple(reader.warnings)
+    return tuple(
+        Finding(part, f"unit? `{unparse(mix.node)}`{mix.message}", mix.hint, mix.node.offset)
+        for mix in reader.mixes
+    )
+
+
+class _Mix(NamedTuple):
+    """A part of a tree that mixes up units; the message goes on from its text."""
+
+    node: ast.Node
+    message: str
+    hint: str = ""
+
+
+class _Advice(NamedTuple):
+    """The unit of a field, and what to write for a constant in another one."""
+
+    unit: str
+    hint: str = ""
 
 
 class _Reader:
     """Reads a tree.
 
     Attributes:
-        warnings: what was found so far.
+        mixes: what was found so far.
     """
 
     def __init__(self, variables: Mapping[str, Amount]) -> None:
-        self.warnings: list[str] = []
+        self.mixes: list[_Mix] = []
         self._variables = variables
         self._locals: dict[str, Amount] = {}
 
@@ -114,9 +141,13 @@ class _Reader:
 
     def _binary(self, node: ast.Binary) -> Amount:
         left, right = self.visit(node.left), self.visit(node.right)
-        mixed = isinstance(left, Measured) and isinstance(right, Measured) and _differ(left, right)
-        if mixed and node.operator in {"+", "-"}:
-            self.warnings.append(f"unit? `{unparse(node)}` adds up different units")
+        if (
+            node.operator in {"+", "-"}
+            and isinstance(left, Measured)
+            and isinstance(right, Measured)
+            and _differ(left, right)
+        ):
+            self.mixes.append(_Mix(node, " adds up different units", _shares(left, right)))
         if node.operator not in _COMPARISONS:
             return _arithmetic(node.operator, left, right)
         self._compare(node, left, right)
@@ -141,13 +172,12 @@ class _Reader:
             left, right = right, left
         if not isinstance(left, Measured) or right is None:
             return
-        text = unparse(node)
         if isinstance(right, Measured):
             if _differ(left, right):
-                what = f"compares {left.unit.value} with {right.unit.value}"
-                self.warnings.append(f"unit? `{text}` {what}")
+                what = f" compares {left.unit.value} with {right.unit.value}"
+                self.mixes.append(_Mix(node, what))
         elif advice := _ADVICE[left.unit](left, abs(right)):
-            self.warnings.append(f"unit? `{text}`: {advice}")
+            self.mixes.append(_Mix(node, f": {advice.unit}", advice.hint))
 
 
 def _result(node: ast.Node, known: Sequence[Amount]) -> Amount:
@@ -167,8 +197,22 @@ def _result(node: ast.Node, known: Sequence[Amount]) -> Amount:
 
 
 def _differ(left: Measured, right: Measured) -> bool:
-    """Return whether two units differ, and neither side was converted."""
-    return left.unit is not right.unit and left.scale == right.scale == 1
+    """Return whether two units differ, and neither side was converted, but weighted at most."""
+    is_weighted = all(
+        1 / _GREATEST_WEIGHT < abs(each.scale) < _GREATEST_WEIGHT for each in (left, right)
+    )
+    return left.unit is not right.unit and is_weighted
+
+
+def _shares(left: Measured, right: Measured) -> str:
+    """Return how to add up two amounts of one node, "" for any others."""
+    shares = []
+    for each in (left, right):
+        of, _, resource = each.path.rpartition(".")
+        if each.unit is _Unit.SHARE or of not in _OF_A_NODE:
+            return ""
+        shares.append(f"`{each.path} / node.allocatable.{resource}`")
+    return f"add up the shares: write {' and '.join(shares)}"
 
 
 def _constant(node: ast.Literal | ast.Call) -> float | None:
@@ -232,39 +276,42 @@ def _either(left: Amount, right: Amount) -> Amount:
     return right if isinstance(right, Measured) and left is not None else None
 
 
-def _bytes_advice(measured: Measured, number: float) -> str:
+def _bytes_advice(measured: Measured, number: float) -> _Advice | None:
     if not 0 < number / measured.scale < _FEWEST_BYTES:
-        return ""
+        return None
+    unit = f"`{measured.path}` is in bytes"
     if number < 1:
-        return f"`{measured.path}` is in bytes; divide it by what the node offers for a fraction"
+        return _Advice(unit, "divide it by what the node offers for a fraction")
     if measured.scale != 1:
-        return f"`{measured.path}` is in bytes"
-    return f"`{measured.path}` is in bytes; for {number:g} Mi write `{number * _MEBI:.1f}`"
+        return _Advice(unit)
+    return _Advice(unit, f"for {number:g} Mi write `{number * _MEBI:.1f}`")
 
 
-def _cores_advice(measured: Measured, number: float) -> str:
+def _cores_advice(measured: Measured, number: float) -> _Advice | None:
     most = _MOST_CORES_OF_A_NODE
     if measured.path.startswith("pod."):
         most = _MOST_CORES_OF_A_POD
     elif measured.path.startswith("node.limits."):
         most = _MOST_CORES_OF_LIMITS
     if number / measured.scale < most:
-        return ""
-    advice = f"; for {number:g} millicores write `{number / 1000:g}`" if measured.scale == 1 else ""
-    return f"`{measured.path}` is in cores{advice}"
+        return None
+    hint = f"for {number:g} millicores write `{number / 1000:g}`" if measured.scale == 1 else ""
+    return _Advice(f"`{measured.path}` is in cores", hint)
 
 
-def _share_advice(measured: Measured, number: float) -> str:
+def _share_advice(measured: Measured, number: float) -> _Advice | None:
     if not measured.of.startswith("node.allocatable."):
-        return ""
+        return None
     what = f"`{measured.path}` divided by `{measured.of}`"
     most = _MOST_OVERCOMMIT if measured.path.startswith("node.limits.") else _MOST_SHARE
     if measured.scale == 1 and number >= most:
-        return f"{what} is a fraction; for {number:g} % write `{number / _PERCENT:g}`"
+        return _Advice(f"{what} is a fraction", f"for {number:g} % write `{number / _PERCENT:g}`")
     if measured.scale == _PERCENT and 0 < number <= _LEAST_PERCENT:
         percent = number * _PERCENT
-        return f"{what}, times 100, is in percent; for {percent:g} % write `{percent:.1f}`"
-    return ""
+        return _Advice(
+            f"{what}, times 100, is in percent", f"for {percent:g} % write `{percent:.1f}`"
+        )
+    return None
 
 
 _ADVICE: Final = {
@@ -272,4 +319,4 @@ _ADVICE: Final = {
     _Unit.CORES: _cores_advice,
     _Unit.SHARE: _share_advice,
 }
-"""The advice for a constant that something measured is compared with, "" if it fits."""
+"""The advice for a constant that something measured is compared with, None if it fits."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.errors import Diagnostic, Place
 from engine.model.placement_options import DynamicFilters
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy import CompiledPolicy
+from engine.policy.findings import Finding
 from engine.policy_lint.changing_labels import why_it_changes
-from engine.policy_lint.lint import lint_policy
+from engine.policy_lint.lint import meaning_findings, observed_findings
+from engine.policy_lint.parts import parts_of
+from engine.policy_lint.templates import template_findings
+from engine.policy_lint.vocabulary import selector_findings, vocabulary_findings
 
 _NAMES_NODES = (
     "`dynamicFilters: Required` writes node names, and Karpenter adds no node for such a pod"
@@ -19,6 +24,8 @@ _NO_PROMISE = (
     "a kubelet that restarts then rejects running pods that require it, and a descheduler evicts"
     " them; a score only prefers"
 )
+_DYNAMIC_FILTERS = ("spec", "placement", "dynamicFilters")
+
 _LOST = {
     "TaintToleration": "soft taints",
     "NodeAffinity": "preferred node affinity",
@@ -33,16 +40,20 @@ class Check(StrEnum):
 
     PLACEMENT = "placement"  # how filters are enforced
     LABELS = "labels"  # what a filter requires of node labels
+    TEMPLATE = "template"  # what was not rendered
+    NAMES = "names"  # words that Kubernetes does not know
     UNUSUAL = "unusual"  # allowed, and refused or ignored elsewhere
-    MEANING = "meaning"  # units that do not fit, rules that always fail or have no effect
+    MEANING = "meaning"  # units that do not fit, parts that fail or have no effect
     COST = "cost"  # takes long in a large cluster
 
 
 CHECKS = {
     Check.PLACEMENT: "A filter enforced otherwise than it seems, or wishes that are ignored.",
     Check.LABELS: "A requirement on node labels that is probably not meant.",
+    Check.TEMPLATE: "A part that a template was to replace, and that was not rendered.",
+    Check.NAMES: "A value, field or label that is all but one that Kubernetes knows.",
     Check.UNUSUAL: "An expression or arg that is accepted here, and refused or ignored elsewhere.",
-    Check.MEANING: "A number in another unit, or a rule that always fails or has no effect.",
+    Check.MEANING: "A unit, an order, or logic hardly meant; a part that fails or has no effect.",
     Check.COST: "A part of an expression that takes long in a large cluster.",
 }
 """What each check looks for, as a sentence."""
@@ -57,7 +68,8 @@ class PolicyWarning:
         policy: the name of the policy.
         part: the rule, variable or match condition; "" for the policy as a whole.
         message: what it is.
-        place: where that part stands.
+        place: where it stands.
+        hint: what to write instead, "" where that is not known.
     """
 
     check: Check
@@ -65,15 +77,17 @@ class PolicyWarning:
     part: str
     message: str
     place: Place
+    hint: str = ""
 
     def __str__(self) -> str:
-        """Return the warning with the part that it is about."""
-        return f"{self.part}: {self.message}" if self.part else self.message
+        """Return the warning on one line, with the part that it is about."""
+        return str(Finding(self.part, self.message, self.hint))
 
     @property
     def diagnostic(self) -> Diagnostic:
-        """The warning with its place, source line and caret."""
-        return self.place.problem(str(self))
+        """The warning with its place, source line, caret and hint."""
+        text = f"{self.part}: {self.message}" if self.part else self.message
+        return self.place.problem(text, self.hint)
 
 
 def policy_warnings(
@@ -87,47 +101,89 @@ def policy_warnings(
         policy: the policy.
         is_over: whether the time to try its rules is up.
     """
-    sources: tuple[tuple[Check, Iterable[str]], ...] = (
-        (Check.PLACEMENT, _placement_warnings(policy)),
-        (Check.LABELS, _label_warnings(policy)),
-        (Check.UNUSUAL, policy.warnings),
-        (Check.MEANING, lint_policy(policy, is_over)),
-        (Check.COST, policy.slow_parts),
+    causes = (
+        *_of(Check.TEMPLATE, _template_findings(policy)),
+        *_of(Check.NAMES, _name_findings(policy)),
+        *_of(Check.MEANING, meaning_findings(policy)),
+    )
+    # Where the text of a part says why it has no effect, that alone is named.
+    explained = {found.part for _, found in causes if found.part}
+    consequences = (
+        *_of(Check.LABELS, _impossible_filters(policy)),
+        *_of(Check.MEANING, observed_findings(policy, is_over)),
+    )
+    found = (
+        *_of(Check.PLACEMENT, _placement_findings(policy)),
+        *causes,
+        *(each for each in consequences if each[1].part not in explained),
+        *_of(Check.LABELS, _label_findings(policy)),
+        *_of(Check.UNUSUAL, policy.warnings),
+        *_of(Check.COST, policy.slow_parts),
     )
     # A plugin that filters and ranks by the same args gives each warning twice.
-    found = dict.fromkeys((check, text) for check, texts in sources for text in texts)
-    return tuple(_warning(policy, check, text) for check, text in found)
+    once = {(check, str(each)): each for check, each in reversed(found)}
+    return tuple(warning_of(policy, check, each) for (check, _), each in reversed(once.items()))
 
 
-def _warning(policy: CompiledPolicy, check: Check, text: str) -> PolicyWarning:
-    """Return a warning that begins with the name of a part, or is about the whole policy."""
-    part, _, message = text.partition(": ")
-    if part not in policy.places:
-        part, message = "", text
-    place = policy.places.get(part, Place(file=policy.name))
-    return PolicyWarning(check=check, policy=policy.name, part=part, message=message, place=place)
+def _of(check: Check, findings: Iterable[Finding]) -> Iterator[tuple[Check, Finding]]:
+    return ((check, each) for each in findings)
 
 
-def _placement_warnings(policy: CompiledPolicy) -> Iterator[str]:
+def warning_of(policy: CompiledPolicy, check: Check, found: Finding) -> PolicyWarning:
+    """Return what is found as a warning, with its place."""
+    place = Place(file=policy.name) if policy.places is None else policy.places.of(found)
+    return PolicyWarning(
+        check=check,
+        policy=policy.name,
+        part=found.part,
+        message=found.message,
+        place=place,
+        hint=found.hint,
+    )
+
+
+def _template_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    if policy.places is not None:
+        for found in template_findings(policy.places.document):
+            yield replace(found, part=policy.places.part_at(found.path))
+
+
+def _name_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    if policy.places is not None:
+        yield from selector_findings(policy, policy.places.document)
+    for part in parts_of(policy):
+        yield from vocabulary_findings(part)
+
+
+def _placement_findings(policy: CompiledPolicy) -> Iterator[Finding]:
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
-        yield _NAMES_NODES
+        yield Finding("", _NAMES_NODES, path=_DYNAMIC_FILTERS)
     yield from _lost_wishes(policy)
 
 
-def _lost_wishes(policy: CompiledPolicy) -> Iterator[str]:
+def _lost_wishes(policy: CompiledPolicy) -> Iterator[Finding]:
     weights = policy.placement.scheduler_scores
     lost = [
         _LOST[name] for name, weight in weights if not weight and name not in policy.score_plugins
     ]
     if lost:
-        yield f"`schedulerScores` ignores what pods ask for themselves: {', '.join(lost)}"
+        text = f"`schedulerScores` ignores what pods ask for themselves: {', '.join(lost)}"
+        yield Finding("", text, path=("spec", "placement", "schedulerScores"))
 
 
-def _label_warnings(policy: CompiledPolicy) -> Iterator[str]:
+def _impossible_filters(policy: CompiledPolicy) -> Iterator[Finding]:
+    for rule in policy.filters:
+        if rule.labels.summary.unsatisfiable:
+            yield Finding(rule.name, "no node can ever pass")
+
+
+def _label_findings(policy: CompiledPolicy) -> Iterator[Finding]:
     for rule in policy.filters:
         summary = rule.labels.summary
-        for warning in summary.warnings:
-            yield f"{rule.name}: {warning}"
+        if HOSTNAME_LABEL in summary.keys:
+            text = f"no autoscaler adds a node for a requirement on `{HOSTNAME_LABEL}`"
+            yield Finding(rule.name, text)
         for key in sorted(summary.keys) if summary.constrains_labels else ():
             if why := why_it_changes(key):
-                yield f"{rule.name}: `{key}` changes in the life of a node, as {why}: {_NO_PROMISE}"
+                text = f"`{key}` changes in the life of a node, as {why}: {_NO_PROMISE}"
+                yield Finding(rule.name, text)

@@ -132,7 +132,7 @@ def policies_report(
                 },
                 outcome=outcomes.get(policy.name),
                 audited=_audited(policy, outcome),
-                warnings=(*policy.warnings, *policy.slow_parts),
+                warnings=tuple(map(str, (*policy.warnings, *policy.slow_parts))),
             )
             for policy in policies
         ),

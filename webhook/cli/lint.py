@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
-from rich.markup import escape
 
 from engine.errors import InvalidFileError, StowplanError
 from engine.model.count_text import counted
@@ -90,7 +90,9 @@ def _show(run: LintRun, *, verbose: bool) -> None:
     output = console.output()
     output.print(rules_table(run.policies))
     for warning in run.warnings:
-        output.print(f"[yellow]warning:[/] {escape(f'{warning.policy}: {warning}')}")
+        found = warning.diagnostic
+        text = str(replace(found, message=f"warning: {found.message}"))
+        output.print(text, markup=False, soft_wrap=True)
     if verbose:
         for policy in run.policies:
             for rule in policy.rules:

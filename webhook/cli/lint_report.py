@@ -121,6 +121,7 @@ def _warning(found: PolicyWarning) -> Finding:
         column=found.place.column,
         check=found.check.value,
         message=found.message,
+        hint=found.hint,
         policy=found.policy,
         rule=found.part,
     )
@@ -139,7 +140,7 @@ def _summary(policy: CompiledPolicy) -> PolicySummary:
     )
     return PolicySummary(
         name=policy.name,
-        file=policy.places[""].file,
+        file="" if policy.places is None else policy.places.document.file,
         mode=policy.mode.value,
         priority=policy.priority,
         rules=tuple(rules),

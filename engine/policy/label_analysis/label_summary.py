@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.model.label_condition import ALWAYS, NEVER, Exactness, LabelCondition
-from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy.label_analysis.label_predicate import (
     AllOf,
     AnyOf,
@@ -63,15 +62,6 @@ class LabelSummary:
     def summary(self) -> str:
         """The way the filter binds nodes that do not exist yet, in a few words."""
         return _WORDS[self.exactness]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the author of the filter, a line each."""
-        if self.unsatisfiable:
-            return ("no node can ever pass",)
-        if HOSTNAME_LABEL in self.keys:
-            return (f"no autoscaler adds a node for a requirement on `{HOSTNAME_LABEL}`",)
-        return ()
 
 
 _NO_CONSTRAINT: Final = LabelSummary()

@@ -160,7 +160,7 @@ def test_a_file_that_is_too_large_is_not_looked_into() -> None:
 
 def test_bytes_that_are_not_utf_8_are_shown_where_they_stand() -> None:
     problem = _only_problem(b"a: 1\nb: \xff")
-    assert (problem.message, *_place(problem)) == ("not a text in UTF-8", 2, 4)
+    assert (problem.message, *_place(problem)) == ("not valid UTF-8", 2, 4)
 
 
 @settings(max_examples=200)

@@ -117,7 +117,7 @@ def test_ten_mistakes_in_two_files_make_one_report(tmp_path: Path) -> None:
          |         - node.requested.cpuu
          | .........................^
         hint: did you mean `cpu`?
-        b.yaml:3:18: there is a policy `a` in a.yaml already
+        b.yaml:3:18: there is a policy `a` in a.yaml:4 already
          | metadata: {name: a}
          | .................^
         b.yaml:9:31: `node` has no field `alocatable`
@@ -186,7 +186,11 @@ def test_a_file_may_hold_several_policies(tmp_path: Path) -> None:
         ("text", "a.yaml:1:1: expected a mapping of keys to values\n | text\n | ^"),
         (
             "kind: ConfigMap\ndata: {a: 1}",
-            "a.yaml:1:7: `ConfigMap` is not `PlacementPolicy`\n | kind: ConfigMap\n | ......^",
+            """\
+a.yaml:1:7: `ConfigMap` is not `PlacementPolicy`
+ | kind: ConfigMap
+ | ......^
+hint: a policy is a document of its own: write what is in the `data` to a file""",
         ),
     ],
 )
@@ -378,4 +382,4 @@ def test_one_name_may_be_used_in_several_namespaces(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(text.format(name="web\n  namespace: b"))
     assert _names(load_policies([tmp_path])) == ["a/web", "b/web"]
     (tmp_path / "c.yaml").write_text(text.format(name="web\n  namespace: b"))
-    assert "there is a policy `b/web` in b.yaml already" in _report(tmp_path)
+    assert "there is a policy `b/web` in b.yaml:4 already" in _report(tmp_path)

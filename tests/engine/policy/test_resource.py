@@ -139,7 +139,7 @@ def test_a_policy_of_one_namespace_may_not_slow_down_the_pods_of_others() -> Non
     spec = {"filters": [{"name": "mine", "expression": slow}]}
     assert compile_resource(_resource(spec)).policy is not None
     report = _report(_resource(spec, namespace="shop"))
-    place = "namespacedplacementpolicies/shop/web:8:5: spec.filters[0]: "
+    place = "namespacedplacementpolicies/shop/web:8:17: spec.filters[0].expression: "
     assert report.startswith(f"{place}`{slow}` takes some ")
     assert "too long for a policy of one namespace" in report
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.policy_lint.effects import effect_warnings
+from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.samples import samples_for
 from tests.engine.policy.worlds import policy
 
@@ -11,7 +11,7 @@ _SAME = "its score is the same for all nodes: it has no effect"
 
 def _warnings(spec: str) -> list[str]:
     compiled = policy(spec)
-    return list(effect_warnings(compiled, samples_for(compiled)))
+    return list(map(str, effect_findings(compiled, samples_for(compiled))))
 
 
 def _of_score(expression: str) -> list[str]:
@@ -73,37 +73,6 @@ def test_a_filter_without_effect_is_a_warning(expression: str, warning: str) -> 
 )
 def test_a_filter_with_an_effect_is_none(expression: str) -> None:
     assert _of_filter(expression) == []
-
-
-@pytest.mark.parametrize(
-    ("expression", "key"),
-    [
-        ("node.allocatable.cpu - pod.limits.cpu", "pod.limits.cpu"),
-        ("pod.requests['nvidia.com/gpu'] / node.allocatable.cpu", "pod.requests['nvidia.com/gpu']"),
-        ("pod.labels.tier == node.labels[?'tier'].orValue('') ? 1 : 0", "pod.labels.tier"),
-    ],
-)
-def test_what_a_pod_may_lack_is_a_warning(expression: str, key: str) -> None:
-    (warning,) = _of_score(expression)
-    assert warning.startswith(f"r: for a pod without `{key}` no node gets points; ask `'")
-
-
-_LIMITS = "node.allocatable.cpu - pod.limits.cpu"
-_CHECKED = "match: {matchConditions: [{name: m, expression: \"'cpu' in pod.limits\"}]}"
-_SELECTED = "match: {objectSelector: {matchLabels: {tier: web}}}"
-
-
-@pytest.mark.parametrize(
-    ("match", "score"),
-    [
-        ("", f"{{expression: {_LIMITS}, onError: IgnoreRule}}"),
-        ("", "{expression: \"node.podCount + int(pod.limits[?'cpu'].orValue(0.0))\"}"),
-        (_CHECKED, f"{{expression: {_LIMITS}}}"),
-        (_SELECTED, '{expression: "pod.labels.tier in node.labels ? 1 : 0"}'),
-    ],
-)
-def test_what_is_asked_for_first_is_none(match: str, score: str) -> None:
-    assert _warnings(f"{match}\nscores: [{{name: r, {score[1:]}]") == []
 
 
 def test_a_broken_variable_is_the_only_warning_of_what_reads_it() -> None:

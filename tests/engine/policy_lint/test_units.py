@@ -4,14 +4,14 @@ import pytest
 
 from engine.cel import compile_program
 from engine.policy.environment import ExpressionScope, environment
-from engine.policy_lint.units import amount_of, unit_warnings
+from engine.policy_lint.units import amount_of, unit_findings
 
 GIB = 1 << 30
 _RULES = environment(ExpressionScope.RULES, {})
 
 
 def _warnings(expression: str) -> tuple[str, ...]:
-    return unit_warnings(compile_program(expression, _RULES))
+    return tuple(map(str, unit_findings("", compile_program(expression, _RULES))))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,10 @@ def _warnings(expression: str) -> tuple[str, ...]:
         ("node.usage.memory < node.allocatable.cpu", "compares bytes with cores"),
         ("node.usage.cpu / node.allocatable.cpu < node.usage.cpu", "a fraction with cores"),
         ("node.allocatable.cpu + node.allocatable.memory > 0.0", "adds up different units"),
+        (
+            "0.7 * node.usage.cpu + 0.3 * node.usage.memory > 1.0",
+            "different units; add up the shares: write `node.usage.cpu / node.allocatable.cpu` and",
+        ),
     ],
 )
 def test_a_number_that_does_not_fit_the_unit_is_a_warning(expression: str, advice: str) -> None:
@@ -91,5 +95,5 @@ def test_variables_carry_what_they_measure() -> None:
     variables = {"wanted": amount_of(wanted), "limit": amount_of(compile_program("4096.0", scope))}
     rules = environment(ExpressionScope.RULES, dict.fromkeys(variables, wanted.result_type))
     for expression in ("variables.wanted < 4096.0", "node.usage.memory < variables.limit"):
-        (warning,) = unit_warnings(compile_program(expression, rules), variables)
-        assert "is in bytes" in warning
+        (found,) = unit_findings("", compile_program(expression, rules), variables)
+        assert "is in bytes" in found.message

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from engine.documents import read_documents
+from engine.policy import CompiledPolicy, load_policies
 from engine.policy.compile import compile_policy
 from engine.policy_lint import CHECKS, Check, PolicyWarning, policy_warnings
 from tests.engine.policy.worlds import policy
@@ -33,6 +36,22 @@ spec:
 """
 
 
+_ROOT = Path(__file__).parents[3]
+_SHIPPED = (*load_policies([_ROOT / "policies", _ROOT / "webhook" / "demo" / "policies"]),)
+
+
+@pytest.mark.parametrize("compiled", _SHIPPED, ids=lambda compiled: compiled.name)
+def test_the_policies_that_ship_give_no_warning(compiled: CompiledPolicy) -> None:
+    found = policy_warnings(compiled)
+    assert [each for each in found if each.check is not Check.PLACEMENT] == []
+
+
+def test_a_unit_explains_why_a_rule_has_no_effect() -> None:
+    spec = "filters: [{name: r, expression: node.usage.cpu / node.allocatable.cpu < 65}]"
+    (warning,) = policy_warnings(policy(spec))
+    assert warning.message.startswith("unit? ")
+
+
 def found(content: bytes = POLICY) -> tuple[PolicyWarning, ...]:
     (document,) = read_documents(content, "many.yaml")
     compiled, problems = compile_policy(document)
@@ -43,13 +62,13 @@ def found(content: bytes = POLICY) -> tuple[PolicyWarning, ...]:
 def test_each_warning_stands_at_the_part_that_it_is_about() -> None:
     places = {(each.check, each.part, each.place.line) for each in found()}
     assert places >= {
-        (Check.PLACEMENT, "", 4),
+        (Check.PLACEMENT, "", 22),
         (Check.MEANING, "match condition `large`", 8),
-        (Check.MEANING, "variable `small`", 10),
-        (Check.MEANING, "low", 13),
-        (Check.COST, "joined", 15),
-        (Check.LABELS, "zone", 17),
-        (Check.MEANING, "size", 20),
+        (Check.MEANING, "variable `small`", 11),
+        (Check.MEANING, "low", 14),
+        (Check.COST, "joined", 16),
+        (Check.LABELS, "zone", 18),
+        (Check.MEANING, "size", 21),
     }
 
 
@@ -67,9 +86,11 @@ def test_wishes_of_pods_that_are_ignored_are_named() -> None:
 
 def test_a_warning_is_shown_as_mistakes_are() -> None:
     (warning,) = (each for each in found() if each.part == "low")
-    place, source, caret, *_ = str(warning.diagnostic).splitlines()
-    assert place.startswith("many.yaml:13:7: low: unit? ")
-    assert (source, caret) == (" |     - name: low", " | ......^")
+    place, source, caret, hint = str(warning.diagnostic).splitlines()
+    assert place.startswith("many.yaml:14:37: low: unit? ")
+    assert source == " |       expression: node.usage.memory < 4096.0"
+    assert caret == f" | {'.' * 36}^"
+    assert hint == "hint: for 4096 Mi write `4294967296.0`"
 
 
 def test_a_policy_that_is_as_meant_has_none() -> None:

@@ -35,10 +35,13 @@ def test_every_rule_is_listed_with_what_it_does(stowplan: Stowplan, tmp_path: Pa
 def test_what_an_author_should_think_of_is_a_warning(stowplan: Stowplan, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     ran = stowplan("lint", tmp_path)
-    names, slow = (line for line in ran.out.splitlines() if line.startswith("warning: mixed: "))
-    assert "Karpenter" in names
-    assert "warning: mixed: same-name: `node.taints.exists(t, " in slow
+    file = tmp_path / "policy.yaml"
+    names, absent, slow = (line for line in ran.out.splitlines() if ": warning: " in line)
+    assert names.startswith(f"{file}:12:31: warning: `dynamicFilters: Required` writes node names")
+    assert absent.startswith(f"{file}:10:78: warning: same-name: for a pod without `pod.labels.a`")
+    assert slow.startswith(f"{file}:10:38: warning: same-name: `node.taints.exists(t, ")
     assert "5,000 nodes" in slow
+    assert f" | {'.' * 77}^\nhint: write `" in ran.out
 
 
 def test_required_dynamic_filters_are_enforced_by_node_names(

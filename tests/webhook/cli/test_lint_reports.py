@@ -61,7 +61,13 @@ def test_rules_and_warnings_are_printed_as_json(stowplan: Stowplan, folder: Path
     )
     assert empty.cost_millis is not None
     (warning,) = report.warnings
-    assert (warning.check, warning.rule, warning.line, warning.column) == ("meaning", "small", 6, 7)
+    assert (warning.check, warning.rule, warning.line, warning.column) == (
+        "meaning",
+        "small",
+        6,
+        52,
+    )
+    assert warning.hint == "for 4096 Mi write `4294967296.0`"
 
 
 def test_mistakes_are_printed_as_json_and_lead_to_the_same_exit_status(

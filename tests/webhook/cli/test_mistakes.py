@@ -216,30 +216,33 @@ WARNED = (
     ),
     # Effects on the sample cluster.
     Mistake("filters: []", ("it has neither filters nor scores: it has no effect",)),
-    Mistake(_scored("1 / 0"), ("p: r: always fails: division by zero",)),
-    Mistake(_scored("5"), ("p: r: its score is the same for all nodes: it has no effect",)),
+    Mistake(_scored("1 / 0"), ("r: always fails: division by zero",)),
+    Mistake(_scored("5"), ("r: its score is the same for all nodes: it has no effect",)),
     Mistake(_scored("pod.requests.cpu"), ("its score is the same for all nodes",)),
-    Mistake(_scored("node.ready || true ? 1 : 0"), ("its score is the same for all nodes",)),
-    Mistake(_filtered("true"), ("p: r: true for all nodes: it has no effect",)),
-    Mistake(_filtered("node.podCount < 0"), ("p: r: true for no node: it rejects all of them",)),
+    Mistake(_scored("node.ready || true ? 1 : 0"), ("`node.ready || true` is always true",)),
+    Mistake(_filtered("true"), ("r: true for all nodes: it has no effect",)),
+    Mistake(_filtered("node.podCount < 0"), ("r: true for no node: it rejects all of them",)),
     Mistake(
         _scored("node.allocatable.cpu - pod.limits.cpu"),
-        ("for a pod without `pod.limits.cpu` no node gets points; ask `'cpu' in pod.limits`",),
+        (
+            "for a pod without `pod.limits.cpu` no node gets points",
+            "hint: write `'cpu' in pod.limits ? double(node.allocatable.cpu - pod.limits.cpu) : ",
+        ),
     ),
     # Units.
     Mistake(
         _filtered("node.usage.memory < 4096"),
-        ("`node.usage.memory` is in bytes; for 4096 Mi write `4294967296.0`",),
+        ("`node.usage.memory` is in bytes", "hint: for 4096 Mi write `4294967296.0`"),
     ),
     Mistake(
         _filtered("node.allocatable.cpu > 4000"),
-        ("`node.allocatable.cpu` is in cores; for 4000 millicores write `4`",),
+        ("`node.allocatable.cpu` is in cores", "hint: for 4000 millicores write `4`"),
     ),
     Mistake(
         _filtered("node.usage.cpu / node.allocatable.cpu < 65"),
         (
-            "`node.usage.cpu` divided by `node.allocatable.cpu` is a fraction;",
-            "for 65 % write `0.65`",
+            "`node.usage.cpu` divided by `node.allocatable.cpu` is a fraction",
+            "hint: for 65 % write `0.65`",
         ),
     ),
 )
@@ -281,9 +284,9 @@ def test_what_is_hardly_meant_is_a_warning(
 ) -> None:
     ran = _linted(stowplan, tmp_path, mistake.spec)
     assert (ran.status, ran.err) == (0, "")
-    (warning,) = [line for line in ran.out.splitlines() if line.startswith("warning: ")]
+    assert ran.out.count(": warning: ") == 1
     for part in mistake.answer:
-        assert part in warning
+        assert part in ran.out
 
 
 @pytest.mark.parametrize("spec", ACCEPTED)

@@ -169,7 +169,7 @@ def _degraded(facts: PolicyFacts) -> tuple[str, str, str]:
     if facts.error:
         found.append(("RuleErrors", f"lately it could not be evaluated for a pod: {facts.error}"))
     if facts.policy.slow_parts:
-        found.append(("SlowParts", _lines(facts.policy.slow_parts)))
+        found.append(("SlowParts", _lines(map(str, facts.policy.slow_parts))))
     if not found:
         return _FALSE, "AsExpected", ""
     return _TRUE, found[0][0], _lines(message for _, message in found)

@@ -1,0 +1,196 @@
+"""Fields that most pods lack: reading one is an error, and the whole part fails for such a pod.
+
+What a pod has when it is admitted is what its author wrote, the defaults of the API, and what the
+admission plugins of the API server add before they call webhooks (kubernetes
+pkg/apis/core/v1/defaults.go, pkg/kubeapiserver/options/plugins.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from engine.cel import ast
+from engine.cel.unparse import unparse
+from engine.model.selectors import Operator
+from engine.policy import CompiledPolicy, ScoreRule
+from engine.policy.findings import Finding
+from engine.policy.rule_schema import OnFilterError, OnScoreError
+from engine.policy_lint.parts import Part, programs_of
+from engine.policy_lint.reads import ANY, KeyRead, ReadPath, Reads
+
+_CONTAINER: Final = frozenset(
+    {
+        "image",
+        "imagePullPolicy",
+        "name",
+        "resources",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+    }
+)
+_NOTHING: Final = frozenset[str]()
+_SPEC: Final = ("object", "spec")
+_ALWAYS_THERE: Final[Mapping[ReadPath, frozenset[str]]] = {
+    ("pod", "labels"): _NOTHING,
+    ("pod", "annotations"): _NOTHING,
+    ("pod", "nodeSelector"): _NOTHING,
+    ("pod", "limits"): _NOTHING,
+    ("pod", "requests"): frozenset({"cpu", "memory"}),
+    ("namespaceObject", "metadata", "labels"): frozenset({"kubernetes.io/metadata.name"}),
+    ("object", "metadata"): frozenset({"namespace"}),
+    ("object", "metadata", "labels"): _NOTHING,
+    ("object", "metadata", "annotations"): _NOTHING,
+    _SPEC: frozenset(
+        {
+            "containers",
+            "dnsPolicy",
+            "enableServiceLinks",
+            "preemptionPolicy",
+            "priority",
+            "restartPolicy",
+            "schedulerName",
+            "securityContext",
+            "serviceAccount",
+            "serviceAccountName",
+            "terminationGracePeriodSeconds",
+        }
+    ),
+    (*_SPEC, "nodeSelector"): _NOTHING,
+    (*_SPEC, "securityContext"): _NOTHING,
+    (*_SPEC, "containers", ANY): _CONTAINER,
+    (*_SPEC, "containers", ANY, "resources"): _NOTHING,
+    (*_SPEC, "containers", ANY, "resources", "limits"): _NOTHING,
+    (*_SPEC, "containers", ANY, "resources", "requests"): _NOTHING,
+    (*_SPEC, "initContainers", ANY): _CONTAINER,
+}
+"""The keys that each pod has, by the map that has them; the others may be absent."""
+
+_MAPS: Final = frozenset({"annotations", "labels", "limits", "nodeSelector", "requests"})
+_IMPLY_LIMITS: Final = frozenset({"qosClass", "limits"})
+_LONGEST: Final = 100  # characters of an expression that a hint repeats
+
+
+def absent_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield a finding for each key of the pod that is read without asking whether it is there."""
+    if part.rule is not None and part.rule.on_error in {
+        OnFilterError.IGNORE_RULE,
+        OnScoreError.IGNORE_RULE,
+    }:
+        return
+    asked = _asked_of(policy, part)
+    for read in dict.fromkeys(_reads_at_risk(part.program.root)):
+        if asked.isdisjoint({(*read.path, read.key), read.path}):
+            what = _text(read)
+            message = f"for a pod without `{what}` {_consequence(part)}"
+            yield Finding(part.name, message, _hint(part, read), read.offset)
+
+
+def _reads_at_risk(root: ast.Node) -> Iterator[KeyRead]:
+    """Yield the reads of keys that may be absent, of a chain of them the first."""
+    risky: set[ReadPath] = set()
+    found = [
+        read
+        for read in Reads(root).keys
+        if not read.asks and read.key not in _ALWAYS_THERE.get(read.path, {read.key})
+    ]
+    for read in sorted(found, key=lambda read: len(read.path)):
+        path = (*read.path, read.key)
+        if not any(path[:end] in risky for end in range(len(path))):
+            risky.add(path)
+            yield read
+
+
+def _asked_of(policy: CompiledPolicy, part: Part) -> set[ReadPath]:
+    """Return what is asked for, by the part itself or by what selects the pods."""
+    asked: set[ReadPath] = set()
+    for program in (*programs_of(policy, part.program), *policy.conditions.values()):
+        asked |= {(*read.path, read.key) for read in Reads(program.root).keys if read.asks}
+        for path in program.references:
+            # By its class or all of its limits at once, an author knows what a pod has.
+            if path[:1] == ("pod",) and len(path) == 2 and path[1] in _IMPLY_LIMITS:  # noqa: PLR2004
+                asked.add(("pod", "limits"))
+    for path, selector in (
+        (("pod", "labels"), policy.object_selector),
+        (("object", "metadata", "labels"), policy.object_selector),
+        (("namespaceObject", "metadata", "labels"), policy.namespace_selector),
+    ):
+        for requirement in selector.requirements:
+            if requirement.operator in {Operator.IN, Operator.EXISTS}:
+                asked.add((*path, requirement.key))
+    return asked
+
+
+def _consequence(part: Part) -> str:
+    if part.is_condition:
+        return "it fails, and the policy does not apply"
+    if part.rule is None:
+        return "it fails"
+    return "no node gets points" if isinstance(part.rule, ScoreRule) else "no node passes"
+
+
+def _text(read: KeyRead) -> str:
+    """Return a read as it is written."""
+    of = unparse(read.of)
+    return f"{of}.{read.key}" if read.key.isidentifier() else f"{of}['{read.key}']"
+
+
+def _hint(part: Part, read: KeyRead) -> str:
+    """Return the part with the question before it, or what to read instead of the absent."""
+    if read.path == _SPEC and read.key == "nodeName":
+        return "a pod that is being placed has no node: drop it"
+    if optional := _optional(part.program.root, read):
+        return f"write `{optional}`"
+    is_map = read.path[-1] in _MAPS
+    asks = f"'{read.key}' in {unparse(read.of)}" if is_map else f"has({_text(read)})"
+    root, text = part.program.root, unparse(part.program.root)
+    if ANY in read.path or len(text) > _LONGEST:
+        return f"ask `{asks}` first"
+    if isinstance(part.rule, ScoreRule):
+        return f"write `{asks} ? double({text}) : 0.0`"
+    if part.rule is not None:
+        inner = text if isinstance(root, ast.Or | ast.Binary) else f"({text})"
+        asks = f"({asks})" if is_map else asks
+        return f"write `!{asks} || {inner}`: such a pod may then go anywhere"
+    inner = text if isinstance(root, ast.And | ast.Binary) else f"({text})"
+    return f"write `{asks} && {inner}`" if part.is_condition else f"ask `{asks}` first"
+
+
+def _optional(root: ast.Node, read: KeyRead) -> str:
+    """Return what is never absent, where it is compared with a constant or searched; "" elsewhere.
+
+    It is the string, number or list that no pod names.
+    """
+    path = (*read.path, read.key)
+    reads = Reads(root)
+    found = {
+        each.path[len(path) :]: each for each in reads.comparisons if _is_below(each.path, path)
+    }
+    rest, compared = min(found.items(), default=((), None), key=lambda item: len(item[0]))
+    is_list = any(_is_below(each.path, (*path, ANY)) for each in reads.keys) or ANY in rest
+    if is_list:
+        rest, default = (), "[]"
+    elif compared is None:
+        return ""
+    else:
+        default = _default(compared.literal.value, read)
+    is_key = read.path[-1] in _MAPS or not read.key.isidentifier()
+    of = unparse(read.of)
+    start = f"{of}[?'{read.key}']" if is_key else f"{of}.?{read.key}"
+    return f"{start}{''.join(f'.{each}' for each in rest)}.orValue({default})"
+
+
+def _is_below(path: ReadPath, start: ReadPath) -> bool:
+    return path[: len(start)] == start
+
+
+def _default(compared: object, read: KeyRead) -> str:
+    """Return what stands for an absent value that is compared with a constant."""
+    match compared:
+        case bool():
+            return "false"
+        case int() if read.path[0] != "pod":
+            return "0"
+        case int() | float():
+            return "0.0"
+    return "''"

@@ -1,0 +1,183 @@
+"""Conditions that are always true or never, by their own logic, whatever the values in them.
+
+Each value that is compared with constants takes all values that the comparisons tell apart; all
+else that is true or false is both.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise, product
+from typing import Any, Final
+
+from engine.cel import ast
+from engine.cel.unparse import unparse
+from engine.cel.values import LIST
+from engine.policy.findings import Finding
+from engine.policy_lint.parts import Part
+from engine.policy_lint.reads import EQUALITIES, ORDERS
+
+_MOST_CASES: Final = 4096
+_OTHER: Final = "\0"  # a string that no constant is
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def logic_findings(part: Part) -> Iterator[Finding]:
+    """Yield the innermost parts of an expression that are always true, or never."""
+    yield from _constant_parts(part, part.program.root)
+
+
+def _constant_parts(part: Part, node: ast.Node) -> list[Finding]:
+    below = [found for child in ast.children(node) for found in _constant_parts(part, child)]
+    if below:
+        return below
+    text = unparse(node)
+    match node:
+        case ast.Conditional(then=then, otherwise=otherwise) if then == otherwise:
+            message = f"`{text}` is `{unparse(then)}` either way"
+            return [Finding(part.name, message, offset=node.offset)]
+        case ast.Binary(operator=sign, left=left, right=right) if left == right:
+            if sign in EQUALITIES | ORDERS and not isinstance(left, ast.Literal):
+                message = f"`{text}` compares `{unparse(left)}` with itself"
+                return [Finding(part.name, message, offset=node.offset)]
+        case ast.And(operands=operands) | ast.Or(operands=operands):
+            twice = [each for n, each in enumerate(operands) if each in operands[:n]]
+            if twice:
+                message = f"`{unparse(twice[0])}` stands there twice"
+                return [Finding(part.name, message, offset=twice[0].offset)]
+            value = _Cases(node).constant
+            if value is not None:
+                always = "is always true" if value else "is never true"
+                message = f"`{text}` {always}, whatever the values are"
+                return [Finding(part.name, message, _hint(node), node.offset)]
+    return []
+
+
+def _hint(node: ast.And | ast.Or) -> str:
+    """Return how to ask for one of several values, or for none of them."""
+    sign = "==" if isinstance(node, ast.And) else "!="
+    subjects, literals = [], []
+    for each in node.operands:
+        if not isinstance(each, ast.Binary) or each.operator != sign:
+            return ""
+        subjects.append(each.left)
+        literals.append(each.right)
+    if len(set(subjects)) > 1 or not all(isinstance(each, ast.Literal) for each in literals):
+        return ""
+    values = ast.ListLiteral(tuple(literals), offset=node.offset)
+    among: ast.Node = ast.Binary("in", subjects[0], values, offset=node.offset)
+    if sign == "==":
+        return f"for any of them write `{unparse(among)}`"
+    return f"for none of them write `{unparse(ast.Not(among, offset=node.offset))}`"
+
+
+class _Cases:
+    """All that a condition may come to.
+
+    Attributes:
+        constant: its value, if that is the same in all cases; None if not, or if they are too many.
+    """
+
+    def __init__(self, root: ast.Node) -> None:
+        self._constants: dict[ast.Node, list[object]] = {}
+        self._free: dict[ast.Node, None] = {}
+        self._collect(root)
+        domains = {node: _domain(values) for node, values in self._constants.items()}
+        domains |= {node: [True, False] for node in self._free}
+        self.constant: bool | None = None
+        cases = math.prod(len(values) for values in domains.values())
+        if not 0 < cases <= _MOST_CASES:
+            return
+        found = {
+            self._value(root, dict(zip(domains, case, strict=True)))
+            for case in product(*domains.values())
+        }
+        if len(found) == 1:
+            (self.constant,) = found
+
+    def _collect(self, node: ast.Node) -> None:
+        match node:
+            case ast.And() | ast.Or() | ast.Not() | ast.Conditional():
+                for child in ast.children(node):
+                    self._collect(child)
+            case ast.Literal():
+                pass
+            case _ if (compared := _compared(node)) is not None:
+                subject, _, constants = compared
+                self._constants.setdefault(subject, []).extend(constants)
+            case _:
+                self._free[node] = None
+
+    def _value(self, node: ast.Node, case: Mapping[ast.Node, Any]) -> bool:
+        match node:
+            case ast.And():
+                return all(self._value(each, case) for each in node.operands)
+            case ast.Or():
+                return any(self._value(each, case) for each in node.operands)
+            case ast.Not():
+                return not self._value(node.operand, case)
+            case ast.Conditional():
+                taken = node.then if self._value(node.test, case) else node.otherwise
+                return self._value(taken, case)
+            case ast.Literal():
+                return node.value is True
+        if (compared := _compared(node)) is None:
+            return bool(case[node])
+        subject, sign, constants = compared
+        value = case[subject]
+        if sign == "in":
+            return value in constants
+        return _OPERATORS[sign](value, constants[0])
+
+
+def _compared(node: ast.Node) -> tuple[ast.Node, str, list[Any]] | None:
+    """Return what is compared, how, and with which constants; None for anything else."""
+    if not isinstance(node, ast.Binary):
+        return None
+    sign, left, right = node.operator, node.left, node.right
+    if isinstance(left, ast.Literal):
+        sign, left, right = _MIRRORED.get(sign, sign), right, left
+        if sign == "in":
+            return None
+    if isinstance(left, ast.Literal):
+        return None
+    if sign == "in" and isinstance(right, ast.ListLiteral) and not right.optionals:
+        constants = [each.value for each in right.elements if isinstance(each, ast.Literal)]
+        is_known = len(constants) == len(right.elements) and all(map(_is_text, constants))
+        return (left, sign, constants) if is_known else None
+    if sign not in _OPERATORS or not isinstance(right, ast.Literal) or right.type == LIST:
+        return None
+    is_known = _is_number(right.value) or (sign in EQUALITIES and _is_text(right.value))
+    return (left, sign, [right.value]) if is_known else None
+
+
+def _domain(constants: list[Any]) -> list[object]:
+    """Return values that cover all that comparisons with constants tell apart.
+
+    None where constants are of several kinds: what is compared with them is known to nobody.
+    """
+    if all(map(_is_text, constants)):
+        return [*dict.fromkeys(constants), _OTHER]
+    if not all(map(_is_number, constants)):
+        return []
+    numbers = sorted(set(constants))
+    between = [(low + high) / 2 for low, high in pairwise(numbers)]
+    return [numbers[0] - 1, *numbers, *between, numbers[-1] + 1]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

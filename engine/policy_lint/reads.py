@@ -1,0 +1,139 @@
+"""What expressions read, and the constants that they compare it with, in their syntax trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from engine.cel import ast
+
+ReadPath: TypeAlias = tuple[str, ...]
+"""A variable and the fields below it; `[]` stands for any element of a list, or key of a map."""
+
+ANY: Final = "[]"
+EQUALITIES: Final = frozenset({"==", "!="})
+ORDERS: Final = frozenset({"<", "<=", ">", ">="})
+
+
+class Comparison(NamedTuple):
+    """A value that is compared with a constant.
+
+    Attributes:
+        path: what is read.
+        operator: `==`, `!=`, an order, or `in` for one element of a list of constants.
+        literal: the constant.
+    """
+
+    path: ReadPath
+    operator: str
+    literal: ast.Literal
+
+
+class KeyRead(NamedTuple):
+    """A key of a map that is read.
+
+    Attributes:
+        path: what leads to the map.
+        of: the map, in the tree.
+        key: the key.
+        offset: where the key stands.
+        asks: whether it is no error if the key is absent.
+    """
+
+    path: ReadPath
+    of: ast.Node
+    key: str
+    offset: int
+    asks: bool
+
+
+class Reads:
+    """What a resolved tree reads.
+
+    Attributes:
+        comparisons: with constants.
+        keys: that are constant.
+    """
+
+    def __init__(self, root: ast.Node) -> None:
+        self.comparisons: list[Comparison] = []
+        self.keys: list[KeyRead] = []
+        self._visit(root, {})
+
+    def _visit(self, node: ast.Node, names: Mapping[str, ReadPath]) -> None:
+        """Note what a part reads; `names` are the variables of macros around it."""
+        match node:
+            case ast.Quantifier(range=of) | ast.Transform(range=of) | ast.SortBy(range=of):
+                names = {**names, **_elements(node, path_of(of, names))}
+            case ast.Bind(value=of) | ast.OptionalMap(operand=of):
+                names = {**names, **dict.fromkeys(ast.bound_variables(node), path_of(of, names))}
+            case ast.Binary():
+                self._binary(node, names)
+            case ast.Select(operand=of, field=key) | ast.Has(operand=of, field=key):
+                asks = isinstance(node, ast.Has) or node.optional
+                self._key(of, key, node.offset, names, asks=asks)
+            case ast.Index(operand=of, index=ast.Literal(value=str(key))):
+                self._key(of, key, node.index.offset, names, asks=node.optional)
+        for child in ast.children(node):
+            self._visit(child, names)
+
+    def _key(
+        self, of: ast.Node, key: str, offset: int, names: Mapping[str, ReadPath], *, asks: bool
+    ) -> None:
+        if path := path_of(of, names):
+            self.keys.append(KeyRead(path, of, key, offset, asks or _is_optional(of)))
+
+    def _binary(self, node: ast.Binary, names: Mapping[str, ReadPath]) -> None:
+        left, right = path_of(node.left, names), path_of(node.right, names)
+        if node.operator == "in":
+            if isinstance(node.left, ast.Literal) and right:
+                if isinstance(node.left.value, str):
+                    key, offset = node.left.value, node.left.offset
+                    self.keys.append(KeyRead(right, node.right, key, offset, asks=True))
+                self.comparisons.append(Comparison((*right, ANY), "in", node.left))
+            elif left and isinstance(node.right, ast.ListLiteral):
+                elements = (each for each in node.right.elements if isinstance(each, ast.Literal))
+                self.comparisons += (Comparison(left, "in", each) for each in elements)
+        elif node.operator in EQUALITIES | ORDERS:
+            for path, other in ((left, node.right), (right, node.left)):
+                if path and isinstance(other, ast.Literal):
+                    self.comparisons.append(Comparison(path, node.operator, other))
+
+
+def path_of(node: ast.Node, names: Mapping[str, ReadPath]) -> ReadPath:
+    """Return what leads to a value, whatever stands in for it where it is absent; () if nothing."""
+    match node:
+        case ast.Variable(name=name):
+            return (name,)
+        case ast.Local(name=name):
+            return names.get(name, ())
+        case ast.Select(operand=of, field=key):
+            return _below(path_of(of, names), key)
+        case ast.Index(operand=of, index=ast.Literal(value=key)):
+            return _below(path_of(of, names), key if isinstance(key, str) else ANY)
+        case ast.Alternative(operand=of):
+            return path_of(of, names)
+        case ast.Call(function="value" | "lowerAscii" | "upperAscii" | "trim", args=(of, *_)):
+            return path_of(of, names)
+        case ast.Transform(range=of, variables=(name,), result=ast.Local(name=result)):
+            return path_of(of, names) if name == result else ()
+    return ()
+
+
+def _below(path: ReadPath, key: str) -> ReadPath:
+    return (*path, key) if path else ()
+
+
+def _elements(
+    node: ast.Quantifier | ast.Transform | ast.SortBy, path: ReadPath
+) -> dict[str, ReadPath]:
+    *first, last = ast.bound_variables(node)
+    return {**dict.fromkeys(first, ()), last: _below(path, ANY)}
+
+
+def _is_optional(node: ast.Node) -> bool:
+    """Return whether a selection from a value gives an optional, as the value is one."""
+    match node:
+        case ast.Select(operand=of) | ast.Index(operand=of):
+            return node.optional or _is_optional(of)
+    return False
