@@ -22,12 +22,16 @@ class PartPlaces:
 
     Attributes:
         document: what the policy was compiled from.
+        group_labels: the `groupLabels` that are written in it.
     """
 
     def __init__(
         self, written: PlacementPolicy | NamespacedPlacementPolicy, document: Document
     ) -> None:
         self.document = document
+        placement = written.spec.placement
+        is_written = "group_labels" in placement.model_fields_set
+        self.group_labels = placement.group_labels if is_written else ()
         self._paths: dict[str, _Steps] = {"": _NAME}
         for name, path in _parts(written):
             self._paths.setdefault(name, path)  # of a filter before a score of that name

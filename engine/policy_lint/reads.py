@@ -52,11 +52,13 @@ class Reads:
 
     Attributes:
         comparisons: with constants.
+        searches: for a constant, the operator being the function.
         keys: that are constant.
     """
 
     def __init__(self, root: ast.Node) -> None:
         self.comparisons: list[Comparison] = []
+        self.searches: list[Comparison] = []
         self.keys: list[KeyRead] = []
         self._visit(root, {})
 
@@ -72,6 +74,8 @@ class Reads:
             case ast.Select(operand=of, field=key) | ast.Has(operand=of, field=key):
                 asks = isinstance(node, ast.Has) or node.optional
                 self._key(of, key, node.offset, names, asks=asks)
+            case ast.Call(function=name, args=(of, ast.Literal() as literal)):
+                self.searches.append(Comparison(path_of(of, names), name, literal))
             case ast.Index(operand=of, index=ast.Literal(value=str(key))):
                 self._key(of, key, node.index.offset, names, asks=node.optional)
         for child in ast.children(node):
@@ -98,6 +102,15 @@ class Reads:
             for path, other in ((left, node.right), (right, node.left)):
                 if path and isinstance(other, ast.Literal):
                     self.comparisons.append(Comparison(path, node.operator, other))
+
+
+def path_text(path: ReadPath) -> str:
+    """Return a path as expressions have it, with `[]` for any element."""
+    steps = (
+        step if step == ANY else f".{step}" if step.isidentifier() else f"['{step}']"
+        for step in path
+    )
+    return "".join(steps).removeprefix(".")
 
 
 def path_of(node: ast.Node, names: Mapping[str, ReadPath]) -> ReadPath:

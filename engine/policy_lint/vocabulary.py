@@ -17,7 +17,7 @@ from engine.model.well_known import NAMESPACE_NAME_LABEL, REGION_LABEL, ZONE_LAB
 from engine.policy import CompiledPolicy
 from engine.policy.findings import Finding
 from engine.policy_lint.parts import Part
-from engine.policy_lint.reads import ANY, Comparison, ReadPath, Reads
+from engine.policy_lint.reads import ANY, Comparison, ReadPath, Reads, path_text
 
 _CONDITIONS: Final = ("node", "conditions", ANY)
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -247,7 +247,7 @@ def _value(compared: Comparison) -> _Unknown | None:
     path, value = compared.path, compared.literal.value
     if not isinstance(value, str):
         return None
-    what = f"`{_text(path)}` is never `{value}`"
+    what = f"`{path_text(path)}` is never `{value}`"
     if instead := _INSTEAD.get(path, {}).get(value):
         return _Unknown(what, instead)
     known = _CLOSED.get(path)
@@ -260,7 +260,7 @@ def _value(compared: Comparison) -> _Unknown | None:
         return _Unknown(what, f"write `'{near}'`" if near else f"it is one of {listed}")
     usual = _OPEN.get(path)
     if usual is not None and value not in usual and (near := _alike(value, usual)):
-        return _Unknown(f"no known `{_text(path)}` is `{value}`", f"write `'{near}'`")
+        return _Unknown(f"no known `{path_text(path)}` is `{value}`", f"write `'{near}'`")
     if path[-1] == ANY and compared.operator != "in":
         return _key(path[:-1], value)
     return None
@@ -275,7 +275,7 @@ def _key(path: ReadPath, key: str) -> _Unknown | None:
     if fields is None or key in fields:
         return None
     near = _alike(key, fields)
-    what = f"`{_text(path)}` never has `{key}`"
+    what = f"`{path_text(path)}` never has `{key}`"
     if path == ("object",) and key == "status":
         return _Unknown(what, "a pod that is being created has no status yet")
     return _Unknown(what, f"write `{near}`") if near else None
@@ -323,10 +323,6 @@ def _alike(word: str, known: Iterable[str]) -> str:
     folded = word.casefold().replace("-", "").replace("_", "").replace(" ", "")
     same = [each for each in known if each.casefold() == folded]
     return next(iter(same), "") or did_you_mean(word, known).removeprefix("did you mean `")[:-2]
-
-
-def _text(path: ReadPath) -> str:
-    return ".".join(path).replace(f".{ANY}", "[]")
 
 
 def _label_keys(document: Document) -> Iterator[tuple[Path, str, tuple[str, ...]]]:

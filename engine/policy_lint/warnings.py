@@ -13,6 +13,7 @@ from engine.policy import CompiledPolicy
 from engine.policy.findings import Finding
 from engine.policy_lint.changing_labels import why_it_changes
 from engine.policy_lint.lint import meaning_findings, observed_findings
+from engine.policy_lint.on_cluster import KnownCluster, cluster_findings
 from engine.policy_lint.parts import parts_of
 from engine.policy_lint.templates import template_findings
 from engine.policy_lint.vocabulary import selector_findings, vocabulary_findings
@@ -45,6 +46,7 @@ class Check(StrEnum):
     UNUSUAL = "unusual"  # allowed, and refused or ignored elsewhere
     MEANING = "meaning"  # units that do not fit, parts that fail or have no effect
     COST = "cost"  # takes long in a large cluster
+    CLUSTER = "cluster"  # what a recorded cluster lacks, or what is not decided there
 
 
 CHECKS = {
@@ -55,6 +57,7 @@ CHECKS = {
     Check.UNUSUAL: "An expression or arg that is accepted here, and refused or ignored elsewhere.",
     Check.MEANING: "A unit, an order, or logic hardly meant; a part that fails or has no effect.",
     Check.COST: "A part of an expression that takes long in a large cluster.",
+    Check.CLUSTER: "A word that nothing in the recording has, or a rule without effect there.",
 }
 """What each check looks for, as a sentence."""
 
@@ -91,7 +94,9 @@ class PolicyWarning:
 
 
 def policy_warnings(
-    policy: CompiledPolicy, is_over: Callable[[], bool] = lambda: False
+    policy: CompiledPolicy,
+    is_over: Callable[[], bool] = lambda: False,
+    cluster: KnownCluster | None = None,
 ) -> tuple[PolicyWarning, ...]:
     """Return every warning for the author of a policy; none is a mistake.
 
@@ -100,6 +105,7 @@ def policy_warnings(
     Args:
         policy: the policy.
         is_over: whether the time to try its rules is up.
+        cluster: a recorded one to compare it with, if any.
     """
     causes = (
         *_of(Check.TEMPLATE, _template_findings(policy)),
@@ -119,6 +125,7 @@ def policy_warnings(
         *_of(Check.LABELS, _label_findings(policy)),
         *_of(Check.UNUSUAL, policy.warnings),
         *_of(Check.COST, policy.slow_parts),
+        *_of(Check.CLUSTER, () if cluster is None else cluster_findings(policy, cluster)),
     )
     # A plugin that filters and ranks by the same args gives each warning twice.
     once = {(check, str(each)): each for check, each in reversed(found)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from engine.errors import InvalidFileError, StowplanError
 from engine.model.count_text import counted
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
+from webhook.cli.known_cluster import known_cluster
 from webhook.cli.lint_report import LintRun, lint_report
 from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
 from webhook.cli.rule_tables import rules_table, show_plan
@@ -27,6 +29,7 @@ def lint(
     verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
     sarif: Path | None = None,
+    cluster: list[Path] | None = None,
     watch: bool = False,
 ) -> int:
     """Check policy files, and show how their rules take effect.
@@ -40,27 +43,37 @@ def lint(
         verbose: also show how each part of an expression is evaluated.
         json: print mistakes, warnings and rules as JSON, and nothing else.
         sarif: also write mistakes and warnings to this file, as SARIF 2.1.0.
+        cluster: a recorded cluster, as `stowplan snapshot` writes it: also warn of labels, taints,
+            namespaces, resources, images and priority classes that nothing there has, of rules that
+            keep or reject every node there, and of policies that apply to no pod there.
         watch: do it again whenever a file changes, until Ctrl-C.
     """
     _refuse_options(paths)
+
+    def run() -> int:
+        return _lint(paths, verbose=verbose, as_json=json, sarif=sarif, cluster=cluster or ())
+
     if watch and STANDARD_INPUT in paths:
         raise StowplanError("`--watch` needs files: standard input does not change")
     if watch:
-        run_on_changes(
-            paths,
-            lambda: _lint(paths, verbose=verbose, as_json=json, sarif=sarif),
-            written=sarif,
-        )
-    return _lint(paths, verbose=verbose, as_json=json, sarif=sarif)
+        run_on_changes(paths, run, written=sarif)
+    return run()
 
 
-def _lint(paths: list[Path], *, verbose: bool, as_json: bool, sarif: Path | None) -> int:
+def _lint(
+    paths: list[Path],
+    *,
+    verbose: bool,
+    as_json: bool,
+    sarif: Path | None,
+    cluster: Sequence[Path],
+) -> int:
     """Print what is found.
 
     Raises:
         InvalidFileError: there are mistakes, and they were not printed as JSON.
     """
-    run = _checked(paths)
+    run = _checked(paths, cluster)
     if sarif is not None:
         sarif.write_bytes(msgspec.json.format(msgspec.json.encode(sarif_log(run, root=Path.cwd()))))
     if as_json:
@@ -72,11 +85,12 @@ def _lint(paths: list[Path], *, verbose: bool, as_json: bool, sarif: Path | None
     return Exit.OK
 
 
-def _checked(paths: list[Path]) -> LintRun:
+def _checked(paths: list[Path], cluster: Sequence[Path]) -> LintRun:
     try:
-        return LintRun.of(load_policy_set(paths))
+        policies = load_policy_set(paths)
     except InvalidFileError as error:
         return LintRun.failed(error)
+    return LintRun.of(policies, known_cluster(cluster, policies) if cluster else None)
 
 
 def _refuse_options(paths: list[Path]) -> None:

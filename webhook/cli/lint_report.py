@@ -9,7 +9,7 @@ import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.policy import CompiledPolicy, PolicySet, ScoreRule
-from engine.policy_lint import PolicyWarning, policy_warnings
+from engine.policy_lint import KnownCluster, PolicyWarning, policy_warnings
 from webhook.cli.rule_tables import cost_millis, enforced_by
 
 
@@ -28,10 +28,15 @@ class LintRun:
     warnings: tuple[PolicyWarning, ...] = ()
 
     @classmethod
-    def of(cls, policies: PolicySet) -> LintRun:
-        """Return what came of files without a mistake."""
-        warnings = tuple(found for policy in policies for found in policy_warnings(policy))
-        return cls(policies, warnings=warnings)
+    def of(cls, policies: PolicySet, cluster: KnownCluster | None = None) -> LintRun:
+        """Return what came of files without a mistake.
+
+        Args:
+            policies: they.
+            cluster: a recorded one to compare them with, if any.
+        """
+        found = (policy_warnings(policy, cluster=cluster) for policy in policies)
+        return cls(policies, warnings=tuple(each for warnings in found for each in warnings))
 
     @classmethod
     def failed(cls, error: InvalidFileError) -> LintRun:

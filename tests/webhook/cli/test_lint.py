@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.webhook.cli.running import POLICIES, ROOT, Stowplan
+from tests.webhook.cli.running import CLUSTER, POLICIES, ROOT, Stowplan
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -38,10 +38,10 @@ def test_what_an_author_should_think_of_is_a_warning(stowplan: Stowplan, tmp_pat
     file = tmp_path / "policy.yaml"
     names, absent, slow = (line for line in ran.out.splitlines() if ": warning: " in line)
     assert names.startswith(f"{file}:12:31: warning: `dynamicFilters: Required` writes node names")
-    assert absent.startswith(f"{file}:10:78: warning: same-name: for a pod without `pod.labels.a`")
+    assert absent.startswith(f"{file}:10:80: warning: same-name: for a pod without `pod.labels.a`")
     assert slow.startswith(f"{file}:10:38: warning: same-name: `node.taints.exists(t, ")
     assert "5,000 nodes" in slow
-    assert f" | {'.' * 77}^\nhint: write `" in ran.out
+    assert f" | {'.' * 79}^\nhint: write `" in ran.out
 
 
 def test_required_dynamic_filters_are_enforced_by_node_names(
@@ -86,3 +86,22 @@ def test_a_folder_that_holds_no_policy_is_a_mistake(stowplan: Stowplan, tmp_path
     assert ran.err == f"{tmp_path / 'nowhere'}: cannot be read: no such file or directory\n"
     empty = stowplan("lint", tmp_path)
     assert (empty.status, empty.err) == (3, f"{tmp_path}: holds no policy\n")
+
+
+def test_a_recorded_cluster_shows_words_and_rules_that_mean_nothing_there(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: here}\n"
+        "spec:\n  filters:\n    - name: zone\n"
+        "      expression: \"node.labels['topology.kubernetes.io/zone'] == 'eu-west-1x'\"\n"
+        "    - {name: large, expression: node.allocatable.cpu > 100}\n"
+    )
+    assert "warning" not in stowplan("lint", file).out
+    ran = stowplan("lint", file, *CLUSTER)
+    assert (ran.status, ran.err) == (0, "")
+    word, rule = (line for line in ran.out.splitlines() if ": warning: " in line)
+    assert word.startswith(f"{file}:7:71: warning: zone: no `node.labels['topology.kubernetes.io/")
+    assert "hint: did you mean `eu-west-1b`?" in ran.out
+    assert rule.endswith("large: it rejects all 4 nodes of the recording, for each pod")

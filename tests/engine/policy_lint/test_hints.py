@@ -1,0 +1,224 @@
+"""A hint that is followed leads to a policy that lints clean and does what was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+
+from engine.errors import InvalidFileError
+from engine.model import api
+from engine.model.node import NodeCondition
+from engine.policy_lint import policy_warnings
+from engine.view import ClusterView
+from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
+
+_ZONE = "topology.kubernetes.io/zone"
+_ARM: dict[str, str] = {"kubernetes.io/arch": "arm64", "gen": "10", "pool": "a", _ZONE: "z1"}
+_AMD: dict[str, str] = {"kubernetes.io/arch": "amd64", "gen": "9", "pool": "b", _ZONE: "z2"}
+
+
+def _world() -> ClusterView:
+    """Return nodes `arm`, which is full and tainted, and `amd`, which has no fault."""
+    pressure = NodeCondition("DiskPressure", "True", "", None)
+    calm = NodeCondition("DiskPressure", "False", "", None)
+    taint = api.Taint(key="a", effect="NoSchedule")
+    return view_of(
+        node("arm", labels=_ARM, conditions=(pressure,), taints=(taint,), ready=False),
+        node("amd", labels=_AMD, conditions=(calm,)),
+    )
+
+
+class Mended(NamedTuple):
+    """A filter as it was written, and as its hint says, with the nodes that pass then."""
+
+    written: str
+    hint: str
+    followed: str
+    passing: tuple[str, ...]
+    pod: Mapping[str, str] = MappingProxyType({})
+
+
+_CASES = (
+    Mended(
+        "!node.conditions.exists(c, c.type == 'DiskPressure' && c.status == true)",
+        "`'True'`",
+        "!node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')",
+        ("amd",),
+    ),
+    Mended(
+        "!node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'true')",
+        "`'True'`",
+        "!node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')",
+        ("amd",),
+    ),
+    Mended(
+        "!node.conditions.exists(c, c.type == 'DiskPresure' && c.status == 'True')",
+        "`'DiskPressure'`",
+        "!node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')",
+        ("amd",),
+    ),
+    Mended(
+        "!node.taints.exists(t, t.effect == 'noschedule')",
+        "`'NoSchedule'`",
+        "!node.taints.exists(t, t.effect == 'NoSchedule')",
+        ("amd",),
+    ),
+    Mended("node.ready == 'True'", "`node.ready`", "node.ready", ("amd",)),
+    Mended("node.ready == 'false'", "`!node.ready`", "!node.ready", ("arm",)),
+    Mended(
+        "node.labels.pool == 'b' || 'c'",
+        "`node.labels.pool in ['b', 'c']`",
+        "node.labels.pool in ['b', 'c']",
+        ("amd",),
+    ),
+    Mended(
+        "node.labels.pool != 'b' && 'c'",
+        "`!(node.labels.pool in ['b', 'c'])`",
+        "!(node.labels.pool in ['b', 'c'])",
+        ("arm",),
+    ),
+    Mended(
+        "node.labels.pool != 'a' || node.labels.pool != 'c'",
+        "`!(node.labels.pool in ['a', 'c'])`",
+        "!(node.labels.pool in ['a', 'c'])",
+        ("amd",),
+    ),
+    Mended(
+        "node.labels.pool == 'a' && node.labels.pool == 'c'",
+        "`node.labels.pool in ['a', 'c']`",
+        "node.labels.pool in ['a', 'c']",
+        ("arm",),
+    ),
+    Mended(
+        "node.labels[pool] == 'a'", "`node.labels['pool']`", "node.labels['pool'] == 'a'", ("arm",)
+    ),
+    Mended(
+        "node.labels[?'pool'] == 'a'",
+        "`node.labels[?'pool'].orValue('') == 'a'`",
+        "node.labels[?'pool'].orValue('') == 'a'",
+        ("arm",),
+    ),
+    Mended(
+        "node.labels[?'topology.kubernetes.io/zones'].orValue('') == 'z1'",
+        f"`{_ZONE}`",
+        f"node.labels[?'{_ZONE}'].orValue('') == 'z1'",
+        ("arm",),
+    ),
+    Mended(
+        "node.labels[?'kubernetes.io/arch'].orValue('') == 'x86_64'",
+        "`'amd64'`",
+        "node.labels[?'kubernetes.io/arch'].orValue('') == 'amd64'",
+        ("amd",),
+    ),
+    Mended(
+        "node.labels[?'gen'].orValue('') > '9'",
+        "`int(node.labels[?'gen'].orValue('0')) > 9`",
+        "int(node.labels[?'gen'].orValue('0')) > 9",
+        ("arm",),
+    ),
+    Mended(
+        "node.labels['version'] > '1.9'",
+        "`semver(node.labels['version'], true).compareTo(semver('1.9.0')) > 0`",
+        "semver(node.labels['version'], true).compareTo(semver('1.9.0')) > 0",
+        (),
+    ),
+    # A pod that says nothing of a zone may go anywhere.
+    Mended(
+        f"pod.labels['zone'] == node.labels['{_ZONE}']",
+        f"`!('zone' in pod.labels) || pod.labels['zone'] == node.labels['{_ZONE}']`",
+        f"!('zone' in pod.labels) || pod.labels['zone'] == node.labels['{_ZONE}']",
+        ("amd", "arm"),
+    ),
+    # One that does not select arm64 stays off it.
+    Mended(
+        "pod.nodeSelector['kubernetes.io/arch'] == 'arm64' || node.labels['pool'] != 'a'",
+        "`pod.nodeSelector[?'kubernetes.io/arch'].orValue('')`",
+        "pod.nodeSelector[?'kubernetes.io/arch'].orValue('') == 'arm64' || "
+        "node.labels['pool'] != 'a'",
+        ("amd",),
+    ),
+    Mended(
+        "pod.limits.cpu < node.allocatable.cpu",
+        "`!('cpu' in pod.limits) || pod.limits.cpu < node.allocatable.cpu`",
+        "!('cpu' in pod.limits) || pod.limits.cpu < node.allocatable.cpu",
+        ("amd", "arm"),
+    ),
+    Mended(
+        "object.spec.tolerations.exists(t, t.key == 'a') || node.labels.pool != 'a'",
+        "`object.spec.?tolerations.orValue([])`",
+        "object.spec.?tolerations.orValue([]).exists(t, t.key == 'a') || node.labels.pool != 'a'",
+        ("amd",),
+    ),
+    Mended(
+        "object.spec.containers.exists(c, c.resources.limits.cpu == '1') || "
+        "node.labels.pool == 'b'",
+        "`c.resources.?limits.cpu.orValue('')`",
+        "object.spec.containers.exists(c, c.resources.?limits.cpu.orValue('') == '1') || "
+        "node.labels.pool == 'b'",
+        ("amd",),
+    ),
+    Mended(
+        "pod.name.startsWith('web-') || node.labels.pool == 'b'",
+        "`pod.generateName.startsWith('web-')`",
+        "pod.generateName.startsWith('web-') || node.labels.pool == 'b'",
+        ("amd", "arm"),
+        {"generateName": "web-7d4b9c-"},
+    ),
+    Mended(
+        "pod.ownerKinds == 'Job' || node.labels.pool == 'b'",
+        "`'Job' in pod.ownerKinds`",
+        "'Job' in pod.ownerKinds || node.labels.pool == 'b'",
+        ("amd",),
+    ),
+    Mended(
+        "'Deployment' in pod.ownerKinds || node.labels.pool == 'b'",
+        "`'ReplicaSet'`",
+        "'ReplicaSet' in pod.ownerKinds || node.labels.pool == 'b'",
+        ("amd",),
+    ),
+    Mended(
+        "now - node.creationTimestamp > duration('30d') || node.labels.pool == 'b'",
+        "`duration('720h')`",
+        "now - node.creationTimestamp > duration('720h') || node.labels.pool == 'b'",
+        ("amd",),
+    ),
+    Mended("node.labels.pool == \u2018a\u2019", "`'a'`", "node.labels.pool == 'a'", ("arm",)),
+    Mended("node.labels.gpu == true", "`'true'`", "node.labels.gpu == 'true'", ()),
+    Mended(
+        "node.usage.memory < 4096.0 || node.labels.pool == 'b'",
+        "`4294967296.0`",
+        "node.usage.memory < 4294967296.0 || node.labels.pool == 'b'",
+        ("amd",),
+    ),
+)
+
+
+def _filter(expression: str) -> str:
+    return f"filters:\n- name: r\n  expression: |-\n    {expression}"
+
+
+def _hints(expression: str) -> list[str]:
+    try:
+        return [found.hint for found in policy_warnings(policy(_filter(expression)))]
+    except InvalidFileError as error:
+        return [found.hint for found in error.problems]
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: case.written)
+def test_a_hint_that_is_followed_leads_to_what_was_meant(case: Mended) -> None:
+    (hint,) = _hints(case.written)
+    assert case.hint in hint
+    code = re.search(r"`(.*?)`(?=$|[:,; ])", case.hint)
+    assert code is not None
+    assert code[1] in case.followed
+    compiled, view = policy(_filter(case.followed)), _world()
+    assert policy_warnings(compiled) == ()
+    request = request_of({"containers": [{"name": "c", "resources": {}}]}, **case.pod)
+    (rule,) = compiled.filters
+    rejects = rule.rejects(compiled.context(request, view, NOW))
+    passing = view.valid & ~rejects
+    assert tuple(sorted(view.names[row] for row in passing.nonzero()[0])) == case.passing

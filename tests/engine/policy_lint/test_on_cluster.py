@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.model import api
+from engine.model.pod import pod_of
+from engine.model.request import PlacementRequest
+from engine.policy_lint import Check, KnownCluster, policy_warnings
+from engine.policy_lint.on_cluster import cluster_findings
+from tests.engine.policy.worlds import NOW, Json, node, policy, view_of
+
+_TAINT = api.Taint(key="dedicated", value="batch", effect="NoSchedule")
+_NODES = (
+    node("n1", labels={"pool": "general", "zone": "a"}, allocatable={"cpu": 4000}),
+    node("n2", labels={"pool": "batch", "zone": "b"}, allocatable={"cpu": 8000}, taints=(_TAINT,)),
+)
+
+
+def _pod(name: str, image: str, **spec: object) -> PlacementRequest:
+    wire: Json = {
+        "metadata": {"namespace": "shop", "name": name, "labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "image": image}], **spec},
+    }
+    raw = msgspec.json.encode(wire)
+    return PlacementRequest(
+        pod=pod_of(msgspec.convert(wire, api.Pod)), raw=raw, namespace_labels={"team": "web"}
+    )
+
+
+_CLUSTER = KnownCluster(
+    view=view_of(*_NODES),
+    now=NOW,
+    pods=(_pod("cart", "registry.example/cart:1"), _pod("web", "nginx", priorityClassName="gold")),
+)
+
+
+def _findings(spec: str) -> list[str]:
+    return [str(found) for found in cluster_findings(policy(spec), _CLUSTER)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "finding"),
+    [
+        ("node.labels[?'pol'].orValue('') == 'x'", "no node has a label `pol` in the recording"),
+        ("node.labels['pool'] == 'bach'", "is `bach`; did you mean `batch`?"),
+        ("node.labels['zone'] in ['a', 'c']", "no `node.labels.zone` of the recording is `c`"),
+        ("!node.taints.exists(t, t.key == 'gpu')", "`node.taints[].key` of the recording is `gpu`"),
+        ("pod.namespace == 'shp' && node.podCount < 9", "is `shp`; did you mean `shop`?"),
+        ("pod.priorityClassName == 'silver'", "`pod.priorityClassName` of the recording is"),
+        ("'nvidia.com/gpu' in node.allocatable", "no node offers a resource `nvidia.com/gpu`"),
+        (
+            "object.spec.containers.exists(c, c.image.startsWith('quay.io/')) || node.podCount < 9",
+            "`startsWith` `quay.io/`; there are `nginx`, `registry.example/cart:1`",
+        ),
+        ("pod.labels[?'ap'].orValue('') == 'web'", "no pod has a label `ap` in the recording"),
+    ],
+)
+def test_a_word_that_nothing_in_the_recording_has_is_named(expression: str, finding: str) -> None:
+    (found,) = _findings(f'filters: [{{name: r, expression: "{expression}"}}]')
+    assert finding in found
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "node.labels['pool'] == 'general'",
+        "!node.taints.exists(t, t.key == 'dedicated' && t.value == 'batch')",
+        "pod.namespace == 'shop' && node.allocatable.cpu > 4.0",
+        "pod.priorityClassName in ['gold', 'system-node-critical'] || node.labels.zone == 'a'",
+    ],
+)
+def test_words_that_are_there_are_none(expression: str) -> None:
+    assert _findings(f'filters: [{{name: r, expression: "{expression}"}}]') == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "finding"),
+    [
+        (
+            "filters: [{name: r, expression: node.allocatable.cpu > 100}]",
+            "r: it rejects all 2 nodes of the recording, for each pod",
+        ),
+        (
+            "filters: [{name: r, expression: node.allocatable.cpu > 1}]",
+            "r: it keeps all 2 nodes of the recording, for each pod",
+        ),
+        (
+            "scores: [{name: r, expression: node.podCount}]",
+            "r: it gives all 2 nodes of the recording the same, for each pod",
+        ),
+        (
+            "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 400}}}]",
+            "LimitAware: it keeps all 2 nodes of the recording, for each pod",
+        ),
+    ],
+)
+def test_a_rule_that_decides_nothing_there_is_named(spec: str, finding: str) -> None:
+    assert _findings(spec) == [finding]
+
+
+def test_a_policy_that_applies_to_no_pod_says_which_word_is_at_fault() -> None:
+    spec = """
+    match: {namespaceSelector: {matchLabels: {team: wbe}}, objectSelector: {matchLabels: {a: b}}}
+    filters: [{name: r, expression: node.allocatable.cpu > 5}]
+    placement: {groupLabels: [zone, rack]}
+    """
+    assert _findings(spec) == [
+        "no namespace has a label `team` in the recording",
+        "no pod has a label `a` in the recording",
+        "no node has a label `rack` in the recording",
+        "it applies to none of the 2 pods of the recording",
+    ]
+
+
+def test_it_is_compared_with_a_cluster_only_where_one_is_given() -> None:
+    compiled = policy("filters: [{name: r, expression: node.allocatable.cpu > 100}]")
+    assert policy_warnings(compiled) == ()
+    (warning,) = policy_warnings(compiled, cluster=_CLUSTER)
+    assert (warning.check, warning.part) == (Check.CLUSTER, "r")
