@@ -796,9 +796,11 @@ class World:
         }
         is_own_fault = self._is_over(pod.node, moved.keys() - binding.known)
         if answer is None or answer.decision.reason in _NOT_JUDGED:
-            # Whoever was moved there after this was asked about has taken its room.
-            takers = {each for each, by in moved.items() if by.knew(uid, pod.node)}
-            if not self._is_over(pod.node, takers):
+            # A move has taken its room if it was too much by what its leader knew, this included.
+            if any(
+                by.knew(uid, pod.node) and self._is_over(pod.node, self._unknown_to(mover, by))
+                for mover, by in moved.items()
+            ):
                 result.by_move += 1
             elif is_own_fault:
                 result.by_stock += 1
@@ -812,6 +814,12 @@ class World:
             result.by_stock += 1
         else:
             result.by_yes += 1
+
+    def _unknown_to(self, mover: str, answer: Answer) -> set[str]:
+        """Return the pods of the node of a move that its leader could not know to come there."""
+        node_name = answer.decision.node_name
+        there = self.on_node[node_name].keys() - {mover}
+        return {each for each in there if not answer.knew(each, node_name)}
 
     def _unheard_of(self, node_name: str, answer: Answer) -> set[str]:
         """Return the pods of a node that were bound without an answer, and not known then."""
