@@ -100,7 +100,7 @@ class Bench:
     async def seed(self, seed: int) -> list[Figures]:
         """Return the figures of the ideal and of all arms."""
         loads = loads_of(self.size.workload, self.machines, seed)
-        asks = asks_of(self.size.workload, self.size.pods, seed)
+        asks = asks_of(self.size.workload, self.size.pods, seed, self.size.pod_size)
         async with occupied(self.stage.cluster, _BEFORE, loads):
             report(self.metrics, loads)
             recording = self.stage.folder / f"recording-{seed}.json"
@@ -233,6 +233,7 @@ def main() -> None:
     ):
         figures = runner.run(_run(size, control_plane, Path(folder)))
     asked = f"{size.workload}: {size.pods} pods on {size.nodes} nodes, {size.seeds} seeds"
+    asked += f", {size.pod_size} % of the usual size" if size.pod_size != 100 else ""
     print(f"\n{asked}, {size.replicas} replicas, {size.busy} busy processes\n")
     print(tables_of(figures))
     if size.json:
@@ -250,6 +251,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workload", default=WORKLOADS[0], choices=WORKLOADS, help=what)
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--pods", type=int, default=400, help="of each load")
+    parser.add_argument("--pod-size", type=int, default=100, help="of the usual, in percent")
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--replicas", type=int, default=1, help="of stowplan")
     parser.add_argument("--per-second", type=float, default=10, help="pods of the steady load")

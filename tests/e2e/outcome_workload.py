@@ -10,7 +10,7 @@ small replicas are there to see whether pods get what they ask for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -132,8 +132,27 @@ def apps_of(workload: Workload) -> list[str]:
     return [SMALL, ZONED, *(f"app-{number:02}" for number in range(_APPS))]
 
 
-def asks_of(workload: Workload, count: int, seed: int) -> list[Ask]:
+def asks_of(workload: Workload, count: int, seed: int, size_percent: int = 100) -> list[Ask]:
     """Return pods in the order of their creation, those of all Deployments mixed.
+
+    Args:
+        workload: which.
+        count: of the pods.
+        seed: what they are drawn from.
+        size_percent: what they ask for, of the usual.
+    """
+    return [
+        replace(
+            ask,
+            millicores=ask.millicores * size_percent // 100,
+            mebibytes=ask.mebibytes * size_percent // 100,
+        )
+        for ask in _usual_asks(workload, count, seed)
+    ]
+
+
+def _usual_asks(workload: Workload, count: int, seed: int) -> list[Ask]:
+    """Return pods of the usual size.
 
     Sizes of Deployments are spread evenly over their logarithms, so that seeds differ in who has
     which size, and not in how much there is. The numbers of replicas fall off as the root of the
