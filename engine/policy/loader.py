@@ -17,6 +17,17 @@ from engine.policy.policy_set import CompiledPolicy, PolicySet
 CASES_FILE: Final = "cases.yaml"
 """The name of the file that holds the tests of the policies beside it."""
 
+_OF_OTHERS: Final = frozenset(
+    {
+        "kustomization.yaml",
+        "kustomization.yml",
+        "Chart.yaml",
+        "values.yaml",
+        "values.schema.json",
+    }
+)
+"""Files of Kustomize and Helm that folders have beside what they deploy; named alone they count."""
+
 _MAX_ATTEMPTS: Final = 10
 _LISTS = frozenset({"List", *(f"{kind}List" for kind in PolicyKind)})
 _ENDINGS = frozenset({".yaml", ".yml", ".json"})
@@ -128,7 +139,8 @@ class _Files:
                 name for name in folders if not name.startswith(".") and self._is_new(folder, name)
             )
             for name in sorted(names):
-                if not name.startswith(".") and Path(name).suffix in _ENDINGS:
+                is_policy = Path(name).suffix in _ENDINGS and name not in _OF_OTHERS
+                if is_policy and not name.startswith("."):
                     self._add_file(Path(folder, name))
 
     def _add_file(self, path: Path) -> None:

@@ -383,3 +383,14 @@ def test_one_name_may_be_used_in_several_namespaces(tmp_path: Path) -> None:
     assert _names(load_policies([tmp_path])) == ["a/web", "b/web"]
     (tmp_path / "c.yaml").write_text(text.format(name="web\n  namespace: b"))
     assert "there is a policy `b/web` in b.yaml:4 already" in _report(tmp_path)
+
+    assert "there is a policy `b/web` in b.yaml already" in _report(tmp_path)
+
+
+def test_files_of_kustomize_and_helm_beside_policies_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(_POLICY.format(name="a"))
+    for name in ("kustomization.yaml", "kustomization.yml", "Chart.yaml", "values.yaml"):
+        (tmp_path / name).write_text("kind: Kustomization\nresources: [a.yaml]\n")
+    assert _names(load_policies([tmp_path])) == ["a"]
+    with pytest.raises(InvalidFileError):  # named alone it is meant
+        load_policies([tmp_path / "kustomization.yaml"])
