@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
 from yarl import URL
 
@@ -64,6 +65,15 @@ class Visit:
         self.page.on("console", on_console)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", on_request)
+
+    async def barriers(self) -> list[str]:
+        """Return what axe-core finds on the page that keeps somebody from using it."""
+        found = await Axe().run(self.page)
+        return [
+            f"{each['id']}: {node['html']}"
+            for each in found.response["violations"]
+            for node in each["nodes"]
+        ]
 
     async def text(self, selector: str = "main") -> str:
         """Return the text that a person sees in an element."""

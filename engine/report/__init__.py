@@ -6,15 +6,18 @@ in camelCase on the wire, in the order in which they are declared.
 """
 
 from engine.model.measure import Measure
+from engine.report.answer import answers, arms_of_policies, spread_of
 from engine.report.decision import (
     BindingReport,
     DecisionReport,
     NodeStanding,
     PodName,
+    RuleKind,
     RuleReason,
 )
 from engine.report.eta import ReleaseRates, eta_text, expected_wait
 from engine.report.excerpt import DecisionExcerpt, binding_excerpt, decision_report, excerpt_of
+from engine.report.node_names import NodeNames
 from engine.report.nodes import (
     NodesReport,
     ResourceColumns,
@@ -33,11 +36,18 @@ from engine.report.outcome import (
     RuleOutcome,
 )
 from engine.report.pod import PodReport
+from engine.report.pods import (
+    FoundPod,
+    NodeReport,
+    PodOnNode,
+    PodsReport,
+    node_report,
+    pods_report,
+)
 from engine.report.policies import (
     PoliciesReport,
     PolicyRow,
     RefusedPolicy,
-    RuleKind,
     RuleRow,
     policies_report,
 )
@@ -97,18 +107,23 @@ __all__ = [
     "Crowd",
     "DecisionExcerpt",
     "DecisionReport",
+    "FoundPod",
     "HeldStatus",
     "Measure",
     "NamespaceOutcome",
     "NodeLevels",
+    "NodeNames",
+    "NodeReport",
     "NodeStanding",
     "NodesReport",
     "OutcomeFigures",
     "OutcomeReport",
     "PodFate",
     "PodName",
+    "PodOnNode",
     "PodOutcome",
     "PodReport",
+    "PodsReport",
     "PoliciesReport",
     "PoliciesStatus",
     "PolicyOutcome",
@@ -141,17 +156,22 @@ __all__ = [
     "UnplacedReason",
     "Victim",
     "ViewStatus",
+    "answers",
+    "arms_of_policies",
     "binding_excerpt",
     "decision_report",
     "eta_text",
     "excerpt_of",
     "expected_wait",
+    "node_report",
     "nodes_report",
     "overdue_seconds",
     "owner_of",
     "place_text",
+    "pods_report",
     "policies_report",
     "queue_report",
+    "spread_of",
     "summary",
     "thresholds_of",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 
@@ -54,12 +55,20 @@ class RuleReason(msgspec.Struct, frozen=True):
     reason: str
 
 
+class RuleKind(StrEnum):
+    """What a rule does."""
+
+    FILTER = "filter"
+    SCORE = "score"
+
+
 class RuleEvaluation(msgspec.Struct, frozen=True):
-    """The values that a rule evaluated for a node."""
+    """The values that a rule evaluated for a node; `kind` is that of the rule."""
 
     policy: str
     rule: str
     inputs: RuleInputs
+    kind: RuleKind
 
 
 class NodeStanding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -28,6 +28,7 @@ from engine.report.decision import (
     PodName,
     RankedNode,
     RuleEvaluation,
+    RuleKind,
     RuleReason,
     RuleScore,
 )
@@ -322,9 +323,10 @@ def _inputs(decision: Decision, row: int) -> Iterator[RuleEvaluation]:
     if not rules:
         rules += (outcome for outcome in decision.filters if outcome.policy != SCHEDULER)
         rules += decision.scored
-    listed: list[RuleEvaluation] = []
+    listed = []
     for rule in rules:
-        evaluation = RuleEvaluation(_named(rule.policy), rule.rule, rule.inputs(row))
-        if evaluation.inputs and evaluation not in listed:
-            listed.append(evaluation)
-            yield evaluation
+        kind = RuleKind.FILTER if isinstance(rule, FilterOutcome) else RuleKind.SCORE
+        found = _named(rule.policy), rule.rule, rule.inputs(row)
+        if found[-1] and found not in listed:
+            listed.append(found)
+            yield RuleEvaluation(*found, kind)

@@ -18,8 +18,7 @@ from engine.policy import PolicySet
 from engine.report.replicas import Crowd
 from engine.view import ClusterView, IntColumn, Sum
 
-SHOWN_RESOURCES: Final = (CPU, MEMORY)
-"""The resources that a report has columns of, unless others are asked for."""
+_FIRST: Final = (CPU, MEMORY)
 
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -86,7 +85,6 @@ def nodes_report(
     view: ClusterView,
     now: Micros,
     *,
-    resources: Sequence[str] = SHOWN_RESOURCES,
     thresholds: Sequence[Threshold] = (),
     stale: Sequence[str] = (),
     crowd: Crowd | None = None,
@@ -96,7 +94,6 @@ def nodes_report(
     Args:
         view: the cluster.
         now: the time of day.
-        resources: those to report.
         thresholds: of the policies in force.
         stale: the sources that are too old, each with its age.
         crowd: the most replicas of one owner on one node.
@@ -114,10 +111,20 @@ def nodes_report(
         unschedulable=view.unschedulable[rows].tolist(),
         pods=view.amount(view.sums[Sum.REQUESTS], "pods")[rows].tolist(),
         report_age_seconds=_ages(view.metric_time[rows], now),
-        resources={name: _columns(view, name, rows) for name in resources},
+        resources={name: _columns(view, name, rows) for name in _offered(view)},
         thresholds=thresholds,
         crowd=crowd,
     )
+
+
+def _offered(view: ClusterView) -> Sequence[str]:
+    """Return cpu, memory, and every other resource that a node offers."""
+    others = (
+        name
+        for name in view.axis.names
+        if name not in _FIRST and bool((view.amount(view.allocatable, name) > 0)[view.valid].any())
+    )
+    return (*_FIRST, *sorted(others))
 
 
 def thresholds_of(policies: PolicySet) -> tuple[Threshold, ...]:

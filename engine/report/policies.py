@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 import msgspec
 
 from engine.policy import CompiledPolicy, PolicySet
+from engine.report.decision import RuleKind
 from engine.report.outcome import AuditedPolicy, OutcomeReport, PolicyOutcome
-
-
-class RuleKind(StrEnum):
-    """What a rule does."""
-
-    FILTER = "filter"
-    SCORE = "score"
 
 
 class RuleRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -61,11 +61,15 @@ class ArrivalsSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
         source: where they come from.
         pods: how many.
         seconds: between the first and the last.
+        waiting: of a what-if, those of the pods that are pending now.
+        moved: of a what-if, those that run and have to go elsewhere; the others are new.
     """
 
     source: ArrivalSource
     pods: int
     seconds: int
+    waiting: int = 0
+    moved: int = 0
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -111,11 +115,16 @@ class RuleRejections(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UnplacedReason(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Pods without a node for the same reason; `example` is the first of them."""
+    """Pods of one owner without a node for the same reason; `example` is the first of them.
+
+    Attributes:
+        owner: `namespace/name` of what made them; "" for nothing.
+    """
 
     reason: str
     pods: int
     example: PodName
+    owner: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -155,6 +164,8 @@ class PodOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What becomes of a pod in a what-if.
 
     Attributes:
+        owner: `namespace/name` of what made it, such as a ReplicaSet; "" for nothing.
+        waited: whether it is pending now, and so not what a change is about.
         moved_from: the node that it runs on now; "" for a new one, or one that waits.
         node: where it goes; "" for nowhere.
         message: why it goes nowhere, or is refused; "" for one that is placed.
@@ -163,6 +174,8 @@ class PodOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     pod: PodName
     fate: PodFate
+    owner: str = ""
+    waited: bool = False
     moved_from: str = ""
     node: str = ""
     message: str = ""

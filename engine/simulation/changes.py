@@ -83,8 +83,9 @@ class AddNodes:
         report = cluster.reports.get(template.name)
         moving = [loads[each.pod.key] for each in on_template if is_movable(each.pod)]
         idle = dict(zip(RESOURCES, base_load(report, moving).tolist(), strict=True))
+        host, dot, domain = template.name.partition(".")
         for number in range(1, self.count + 1):
-            name = f"{template.name}-added-{number}"
+            name = f"{host}-added-{number}{dot}{domain}"
             if name in names:
                 raise ChangeError(f"there is a node `{name}` already")
             nodes.append(_clone(template, name))
@@ -193,7 +194,10 @@ def _deployment(pod: Pod) -> str:
 def _node(cluster: RecordedCluster, name: str) -> Node:
     node = next((node for node in cluster.nodes if node.name == name), None)
     if node is None:
-        raise ChangeError(f"no node `{name}` is recorded")
+        names = [node.name for node in cluster.nodes]
+        whole = next((other for other in names if other.startswith(f"{name}.")), "")
+        hint = f"did you mean `{whole}`?" if whole else did_you_mean(name, names)
+        raise ChangeError(f"no node `{name}` is recorded" + (f"\nhint: {hint}" if hint else ""))
     return node
 
 

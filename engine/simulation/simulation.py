@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 
+from engine.model import api
 from engine.model.time import SECOND, date
 from engine.report import (
     ArmPlacement,
@@ -39,6 +41,7 @@ DEFAULT_THRESHOLDS: Final = {"cpu": 65.0, "memory": 95.0}
 _ZONE: Final = "topology.kubernetes.io/zone"
 _MOST_OUTCOMES: Final = 1_000  # pods that are reported one by one
 _MOST_REASONS: Final = 20
+_decode: Final = msgspec.json.Decoder(api.Pod).decode
 _STOCK: Final = Arm(name="stock", placement=ArmPlacement.STOCK)
 _RECORDED: Final = Arm(name="recorded", placement=ArmPlacement.RECORDED)
 
@@ -101,6 +104,10 @@ def simulate(
             source=arrivals.source,
             pods=len(arrivals.pods),
             seconds=max((each.at for each in arrivals.pods), default=0) // SECOND,
+            waiting=sum(map(_waited, arrivals.pods)) if arrivals.are_created else 0,
+            moved=sum(1 for each in arrivals.pods if each.recorded_on)
+            if arrivals.are_created
+            else 0,
         ),
         changes=simulation.scenario.changes,
         figures_at=arrivals.figures_at // SECOND,
@@ -173,14 +180,15 @@ def _reasons(
     arrivals: Sequence[Arrival], landings: Sequence[Landing]
 ) -> tuple[UnplacedReason, ...]:
     """Return why pods have no node, most pods first."""
-    counts, examples = Counter[str](), dict[str, PodName]()
+    counts, examples = Counter[tuple[str, str]](), dict[tuple[str, str], PodName]()
     for arrival, landing in zip(arrivals, landings, strict=True):
         if not landing.node:
-            counts[landing.reason] += 1
-            examples.setdefault(landing.reason, _name(arrival))
+            key = landing.reason, _owner(arrival)
+            counts[key] += 1
+            examples.setdefault(key, _name(arrival))
     return tuple(
-        UnplacedReason(reason=reason, pods=pods, example=examples[reason])
-        for reason, pods in counts.most_common(_MOST_REASONS)
+        UnplacedReason(reason=reason, pods=pods, example=examples[reason, owner], owner=owner)
+        for (reason, owner), pods in counts.most_common(_MOST_REASONS)
     )
 
 
@@ -194,6 +202,8 @@ def _outcome(arrival: Arrival, landing: Landing) -> PodOutcome:
     return PodOutcome(
         pod=_name(arrival),
         fate=fate,
+        owner=_owner(arrival),
+        waited=_waited(arrival),
         moved_from=arrival.recorded_on,
         node=landing.node,
         message=landing.reason,
@@ -203,3 +213,12 @@ def _outcome(arrival: Arrival, landing: Landing) -> PodOutcome:
 
 def _name(arrival: Arrival) -> PodName:
     return PodName(arrival.pod.namespace, arrival.pod.display_name)
+
+
+def _waited(arrival: Arrival) -> bool:
+    return arrival.exists and not arrival.recorded_on
+
+
+def _owner(arrival: Arrival) -> str:
+    owners = _decode(arrival.raw).metadata.owner_references or ()
+    return f"{arrival.pod.namespace}/{owners[0].name}" if owners else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -90,6 +90,19 @@ class ClusterLister:
         Its row is one of the next view.
         """
         return self._pods.table.get(key)
+
+    def pods_on(self, node_name: str) -> Sequence[tuple[str, PodEntry]]:
+        """Return the pods that count on a node, each with `namespace/name`; any order."""
+        row = self._rows.of.get(node_name)
+        return () if row is None else [*self._pods.table.on_row(row)]
+
+    def pods_containing(self, text: str) -> Iterator[tuple[str, str]]:
+        """Yield `namespace/name` of pods that contain a text, and their nodes; any order.
+
+        It looks at every pod: 150,000 take some 20 ms.
+        """
+        for key, entry in self._pods.table.containing(text):
+            yield key, "" if entry.row == NO_ROW else self._rows.names[entry.row]
 
     def requests(self, key: str, *, scheduled: bool = False) -> Amounts:
         """Return what a pod adds to the requests of its namespace; nothing if it is unknown.

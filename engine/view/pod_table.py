@@ -110,6 +110,11 @@ class PodTable:
         slot = self._slot_of.part(key).get(key)
         return key if slot is None else self._keys[slot]
 
+    def containing(self, text: str) -> Iterator[tuple[str, PodEntry]]:
+        """Yield the pods whose `namespace/name` contains a text, in any order."""
+        for part in self._slot_of.parts:
+            yield from ((key, self._entry(slot)) for key, slot in part.items() if text in key)
+
     def entries(self) -> Iterator[PodEntry]:
         """Yield the entry of every pod."""
         return (self._entry(slot) for part in self._slot_of.parts for slot in part.values())

@@ -227,7 +227,7 @@ def run(
         with during():
             status: int | None = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
-        return _failed(_usage(error), Exit.FAILED)
+        return _failed(_usage(error, arguments), Exit.FAILED)
     except InvalidFileError as error:
         return _failed(str(error), Exit.INVALID)
     except StowplanError as error:
@@ -240,12 +240,15 @@ def run(
     return status
 
 
-def _usage(error: CycloptsError) -> str:
+def _usage(error: CycloptsError, arguments: Sequence[str] | None) -> str:
     """Return the mistake in the arguments, in the style of our other errors."""
     hint = f"see `{' '.join(('stowplan', *(error.command_chain or ())))} --help`"
     message = str(error).replace('"', "`").removesuffix(".")
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         message = _missing(error, error.argument)
+        swallows = "--cluster" in (arguments or sys.argv)
+        if message.startswith("argument") and swallows:
+            hint = f"it comes before the options: `--cluster` takes all that follows it; {hint}"
     elif isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         message = f"unexpected argument `{error.unused_tokens[0]}`"
         hint = f"repeat a flag for each of its values; {hint}"

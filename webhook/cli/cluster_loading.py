@@ -1,17 +1,27 @@
-"""Loading of recorded clusters, with progress and every mistake shown."""
+"""Loading of recorded clusters, with progress, the first mistakes, and what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Final, TypeAlias
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
+from engine.model.count_text import counted
 from engine.model.time import Micros, date, micros
 from webhook.cluster import Recording, load_recorded
 from webhook.cluster.watch.event_applier import PodObserver
+
+ClusterPaths: TypeAlias = Annotated[list[Path], Parameter(consume_multiple=1)]
+"""Value of `--cluster`: `--cluster a b` and `--cluster a --cluster b` are the same."""
+
+_MOST_PROBLEMS: Final = 3
+_USAGE_HINT: Final = "`kubectl get nodes.metrics.k8s.io -o json > usage.json`, and `--cluster` both"
+_OBJECTS_HINT: Final = "`kubectl get nodes,pods,namespaces -A -o json` has all of them"
 
 
 def load_cluster(
@@ -42,9 +52,30 @@ def load_cluster(
             progress=lambda done, total: progress.update(task, completed=done, total=total),
             observers=observers,
         )
-    for problem in recording.problems:
+    for problem in recording.problems[:_MOST_PROBLEMS]:
         console.print(str(problem), markup=False, soft_wrap=True)
+    if (more := len(recording.problems) - _MOST_PROBLEMS) > 0:
+        console.print(f"... and {counted(more, 'more mistake')}: such objects are left out")
     return recording
+
+
+def tell_missing(recording: Recording, console: Console) -> None:
+    """Print what is not recorded, and what that means."""
+    for note in _missing(recording):
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def _missing(recording: Recording) -> Iterator[str]:
+    view = recording.state.view()
+    nodes = int(view.valid.sum())
+    measured = int((view.valid & (view.metric_time != 0)).sum())
+    if not recording.loaded.get("Pod"):
+        yield f"no pod is recorded: all nodes count as empty\nhint: {_OBJECTS_HINT}"
+    if not view.namespaces.labels:
+        yield f"no namespace is recorded: no label of any is known\nhint: {_OBJECTS_HINT}"
+    if measured < nodes:
+        what = f"of {nodes - measured} of {nodes} nodes no usage" if measured else "no usage"
+        yield f"{what} is recorded: rules that read it, as LoadAware, abstain\nhint: {_USAGE_HINT}"
 
 
 def moment_of(recording: Recording, now: datetime | None) -> tuple[Micros, str]:
@@ -57,7 +88,7 @@ def moment_of(recording: Recording, now: datetime | None) -> tuple[Micros, str]:
     if now is not None:
         return micros(now), "as `--now` says"
     if recording.recorded_at:
-        return recording.recorded_at, "the newest moment in the recording"
+        return recording.recorded_at, "the latest time in the recording"
     return micros(datetime.now(UTC)), "now: the recording names no moment"
 
 

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from engine.errors import Diagnostic
 from webhook.cli.exit_codes import Exit
+from webhook.cli.shipped_files import located_policies
 from webhook.serving import process as service
 from webhook.serving.services import Role
 from webhook.settings import Settings, SettingsError, ShownEnvironment
@@ -31,5 +32,6 @@ def control(*, settings: Annotated[Settings | None, Parameter(name="*")] = None)
     if given.cluster:
         problem = "nothing is to be done on a recorded cluster: `stowplan serve` answers reviews"
         raise SettingsError([Diagnostic(file="--cluster", message=problem)])
+    given = given.model_copy(update={"policies": located_policies(given.policies)})
     service.serve(given, Role.CONTROL)
     return Exit.OK

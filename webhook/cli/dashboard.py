@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import webbrowser
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,8 +27,9 @@ from engine.report import Replicas
 from webhook.background import in_background, on_change
 from webhook.cli import console
 from webhook.cli.api_errors import reason
-from webhook.cli.cluster_loading import load_cluster
+from webhook.cli.cluster_loading import ClusterPaths, load_cluster, tell_missing
 from webhook.cli.exit_codes import Exit
+from webhook.cli.shipped_files import located_policies
 from webhook.cluster import Cluster, RecordedPods, recorded_cluster
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.cluster.client.credentials import NoKubeconfigError
@@ -99,7 +101,7 @@ class _Shown:
 
 def dashboard(
     *,
-    cluster: list[Path] | None = None,
+    cluster: ClusterPaths | None = None,
     kubeconfig: Path | None = None,
     context: str | None = None,
     policies: list[Path] | None = None,
@@ -117,9 +119,10 @@ def dashboard(
         port: to listen on; 0 takes a free one.
         browser: open the page in a browser.
     """
+    paths = located_policies(policies or ())
     recorded = _recorded(cluster) if cluster else None
     with suppress(KeyboardInterrupt):  # the way to end it
-        asyncio.run(_run(recorded, kubeconfig, context, policies or [], port, opens=browser))
+        asyncio.run(_run(recorded, kubeconfig, context, paths, port, opens=browser))
     return Exit.OK
 
 
@@ -127,7 +130,7 @@ async def _run(
     recorded: _Shown | None,
     kubeconfig: Path | None,
     context: str | None,
-    policies: list[Path],
+    policies: Sequence[Path],
     port: int,
     *,
     opens: bool,
@@ -150,6 +153,7 @@ async def _run(
 def _recorded(paths: list[Path]) -> _Shown:
     held, pods, replicas = HeldPods(wall_clock), RecordedPods(), _CountedReplicas()
     recording = load_cluster(paths, console.errors(), observers=(held, pods, replicas))
+    tell_missing(recording, console.errors())
     return _Shown(
         name=", ".join(path.name for path in paths),
         cluster=recorded_cluster(recording, wall_clock),
@@ -209,7 +213,7 @@ async def _require_contact(connection: Connection) -> None:
             raise StowplanError(reason(error, "the version cannot be read")) from error
 
 
-def _source(stack: AsyncExitStack, shown: _Shown, paths: list[Path]) -> ClusterSource:
+def _source(stack: AsyncExitStack, shown: _Shown, paths: Sequence[Path]) -> ClusterSource:
     """Return the reports of a cluster by policies, which are loaded again when they change."""
     cluster = shown.cluster
     policies = LivePolicies(paths, resources=shown.policy_resources, track=cluster.state.track_sums)

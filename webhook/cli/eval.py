@@ -20,8 +20,9 @@ from engine.cel import CelError, Program, plain_value
 from engine.errors import StowplanError
 from engine.model.count_text import counted
 from engine.policy import NodeValues, node_values, pod_fields_read, read_expression
+from engine.report import NodeNames
 from webhook.cli import console
-from webhook.cli.cluster_loading import load_cluster, moment_of
+from webhook.cli.cluster_loading import ClusterPaths, load_cluster, moment_of, tell_missing
 from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
@@ -74,7 +75,7 @@ def evaluate(
     expression: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    cluster: list[Path],
+    cluster: ClusterPaths,
     pod: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     policies: list[Path] | None = None,
     variable: list[str] | None = None,
@@ -102,6 +103,7 @@ def evaluate(
     program = read_expression(expression, _EXPRESSION, variables)
     _check_pod(pod, pod_fields_read(program, variables))
     recording = load_cluster(cluster, console.errors())
+    tell_missing(recording, console.errors())
     moment, _ = moment_of(recording, now)
     view = recording.state.view()
     manifest = _NO_POD if pod is None else read_manifest(pod)
@@ -178,9 +180,12 @@ def _show(output: Console, values: NodeValues, most: int) -> None:
     else:
         output.print(_summary(list(values.by_node.values())))
         output.print()
+        names = NodeNames.of(values.by_node)
+        if names.note:
+            output.print(f"[dim]{names.note}[/]")
         table = plain_table("node", "value")
         for node, value in list(values.by_node.items())[:most]:
-            table.add_row(escape(node), _text(value))
+            table.add_row(escape(names.short(node)), _text(value))
         if len(values.by_node) > most:
             table.add_row(f"... and {len(values.by_node) - most} more", style="dim")
         output.print(table)

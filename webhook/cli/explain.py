@@ -23,7 +23,7 @@ from engine.model.pod import Pod
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
-from engine.report import DecisionReport, QuotaReport, decision_report
+from engine.report import DecisionReport, NodeNames, QuotaReport, decision_report
 from engine.view import ClusterState, ClusterView, quota_requests
 from webhook.cli import console
 from webhook.cli.binding_explanation import (
@@ -31,7 +31,13 @@ from webhook.cli.binding_explanation import (
     binding_explanation,
     show_binding,
 )
-from webhook.cli.cluster_loading import load_cluster, moment_of, moment_text
+from webhook.cli.cluster_loading import (
+    ClusterPaths,
+    load_cluster,
+    moment_of,
+    moment_text,
+    tell_missing,
+)
 from webhook.cli.exit_codes import Exit
 from webhook.cli.held_explanation import ReleaseReport, release_report
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
@@ -75,7 +81,7 @@ def explain(
     pod: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    cluster: list[Path] | None = None,
+    cluster: ClusterPaths | None = None,
     policies: list[Path] | None = None,
     live: bool = False,
     kubeconfig: Path | None = None,
@@ -123,6 +129,7 @@ def explain(
         policy_set = load_policy_set(_given(policies, "--policies"))
         pods = PodCollector()
         recording = load_cluster(recorded, notes, observers=[pods] if is_object else ())
+        tell_missing(recording, notes)
         if is_object:
             manifest = pods.manifest(pod, namespace)
     recording.state.track_sums(policy_set.sum_profiles)
@@ -157,7 +164,7 @@ def explain(
         )
         output.print_json(msgspec.json.encode(report).decode())
     else:
-        judged = f"judged at {moment_text(moment)}, {origin}"
+        judged = f"as of {moment_text(moment)} ({origin})"
         if queues and not quota.allowed:
             judged = f"{_QUEUES}\n{judged}"
         if release is not None:
@@ -207,7 +214,7 @@ def _quota_verdict(pod: Pod, view: ClusterView, notes: Console) -> QuotaVerdict:
     namespace = pod.namespace
     if namespace in _SCOPE.excluded_namespaces:
         return QuotaVerdict()
-    if namespace not in view.namespaces.labels:
+    if view.namespaces.labels and namespace not in view.namespaces.labels:
         notes.print(f"namespace `{escape(namespace)}` is not recorded: no label of it is known")
     if pod.is_queued:
         return QuotaVerdict()
@@ -263,7 +270,9 @@ def _show(
 ) -> None:
     """Print the verdict, then its reasons."""
     report = decision_report(decision, most_nodes=nodes, most_inputs=inputs)
-    verdict = verdict_line(report.verdict, report.pod, report.message)
+    known = zip(decision.names, decision.valid.tolist(), strict=True)
+    names = NodeNames.of(name for name, is_valid in known if is_valid)
+    verdict = verdict_line(report.verdict, report.pod, names.in_text(report.message))
     if quota.allowed:
         output.print(verdict)
     else:
@@ -272,4 +281,4 @@ def _show(
     if decision.pod.node_name:
         output.print("hint: without `spec.nodeName` you see where it would go")
     output.print(judged)
-    show_reasons(output, report)
+    show_reasons(output, report, names)

@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.errors import Diagnostic, InvalidFileError
 from engine.policy import PolicySet, load_policies
-from webhook.cli.shipped_files import located_policy
+from webhook.cli.shipped_files import located_policies
 
 STANDARD_INPUT: Final = Path("-")
 MOST_READ: Final = (1 << 20) + 1
@@ -24,7 +24,7 @@ def load_policy_set(paths: Sequence[Path]) -> PolicySet:
     Raises:
         InvalidFileError: there is none, or something is wrong with them.
     """
-    files = [located_policy(path) for path in paths if path != STANDARD_INPUT]
+    files = located_policies(path for path in paths if path != STANDARD_INPUT)
     texts = {} if len(files) == len(paths) else {"<stdin>": sys.stdin.buffer.read(MOST_READ)}
     policies = load_policies(files, texts)
     if not policies:

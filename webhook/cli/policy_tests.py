@@ -14,7 +14,7 @@ from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from engine.model.count_text import counted
 from engine.policy import CASES_FILE
 from engine.policy_tests import CaseResult, CaseRun, CrossCheck, can_cross_check, run_cases
-from engine.report import decision_report
+from engine.report import NodeNames, decision_report
 from webhook.cli import console
 from webhook.cli.cross_check import show_cross_check
 from webhook.cli.exit_codes import Exit
@@ -95,7 +95,7 @@ def _show(result: CaseResult, output: Console, *, verbose: bool) -> None:
     for cause in result.causes:
         output.print(f"       cause: {escape(cause)}")
     if result.failures and verbose:
-        show_decision(output, decision_report(result.decision))
+        show_decision(output, decision_report(result.decision), NodeNames())
 
 
 def _summary(run: CaseRun, failed: int) -> str:

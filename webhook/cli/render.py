@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from engine.model.decision import Verdict
 from engine.model.resource_names import EPHEMERAL_STORAGE, MEMORY
-from engine.report import DecisionReport, PodName
+from engine.report import DecisionReport, NodeNames, PodName
 from webhook.cli.tables import plain_table
 
 _VERDICT_STYLE = {
@@ -25,10 +26,10 @@ _IN_BYTES = (MEMORY, EPHEMERAL_STORAGE)
 _MEBIBYTE = 1 << 20
 
 
-def show_decision(console: Console, report: DecisionReport) -> None:
+def show_decision(console: Console, report: DecisionReport, names: NodeNames) -> None:
     """Print a decision."""
-    console.print(verdict_line(report.verdict, report.pod, report.message))
-    show_reasons(console, report)
+    console.print(verdict_line(report.verdict, report.pod, names.in_text(report.message)))
+    show_reasons(console, report, names)
 
 
 def verdict_line(verdict: Verdict, pod: PodName, message: str) -> str:
@@ -36,12 +37,14 @@ def verdict_line(verdict: Verdict, pod: PodName, message: str) -> str:
     return f"[{_VERDICT_STYLE[verdict]}]{verdict}[/] {escape(str(pod))}: {escape(message)}"
 
 
-def show_reasons(console: Console, report: DecisionReport) -> None:
+def show_reasons(console: Console, report: DecisionReport, names: NodeNames) -> None:
     """Print a decision without its verdict."""
     _show_circumstances(console, report)
+    if names.note and (report.ranking or report.rejected):
+        console.print(f"[dim]{names.note}[/]")
     if report.ranking:
         console.print(f"\n[bold]{report.candidates} of {report.nodes} nodes fit[/], best first")
-        console.print(_ranking(report))
+        console.print(_ranking(report, names))
         if report.ranking[0].scores:
             console.print("[dim]points from 0 to 100 x weight, and (the raw score)[/]")
     for abstention in report.abstained:
@@ -49,13 +52,13 @@ def show_reasons(console: Console, report: DecisionReport) -> None:
     if report.rejected:
         total = sum(count.nodes for count in report.rejected_by)
         console.print(f"\n[bold]{total} left out[/]")
-        console.print(_rejected(report, total))
+        console.print(_rejected(report, total, names))
     if report.inputs:
         console.print("\n[bold]Inputs of the rules[/]")
-        console.print(_inputs(report))
+        console.print(_inputs(report, names))
     if report.audit:
         console.print("\n[bold]Not applied: what policies in Audit mode would have done[/]")
-        show_decision(console, report.audit)
+        show_decision(console, report.audit, names)
 
 
 def _show_circumstances(console: Console, report: DecisionReport) -> None:
@@ -82,7 +85,7 @@ def show_patch(console: Console, operations: Sequence[Mapping[str, Any]]) -> Non
     console.print(text, soft_wrap=True)  # no line break inside a string: it can be copied
 
 
-def _ranking(report: DecisionReport) -> Table:
+def _ranking(report: DecisionReport, names: NodeNames) -> Table:
     """Return the candidates, best first: their points by rule, and the sum."""
     table = plain_table("node", "total")
     several = len(report.policies) > 1
@@ -92,32 +95,37 @@ def _ranking(report: DecisionReport) -> Table:
             rule = f"{score.policy or 'scheduler'}\n{score.rule}"
         table.add_column(f"{escape(rule)} x {score.weight}", overflow="fold")
     for ranked in report.ranking:
-        points = (f"{score.normalized} [dim]({_raw(score.raw)})[/]" for score in ranked.scores)
-        table.add_row(escape(ranked.node), f"[bold]{ranked.total}[/]", *points)
+        points = (f"{score.weighted} [dim]({_raw(score.raw)})[/]" for score in ranked.scores)
+        table.add_row(escape(names.short(ranked.node)), f"[bold]{ranked.total}[/]", *points)
     _note_the_rest(table, report.candidates - len(report.ranking))
     return table
 
 
-def _rejected(report: DecisionReport, total: int) -> Table:
+def _rejected(report: DecisionReport, total: int, names: NodeNames) -> Table:
     """Return the rejected nodes, each with every rule that rejected it."""
     table = plain_table("node", "policy", "filter", "reason")
     for node, rejections in report.rejected.items():
         for i, by in enumerate(rejections):
-            name = "" if i else node
-            table.add_row(*map(escape, (name, by.policy, by.rule, by.reason)))
+            name = "" if i else names.short(node)
+            reason = names.in_text(by.reason)
+            table.add_row(*map(escape, (name, by.policy, by.rule, reason)))
     _note_the_rest(table, total - len(report.rejected))
     return table
 
 
-def _inputs(report: DecisionReport) -> Table:
+def _inputs(report: DecisionReport, names: NodeNames) -> Table:
     """Return the inputs of rules for the first nodes."""
     several = len(report.policies) > 1
     table = plain_table("node", *(["policy"] if several else []), "rule", "inputs")
     for node, rules in (report.inputs or {}).items():
+        counts = Counter((rule.policy, rule.rule) for rule in rules)
         for i, rule in enumerate(rules):
             inputs = "\n".join(f"{value.name}: {value.describe()}" for value in rule.inputs)
             policy = [rule.policy] if several else []
-            table.add_row(*map(escape, ("" if i else node, *policy, rule.rule, inputs)))
+            is_twice = counts[rule.policy, rule.rule] > 1
+            name = f"{rule.rule} ({rule.kind})" if is_twice else rule.rule
+            cells = ("" if i else names.short(node), *policy, name, names.in_text(inputs))
+            table.add_row(*map(escape, cells))
     return table
 
 

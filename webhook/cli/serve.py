@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from engine.errors import StowplanError
 from webhook.cli.exit_codes import Exit
+from webhook.cli.shipped_files import located_policies
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving import process as service
 from webhook.serving.services import EMBEDDED, Role
@@ -27,6 +28,8 @@ def serve(*, settings: Annotated[ServeSettings | None, Parameter(name="*")] = No
     """
     try:
         given = settings or ServeSettings()
+        located = {"policies": located_policies(given.policies)}
+        given = given.model_copy(update=located)
         service.serve(given, EMBEDDED if given.control else Role.REVIEWS)
     except NoKubeconfigError as error:
         raise StowplanError(f"{error}, or a recorded cluster with `--cluster`") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -36,3 +37,12 @@ def located_policy(path: Path) -> Path:
         message = "neither a file nor the name of a policy to start from"
         raise InvalidFileError([Diagnostic(file=name, message=message, hint=hint)])
     return policies.get(name, path)
+
+
+def located_policies(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return paths of policies, with names of policies to start from as their folders.
+
+    Raises:
+        InvalidFileError: see `located_policy`.
+    """
+    return tuple(map(located_policy, paths))

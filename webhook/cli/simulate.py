@@ -36,7 +36,7 @@ from engine.simulation import (
     what_if,
 )
 from webhook.cli import console
-from webhook.cli.cluster_loading import load_cluster
+from webhook.cli.cluster_loading import ClusterPaths, load_cluster, tell_missing
 from webhook.cli.exit_codes import Exit
 from webhook.cli.output_files import require_place_for
 from webhook.cli.pods import PodCollector
@@ -54,7 +54,7 @@ _MOST_DIGITS = 5  # of a number of nodes or pods
 
 def simulate_command(
     *,
-    cluster: list[Path],
+    cluster: ClusterPaths,
     arm: list[str] | None = None,
     arrivals: str = "",
     add_nodes: list[str] | None = None,
@@ -90,6 +90,7 @@ def simulate_command(
     changes = _changes(add_nodes or (), drain or (), scale or ())
     collector = PodCollector()
     recording = load_cluster(cluster, notes, observers=[collector])
+    tell_missing(recording, notes)
     pods = list(collector.pods.values())
     recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
     arriving = _arrivals(arrivals, recorded, seed, is_changed=bool(changes))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -16,36 +17,45 @@ from engine.report import (
     ArmReport,
     ArrivalSource,
     Measure,
+    NodeNames,
     PodFate,
     PodOutcome,
     SimulationReport,
     Spread,
+    answers,
 )
 from webhook.cli.tables import plain_table
 
-_MOST_PODS = 20
-_MOST_REASONS = 5
+_MOST_GROUPS = 20
+_MOST_REASONS = 10
+_MOST_PLACES = 3
 _SOURCES = {
     ArrivalSource.RECORDING: ("recorded pod", "recorded pods in order of creation"),
     ArrivalSource.MANIFESTS: ("pod of manifests", "pods of manifests"),
     ArrivalSource.GENERATED: ("pod of a generated day", "pods of a generated day"),
-    ArrivalSource.CHANGES: ("pod that waits, moves or is new", "pods that wait, move or are new"),
+    ArrivalSource.CHANGES: ("pod to place", "pods to place"),
 }
 _FATES = {
     PodFate.NOWHERE: "no node fits",
     PodFate.REFUSED: "refused",
 }
+_SUMMED = {PodFate.NOWHERE: "without a node"}
 
 
 def show_simulation(console: Console, report: SimulationReport) -> None:
     """Print a simulation."""
-    console.print(_headline(report), soft_wrap=True)
+    names = NodeNames.of(report.cluster.nodes)
+    console.print(_headline(report, names), soft_wrap=True)
+    for answer in answers(report):
+        console.print(f"[bold]{escape(answer)}[/]", soft_wrap=True)
+    if names.note:
+        console.print(f"[dim]{names.note}[/]")
+    _show_outcomes(console, report.arms, names)
+    console.print()
     show_figures(console, report)
     for arm in report.arms:
-        _show_rejections(console, arm)
-    _show_reasons(console, report.arms)
-    for arm in report.arms:
-        _show_outcomes(console, arm)
+        _show_rejections(console, arm, names)
+    _show_reasons(console, report.arms, names)
     console.print("\n[bold]How to read this[/]")
     for note in report.notes:
         console.print(f"- {note}", markup=False, soft_wrap=True)
@@ -67,12 +77,16 @@ def write_page(file: Path, report: SimulationReport) -> None:
     file.write_text(report_page(report), encoding="utf-8")
 
 
-def _headline(report: SimulationReport) -> str:
+def _headline(report: SimulationReport, names: NodeNames) -> str:
     cluster, arrivals = report.cluster, report.arrivals
-    changes = "".join(f"{escape(change)}; " for change in report.changes)
+    changes = "".join(f"{escape(names.in_text(change))}; " for change in report.changes)
+    what = f"[bold]{counted(arrivals.pods, *_SOURCES[arrivals.source])}[/]"
+    if arrivals.source is ArrivalSource.CHANGES:
+        new = arrivals.pods - arrivals.moved - arrivals.waiting
+        what += f" ({arrivals.moved:,} moved, {new:,} new, {arrivals.waiting:,} pending)"
     return (
-        f"{changes}[bold]{counted(arrivals.pods, *_SOURCES[arrivals.source])}[/] on"
-        f" [bold]{counted(len(cluster.nodes), 'node')}[/], recorded {cluster.recorded_at}"
+        f"{changes}{what} on [bold]{counted(len(cluster.nodes), 'node')}[/], recorded"
+        f" {cluster.recorded_at}"
     )
 
 
@@ -122,66 +136,115 @@ def _spread(arm: ArmReport, measure: Measure, resource: str) -> Spread:
     )
 
 
-def _show_rejections(console: Console, arm: ArmReport) -> None:
+def _show_rejections(console: Console, arm: ArmReport, names: NodeNames) -> None:
     if not arm.rejections:
         return
     console.print(f"\n[bold]Rejected by the rules of {escape(arm.name)}[/]")
     table = plain_table("policy", "rule", "pods", "nodes per pod", "example")
     for rule in arm.rejections:
         mean = f"{rule.nodes / rule.pods:.1f}"
-        table.add_row(
-            escape(rule.policy), escape(rule.rule), f"{rule.pods:,}", mean, escape(rule.example)
-        )
+        example = escape(names.in_text(rule.example))
+        table.add_row(escape(rule.policy), escape(rule.rule), f"{rule.pods:,}", mean, example)
     console.print(table)
 
 
-def _show_reasons(console: Console, arms: Sequence[ArmReport]) -> None:
+def _show_reasons(console: Console, arms: Sequence[ArmReport], names: NodeNames) -> None:
     """Print why pods have no node, but what an outcome says of each."""
-    shown = [
-        arm
+    listed = [
+        (reason, arm.name)
         for arm in arms
-        if arm.reasons and not arm.outcomes and arm.placement is not ArmPlacement.RECORDED
+        if not arm.outcomes and arm.placement is not ArmPlacement.RECORDED
+        for reason in arm.reasons
     ]
-    if not shown:
+    if not listed:
         return
     console.print("\n[bold]Without a node[/]")
-    table = plain_table("arm", "pods", "why", "example")
-    for arm in shown:
-        for number, reason in enumerate(arm.reasons[:_MOST_REASONS]):
-            name = "" if number else escape(arm.name)
-            pods, example = f"{reason.pods:,}", escape(str(reason.example))
-            table.add_row(name, pods, escape(reason.reason), example)
-    console.print(table)
-
-
-def _show_outcomes(console: Console, arm: ArmReport) -> None:
-    """Print what becomes of each pod of a what-if, those without a node first."""
-    if not arm.outcomes:
-        return
-    counts = Counter(outcome.fate for outcome in arm.outcomes)
-    summary = ", ".join(f"{count:,} {fate}" for fate, count in counts.items())
-    console.print(f"\n[bold]{escape(arm.name)}[/]: {summary}")
-    table = plain_table("pod", "from", "to", "")
-    alike = _alike(sorted(arm.outcomes, key=lambda outcome: outcome.fate is PodFate.PLACED))
-    for outcome, pods in alike[:_MOST_PODS]:
-        to = escape(outcome.node) if outcome.node else f"[bold red]{_FATES[outcome.fate]}[/]"
-        evicted = ", ".join(str(victim.pod) for victim in outcome.victims)
-        what = f"evicts {evicted}" if evicted else outcome.message
-        name = f"{outcome.pod} and {pods - 1:,} more" if pods > 1 else str(outcome.pod)
-        table.add_row(escape(name), escape(outcome.moved_from), to, escape(what))
-    more = sum(pods for _, pods in alike[_MOST_PODS:])
+    table = plain_table("pods", "of", "arm", "why")
+    by_cause: dict[tuple[str, str, int], list[str]] = {}
+    for reason, arm in listed:
+        of = reason.owner or str(reason.example)
+        by_cause.setdefault((of, reason.reason, reason.pods), []).append(arm)
+    for (of, why, pods), in_arms in list(by_cause.items())[:_MOST_REASONS]:
+        arm = ", ".join(in_arms)
+        table.add_row(f"{pods:,}", *map(escape, (of, arm, names.in_text(why))))
+    more = sum(pods for _, _, pods in list(by_cause)[_MOST_REASONS:])
     if more:
-        table.add_row(f"... and {more:,} more", style="dim")
+        table.add_row(f"{more:,}", "others", style="dim")
     console.print(table)
 
 
-def _alike(outcomes: Sequence[PodOutcome]) -> list[tuple[PodOutcome, int]]:
-    """Return outcomes, with the number of pods that have no node for the same reason."""
-    counts = Counter[tuple[PodFate, str, str]]()
-    first: dict[tuple[PodFate, str, str], PodOutcome] = {}
-    for outcome in outcomes:
-        what = outcome.node and str(outcome.pod)  # one that has a node is alone
-        key = outcome.fate, outcome.message, what
-        counts[key] += 1
-        first.setdefault(key, outcome)
-    return [(outcome, counts[key]) for key, outcome in first.items()]
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Pods of a what-if of one owner, with the same fate for the same reason."""
+
+    waited: bool
+    of: str
+    fate: PodFate
+    message: str
+
+
+def _show_outcomes(console: Console, arms: Sequence[ArmReport], names: NodeNames) -> None:
+    """Print what becomes of the pods of a what-if: what a change is about before what waits."""
+    grouped = [(arm, _alike(arm.outcomes)) for arm in arms if arm.outcomes]
+    everywhere = [
+        key
+        for key, pods in (grouped[0][1].items() if len(grouped) > 1 else ())
+        if _FATES.get(key.fate)
+        and all(len(groups.get(key, ())) == len(pods) for _, groups in grouped)
+    ]
+    for arm, groups in grouped:
+        counts = Counter(outcome.fate for outcome in arm.outcomes)
+        summary = ", ".join(
+            f"{count:,} {_SUMMED.get(fate, fate)}" for fate, count in counts.items()
+        )
+        console.print(f"\n[bold]{escape(arm.name)}[/]: {summary}")
+        _show_groups(
+            console, {key: pods for key, pods in groups.items() if key not in everywhere}, names
+        )
+    if everywhere:
+        console.print("\n[bold]The same in every arm[/]")
+        _show_groups(console, {key: grouped[0][1][key] for key in everywhere}, names)
+
+
+def _alike(outcomes: Sequence[PodOutcome]) -> Mapping[_Alike, list[PodOutcome]]:
+    """Return pods by what they have in common: those that a change is about first."""
+    groups: dict[_Alike, list[PodOutcome]] = {}
+    for each in sorted(outcomes, key=lambda each: (each.waited, each.fate is PodFate.PLACED)):
+        of = each.owner or str(each.pod)
+        groups.setdefault(_Alike(each.waited, of, each.fate, each.message), []).append(each)
+    return groups
+
+
+def _show_groups(
+    console: Console, groups: Mapping[_Alike, list[PodOutcome]], names: NodeNames
+) -> None:
+    if not groups:
+        return
+    table = plain_table("pods", "of", "from", "to", "")
+    for key, pods in list(groups.items())[:_MOST_GROUPS]:
+        origins = _places((each.moved_from for each in pods), names)
+        to = _places((each.node for each in pods), names)
+        if key.fate in _FATES:
+            to = f"[bold red]{_FATES[key.fate]}[/]"
+        evicted = [str(victim.pod) for each in pods for victim in each.victims]
+        why = f"evicts {_few(evicted)}" if evicted else names.in_text(key.message)
+        if key.waited:
+            origins = "[dim]pending[/]"
+        table.add_row(f"{len(pods):,}", escape(key.of), origins, to, escape(why))
+    more = sum(map(len, list(groups.values())[_MOST_GROUPS:]))
+    if more:
+        table.add_row(f"{more:,}", "others", style="dim")
+    console.print(table)
+
+
+def _places(nodes: Iterable[str], names: NodeNames) -> str:
+    """Return nodes, most pods first, such as `node1 (3), node2`."""
+    counts = Counter(names.short(node) for node in nodes if node)
+    return escape(
+        _few([f"{node} ({count:,})" if count > 1 else node for node, count in counts.most_common()])
+    )
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = len(texts) - _MOST_PLACES
+    return ", ".join(texts[:_MOST_PLACES]) + (f" and {more:,} more" if more > 0 else "")

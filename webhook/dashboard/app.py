@@ -157,7 +157,8 @@ class _Dashboard:
             text = f"you need the right to {error}"
             return _message(HTTPStatus.FORBIDDEN, "Not permitted", text)
         except MissingError as error:
-            return _message(HTTPStatus.NOT_FOUND, "Not found", str(error))
+            frame = await self._frame_if_permitted(request)
+            return _message(HTTPStatus.NOT_FOUND, "Not found", str(error), frame)
         except UnavailableError as error:
             return _message(error.status, "Not now", str(error))
 
@@ -187,6 +188,13 @@ class _Dashboard:
         if missing := self._source.missing:
             return lambda: pages.starting_page(name, missing)
         return await show(self._source, reader, request.query)
+
+    async def _frame_if_permitted(self, request: web.Request) -> pages.Frame:
+        """Return the frame of a message: its navigation leads on."""
+        try:
+            return await self._frame(request, await self._reader(request))
+        except (SignInError, UnavailableError):
+            return _NO_FRAME
 
     async def _frame(self, request: web.Request, reader: Reader) -> pages.Frame:
         return pages.Frame(
@@ -251,8 +259,10 @@ def _keep(request: web.Request, response: web.Response, token: str) -> None:
     )
 
 
-def _message(status: HTTPStatus, title: str, text: str) -> web.Response:
-    response = _html(pages.document(pages.message_page(title, text), _NO_FRAME))
+def _message(
+    status: HTTPStatus, title: str, text: str, frame: pages.Frame = _NO_FRAME
+) -> web.Response:
+    response = _html(pages.document(pages.message_page(title, text), frame))
     response.set_status(status)
     return response
 

@@ -10,14 +10,18 @@ import msgspec
 from engine.quota.queueing import QueueRules
 from engine.report import (
     Crowd,
+    NodeReport,
     NodesReport,
     OutcomeReport,
     PodReport,
+    PodsReport,
     PoliciesReport,
     QueueReport,
     QuotasReport,
     RefusedPolicy,
+    node_report,
     nodes_report,
+    pods_report,
     policies_report,
     thresholds_of,
 )
@@ -91,6 +95,14 @@ class ClusterSource:
             stale=tuple(self.cluster.freshness().stale.values()),
             crowd=None if self.crowd is None else self.crowd(),
         )
+
+    def node(self, name: str) -> NodeReport | None:
+        """Return a node with its pods, None where there is none."""
+        return node_report(self.cluster.state, self.nodes(), name)
+
+    def pods(self, namespace: str, text: str) -> PodsReport:
+        """Return the pods of a namespace, "" for all, whose name contains a text."""
+        return pods_report(self.cluster.state, namespace, text)
 
     async def pod(self, namespace: str, name: str, node: str) -> PodReport | None:
         """Return a pod with its decisions, None where there is none.

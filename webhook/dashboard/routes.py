@@ -66,6 +66,27 @@ async def _nodes(source: DashboardSource, reader: Reader, query: Query) -> Rende
     return lambda: pages.nodes_page(report, query)
 
 
+async def _node(source: DashboardSource, reader: Reader, query: Query) -> Render:
+    await _require(reader, NODES)
+    await _require(reader, ListAccess("", "pods", ""))
+    name = query.get("name", "")
+    report = source.node(name)
+    if report is None:
+        raise MissingError(f"there is no node `{name}`")
+    return lambda: pages.node_page(report)
+
+
+async def _policy(source: DashboardSource, reader: Reader, query: Query) -> Render:
+    await _require(reader, POLICIES)
+    name = query.get("name", "")
+    report = await source.policies_in_force()
+    row = next((policy for policy in report.policies if policy.name == name), None)
+    if row is None:
+        raise MissingError(f"no policy `{name}` is in force")
+    thresholds = [each for each in source.nodes().thresholds if each.policy == name]
+    return lambda: pages.policy_page(row, thresholds, counted=report.counted)
+
+
 async def _policies(source: DashboardSource, reader: Reader, query: Query) -> Render:
     await _require(reader, POLICIES)
     report = await source.policies_in_force()
@@ -93,12 +114,18 @@ async def _queue(source: DashboardSource, reader: Reader, query: Query) -> Rende
 
 async def _pod(source: DashboardSource, reader: Reader, query: Query) -> Render:
     namespace, name = query.get("namespace", ""), query.get("name", "")
-    if not (namespace and name):
+    access = ListAccess("", "pods", namespace)
+    if not namespace and not await reader.may(access):
         return lambda: pages.pod_page(None, query)
-    await _require(reader, ListAccess("", "pods", namespace))
-    report = await source.pod(namespace, name, query.get("node", ""))
+    await _require(reader, access)
+    report = (
+        await source.pod(namespace, name, query.get("node", "")) if namespace and name else None
+    )
     if report is None:
-        raise MissingError(f"there is no pod `{namespace}/{name}`")
+        found = source.pods(namespace, name)
+        if not found.pods and namespace and name:
+            raise MissingError(f"there is no pod `{namespace}/{name}`")
+        return lambda: pages.pods_page(found, query)
     if not await reader.may(NODES):
         report = _without_nodes(report)
     return lambda: pages.pod_page(report, query)
@@ -106,10 +133,12 @@ async def _pod(source: DashboardSource, reader: Reader, query: Query) -> Render:
 
 SHOWN: Final[Mapping[str, Show]] = {
     "nodes": _nodes,
+    "node": _node,
     "pod": _pod,
     "quotas": _quotas,
     "queue": _queue,
     "policies": _policies,
+    "policy": _policy,
 }
 
 _QUOTA_GROUPS: Final = (UPSTREAM_GROUP, KOORDINATOR_GROUP)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Protocol
 
-from engine.report import NodesReport, PodReport, PoliciesReport, QueueReport, QuotasReport
+from engine.report import (
+    NodeReport,
+    NodesReport,
+    PodReport,
+    PodsReport,
+    PoliciesReport,
+    QueueReport,
+    QuotasReport,
+)
 
 
 class DashboardSource(Protocol):
@@ -38,6 +46,12 @@ class DashboardSource(Protocol):
 
     def nodes(self) -> NodesReport:
         """Return the nodes."""
+
+    def node(self, name: str) -> NodeReport | None:
+        """Return a node with its pods, None where there is none."""
+
+    def pods(self, namespace: str, text: str) -> PodsReport:
+        """Return the pods of a namespace, "" for all, whose name contains a text."""
 
     async def pod(self, namespace: str, name: str, node: str) -> PodReport | None:
         """Return a pod with its decisions, None where there is none.

@@ -9,10 +9,12 @@ not used.
 from webhook.pages.assets import Asset, assets
 from webhook.pages.document import Frame, document, update
 from webhook.pages.messages import message_page, sign_in_page, starting_page
+from webhook.pages.node import node_page
 from webhook.pages.nodes import nodes_page
 from webhook.pages.page import Page
-from webhook.pages.pod import pod_page
+from webhook.pages.pod import pod_page, pods_page
 from webhook.pages.policies import policies_page
+from webhook.pages.policy import policy_page
 from webhook.pages.queue import queue_page
 from webhook.pages.quotas import quotas_page
 from webhook.pages.report import report_page
@@ -24,9 +26,12 @@ __all__ = [
     "assets",
     "document",
     "message_page",
+    "node_page",
     "nodes_page",
     "pod_page",
+    "pods_page",
     "policies_page",
+    "policy_page",
     "queue_page",
     "quotas_page",
     "report_page",

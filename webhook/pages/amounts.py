@@ -32,3 +32,9 @@ def points(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "unknown"
     return f"{value:+.1f}" if signed else f"{value:.1f}"
+
+
+def moment_text(iso: str) -> str:
+    """Return a moment in ISO 8601 of UTC as people read it: `2026-03-02 10:00:00 UTC`."""
+    moment, offset, _ = iso.partition("+00:00")
+    return f"{moment.replace('T', ' ')} UTC" if offset else iso

@@ -23,6 +23,9 @@ PAGES: Final[Mapping[str, str]] = {
 }
 """The pages of the dashboard: titles in the navigation, by their URLs."""
 
+_PARENTS: Final[Mapping[str, str]] = {"node": "nodes", "policy": "policies"}
+"""The page of the navigation that others are reached from."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
@@ -52,6 +55,7 @@ def document(page: Page, frame: Frame) -> str:
         page=page,
         frame=frame,
         figures=figures_text(page.figures),
+        current=_PARENTS.get(page.name, page.name),
         navigation=[(name, title) for name, title in PAGES.items() if name in frame.pages],
         plots=table[PLOTS].name if has_plots else "",
         script=table[SCRIPT].name,

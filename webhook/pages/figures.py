@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.pages.page import Figure
+from webhook.pages.scale import step_for
 
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Okabe and Ito's colours, which people of every colour vision tell apart."""
@@ -27,6 +28,8 @@ _BAR_HEIGHT: Final = 22
 _LEAST_HEIGHT: Final = 150
 _MOST_LABEL: Final = 40
 _FEW: Final = 5
+_BIN: Final = 10  # percentage points, at least
+_MOST_BINS: Final = 12
 
 
 def plot_text(text: str, most: int = _MOST_LABEL) -> str:
@@ -197,17 +200,36 @@ def upright(at: float, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return shape, label
 
 
-def histogram(values: Iterable[float], *, width: int, bins: int) -> list[int]:
-    """Return how many values lie in each bin of a width from 0; the last has all from there on."""
-    counts = [0] * bins
-    for value in values:
-        counts[min(int(value // width), bins - 1)] += 1
-    return counts
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Equal bins of percentages from 0, of which the last has all from its begin on.
 
+    Attributes:
+        width: of each, percentage points.
+        count: how many.
+    """
 
-def bin_labels(width: int, bins: int) -> list[str]:
-    """Return the names of the bins of a histogram: where each begins."""
-    return [*(f"{at * width}" for at in range(bins - 1)), f"{(bins - 1) * width}+"]
+    width: int
+    count: int
+
+    @classmethod
+    def up_to(cls, end: float) -> Bins:
+        """Return bins of a scale."""
+        width = step_for(end, _MOST_BINS, least=_BIN)
+        return cls(width, int(end // width) + 1)
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Where each begins."""
+        last = (self.count - 1) * self.width
+        return [*map(str, range(0, last, self.width)), f"{last}+"]
+
+    def counts(self, values: Iterable[float]) -> Sequence[int]:
+        """Return how many values lie in each bin."""
+        counts = [0] * self.count
+        for value in values:
+            counts[min(int(value // self.width), self.count - 1)] += 1
+        return counts
 
 
 def marks_in_rows(name: str, values: Mapping[str, float]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from webhook.pages.figures import axis, layout, plot_text
 from webhook.pages.page import Figure
+from webhook.pages.scale import step_for
 
 _WIDER_THAN_HIGH: Final = 3
 _LEAST_COLUMNS: Final = 24
@@ -32,15 +33,10 @@ class _Step:
     symbol: str = "square"
 
 
-_STEPS: Final = (
-    _Step("below 20 %", 20, "#fdf0b5"),
-    _Step("20 to 40 %", 40, "#d9c86f"),
-    _Step("40 to 60 %", 60, "#9a9477"),
-    _Step("60 to 80 %", 80, "#575d6d"),
-    _Step("80 to 100 %", 100, "#123570"),
-    _Step("100 % and more", math.inf, "#00123b"),
-)
+_COLORS: Final = ("#fdf0b5", "#d9c86f", "#9a9477", "#575d6d", "#123570", "#00123b")
 """Cividis, dark for full: a scale that loses nothing in grey."""
+
+_NARROWEST: Final = 20  # percentage points of a step
 
 _ABOVE: Final = _Step("above the threshold", math.inf, "#d55e00", "x")
 _UNKNOWN: Final = _Step("unknown", math.inf, _EDGE, "circle-open")
@@ -51,6 +47,8 @@ def heat_map(
     zones: Sequence[str],
     percent: Sequence[float | None],
     threshold: float | None,
+    *,
+    end: float = 100,
 ) -> Figure:
     """Return a square per node by its percentage; one above the threshold is a cross.
 
@@ -59,12 +57,14 @@ def heat_map(
         zones: of the same nodes, "" for none.
         percent: of the same nodes, None where it is unknown.
         threshold: in percent, None for none.
+        end: of the scale, in percent; beyond it all nodes look the same.
     """
     grid = _grid(zones)
-    steps = [_step(value, threshold) for value in percent]
+    scale = _scale(end)
+    steps = [_step(value, threshold, scale) for value in percent]
     data = [
         _trace(step, [i for i, found in enumerate(steps) if found is step], grid, names, percent)
-        for step in (*_STEPS, _ABOVE, _UNKNOWN)
+        for step in (*scale, _ABOVE, _UNKNOWN)
     ]
     hidden: dict[str, Any] = {
         "showgrid": False,
@@ -81,7 +81,8 @@ def heat_map(
         "data": [trace for trace in data if trace["x"]],
         "layout": layout(
             height=300,
-            margin={"l": 110 if grid.labels else 10, "r": 10, "t": 60, "b": 10},
+            showlegend=False,  # the page has one that wraps
+            margin={"l": 110 if grid.labels else 10, "r": 10, "t": 10, "b": 10},
             meta={"columns": grid.columns, "rows": grid.rows, "widest": _widest(len(names))},
             xaxis=axis(**hidden, automargin=False),
             yaxis=axis(**zone_axis, automargin=False),
@@ -125,12 +126,24 @@ def _grid(zones: Sequence[str]) -> _Grid:
     return _Grid(x, y, columns, max(row, 1), labels)
 
 
-def _step(value: float | None, threshold: float | None) -> _Step:
+def _scale(end: float) -> Sequence[_Step]:
+    """Return the steps from 0 to the end of a scale, and one for what is beyond."""
+    width = step_for(end, len(_COLORS) - 1, least=_NARROWEST)
+    last = (len(_COLORS) - 1) * width
+    bounds = [(start, start + width) for start in range(0, last, width)]
+    within = [
+        _Step(f"{start} to {until} %" if start else f"below {until} %", until, color)
+        for (start, until), color in zip(bounds, _COLORS, strict=False)
+    ]
+    return (*within, _Step(f"{last} % and more", math.inf, _COLORS[-1]))
+
+
+def _step(value: float | None, threshold: float | None, scale: Sequence[_Step]) -> _Step:
     if value is None:
         return _UNKNOWN
     if threshold is not None and value > threshold:
         return _ABOVE
-    return next(step for step in _STEPS if value < step.until)
+    return next(step for step in scale if value < step.until)
 
 
 def _trace(

@@ -22,7 +22,9 @@ def starting_page(name: str, missing: Sequence[str]) -> Page:
         missing: what is not read yet.
     """
     text = f"The cluster is still being read: {', '.join(missing)}. This page comes by itself."
-    return Page(name=name, title=PAGES[name], body=render("message.html", text=text))
+    return Page(
+        name=name, title=PAGES.get(name, name.capitalize()), body=render("message.html", text=text)
+    )
 
 
 def sign_in_page(problem: str = "") -> Page:

@@ -8,19 +8,19 @@ from typing import Final
 
 import numpy as np
 
-from engine.report import Crowd, Measure, NodesReport, Threshold
+from engine.report import Measure, NodeNames, NodesReport, Threshold
 from webhook.pages.amounts import percent
-from webhook.pages.figures import bin_labels, grouped_bars, histogram, upright
+from webhook.pages.figures import Bins, grouped_bars, upright
 from webhook.pages.heat_map import heat_map
 from webhook.pages.page import Figure, Page
 from webhook.pages.query import Query, chosen, part_of, text_of
+from webhook.pages.scale import end_of
 from webhook.pages.templates import linked, render
 
 _MEASURES: Final = tuple(measure.value for measure in Measure)
 _SORTS: Final = ("name", "zone", "pods", *_MEASURES)
 _ROWS: Final = 100
-_BIN: Final = 10  # percentage points
-_BINS: Final = 13  # up to 120 % and more
+_MOST_SUGGESTED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
     known = [level for level in levels if level is not None]
     thresholds = _thresholds(report.thresholds, resource, measure)
     lowest = min((threshold.percent for threshold in thresholds), default=None)
+    end = end_of(known, (threshold.percent for threshold in thresholds))
+    names = NodeNames.of(report.names)
     found = [
         i
         for i, (name, zone) in enumerate(zip(report.names, report.zones, strict=True))
@@ -64,6 +66,7 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
     ]
     part = part_of(sorted(found, key=_order(report, resource, sort)), query, _ROWS)
     choice = {"resource": resource, "measure": measure, "find": find, "sort": sort}
+    heat = heat_map(report.names, report.zones, levels, lowest, end=end)
     return Page(
         name="nodes",
         title="Nodes",
@@ -75,18 +78,30 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
             measure=measure,
             measures=_MEASURES,
             find=find,
+            suggested=_suggested(report),
             sort=sort,
             thresholds=thresholds,
-            facts=[*_facts(levels, known, lowest), *_crowd(report.crowd)],
+            facts=_facts(levels, known, lowest),
+            crowd=report.crowd if report.crowd and report.crowd.pods > 1 else None,
+            names=names,
+            heat=heat,
+            bars={each: _bar(report, resource, each) for each in _MEASURES},
+            unknown=len(levels) - len(known),
             part=part,
             rows=[_row(report, resource, i) for i in part.items],
             link=linked(choice),
         ),
         figures={
-            "heat-map": heat_map(report.names, report.zones, levels, lowest),
-            "distribution": _distribution(known, measure, thresholds),
+            "heat-map": heat,
+            "distribution": _distribution(known, measure, thresholds, end),
         },
     )
+
+
+def _suggested(report: NodesReport) -> Sequence[str]:
+    """Return zones and, as long as they are few, nodes."""
+    zones = sorted({zone for zone in report.zones if zone})
+    return (*zones, *(report.names if len(report.names) <= _MOST_SUGGESTED else ()))
 
 
 def _amounts(report: NodesReport, resource: str, measure: str) -> Sequence[int | None]:
@@ -141,27 +156,40 @@ def _facts(
     levels: Sequence[float | None], known: Sequence[float], threshold: float | None
 ) -> list[tuple[str, str]]:
     """Return what is to be read first, as names and values."""
-    facts = [("Nodes", f"{len(levels):,}")]
-    if known:
-        facts += [
-            ("Mean", f"{np.mean(known):.1f} %"),
-            ("Spread (std. dev.)", f"{np.std(known):.1f} points"),
-            ("Fullest", f"{max(known):.1f} %"),
-        ]
+    facts = []
     if threshold is not None:
         above = sum(level > threshold for level in known)
-        facts.append((f"Above {threshold} %", f"{above:,}"))
+        facts.append((f"Above {threshold} %", f"{above:,} of {len(known):,} nodes"))
+    else:
+        facts.append(("Nodes", f"{len(levels):,}"))
+    if known:
+        facts += [
+            ("Fullest", f"{max(known):.1f} %"),
+            ("Mean", f"{np.mean(known):.1f} %"),
+            ("Spread (std. dev.)", f"{np.std(known):.1f} points"),
+        ]
     if len(known) < len(levels):
         facts.append(("Unknown", f"{len(levels) - len(known):,}"))
     return facts
 
 
-def _crowd(crowd: Crowd | None) -> list[tuple[str, str]]:
-    """Return the most replicas of one owner on one node, if there are several."""
-    if crowd is None or crowd.pods <= 1:
-        return []
-    where = f"{crowd.pods:,} ({crowd.example} on {crowd.node})"
-    return [("Most replicas of one owner on one node", where)]
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """How the bars of a measure are drawn.
+
+    Attributes:
+        end: where they are full, in percent.
+        threshold: the lowest, in percent; None for none.
+    """
+
+    end: float
+    threshold: int | None
+
+
+def _bar(report: NodesReport, resource: str, measure: str) -> _Bar:
+    thresholds = [each.percent for each in _thresholds(report.thresholds, resource, measure)]
+    levels = _levels(report, resource, measure)
+    return _Bar(end_of(levels, thresholds), min(thresholds, default=None))
 
 
 def _order(
@@ -181,16 +209,18 @@ def _order(
     return lambda i: (falling[i], names[i])
 
 
-def _distribution(known: Sequence[float], measure: str, thresholds: Sequence[Threshold]) -> Figure:
-    counts = histogram(known, width=_BIN, bins=_BINS)
+def _distribution(
+    known: Sequence[float], measure: str, thresholds: Sequence[Threshold], end: float
+) -> Figure:
+    bins = Bins.up_to(end)
     figure = grouped_bars(
-        bin_labels(_BIN, _BINS),
-        {measure: counts},
+        bins.labels,
+        {measure: bins.counts(known)},
         x=f"{measure}, % of allocatable, from",
         y="nodes",
     )
     # On an axis of names positions are counted: the middle of the first bin is 0.
-    marks = [upright(each.percent / _BIN - 0.5, f"{each.percent} %") for each in thresholds]
+    marks = [upright(each.percent / bins.width - 0.5, f"{each.percent} %") for each in thresholds]
     shown = {
         **figure["layout"],
         "showlegend": False,

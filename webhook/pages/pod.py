@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.report import DecisionReport, PodReport, RuleReason
+from engine.report import DecisionReport, NodeNames, PodReport, PodsReport, RuleReason
 from webhook.pages.figures import Bars, stacked_rows
 from webhook.pages.page import Figure, Page
-from webhook.pages.query import Query, text_of
-from webhook.pages.templates import render
+from webhook.pages.query import Query, part_of, text_of
+from webhook.pages.templates import linked, render
 
 _RANKED: Final = 20
 _DRAWN: Final = 10
 _REJECTED: Final = 50
+_LISTED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,9 @@ def pod_page(report: PodReport | None, query: Query) -> Page:
     """
     node = text_of(query, "node")
     sections = [] if report is None else list(_sections(report, node))
+    names = _names(report)
     figures = {
-        f"{section.key}-points": _points(section.decision)
+        f"{section.key}-points": _points(section.decision, names)
         for section in sections
         if _has_points(section.decision)
     }
@@ -82,11 +84,47 @@ def pod_page(report: PodReport | None, query: Query) -> Page:
             namespace=text_of(query, "namespace"),
             name=text_of(query, "name"),
             node=node,
+            names=names,
             sections=sections,
             drawn=figures,
         ),
         figures=figures,
     )
+
+
+def pods_page(report: PodsReport, query: Query) -> Page:
+    """Return the page to choose a pod on.
+
+    Args:
+        report: the pods to choose from.
+        query: `namespace`, `name` (a part of it), `part`.
+    """
+    choice = {key: text_of(query, key) for key in ("namespace", "name")}
+    return Page(
+        name="pod",
+        title="Pod",
+        body=render(
+            "pods.html",
+            report=report,
+            **choice,
+            suggested=sorted({each.pod.name for each in report.pods}),
+            names=NodeNames.of({each.node for each in report.pods if each.node}),
+            part=part_of(report.pods, query, _LISTED),
+            link=linked(choice),
+        ),
+    )
+
+
+def _names(report: PodReport | None) -> NodeNames:
+    """Return how the nodes that a report names are named."""
+    if report is None:
+        return NodeNames()
+    decisions = [each for each in (report.recorded, report.now) if each is not None]
+    found = {report.node, report.expected_node} - {""}
+    for decision in decisions:
+        found.update(ranked.node for ranked in decision.ranking)
+        found.update(decision.rejected)
+    return NodeNames.of(found)
 
 
 def _sections(report: PodReport, node: str) -> Iterator[_Section]:
@@ -121,7 +159,7 @@ def _has_points(decision: DecisionReport) -> bool:
     return any(score.weighted for ranked in decision.ranking[:_DRAWN] for score in ranked.scores)
 
 
-def _points(decision: DecisionReport) -> Figure:
+def _points(decision: DecisionReport, names: NodeNames) -> Figure:
     """Return the points of the best nodes, rule by rule."""
     best = decision.ranking[:_DRAWN]
     bars = [
@@ -131,4 +169,4 @@ def _points(decision: DecisionReport) -> Figure:
         )
         for i, score in enumerate(best[0].scores)
     ]
-    return stacked_rows([ranked.node for ranked in best], bars, x="points")
+    return stacked_rows([names.short(ranked.node) for ranked in best], bars, x="points")

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice
 from typing import Final
 
 from engine.model.count_text import counted
-from engine.report import ArmReport, Measure, SimulationReport, Spread
+from engine.report import (
+    ArmReport,
+    Measure,
+    NodeNames,
+    PodFate,
+    PodOutcome,
+    SimulationReport,
+    Spread,
+    Victim,
+    answers,
+    arms_of_policies,
+    spread_of,
+)
 from webhook.pages.document import self_contained
-from webhook.pages.figures import Bars, bin_labels, grouped_bars, histogram, lines, stacked_rows
+from webhook.pages.figures import Bars, Bins, grouped_bars, lines, stacked_rows
 from webhook.pages.heat_map import heat_map
 from webhook.pages.page import Figure, Page
+from webhook.pages.scale import end_of
 from webhook.pages.templates import render
 
-_BIN: Final = 10  # percentage points
-_BINS: Final = 13  # up to 120 % and more
 _RULES: Final = 20
-_OUTCOMES: Final = 500
+_FATES: Final = 200  # groups of pods
+_NODES: Final = 5  # of a group
 _HOUR: Final = 3_600
 
 
@@ -39,26 +53,125 @@ class _Plots:
 def report_page(report: SimulationReport) -> str:
     """Return a whole HTML document on a simulation; it loads nothing."""
     figures: dict[str, Figure] = {}
-    sections = [
-        _heat_maps(report, figures),
-        _distributions(report, figures),
-        _rejections(report, figures),
-        _over_time(report, figures),
-    ]
+    names = NodeNames.of(report.cluster.nodes)
+    sections = [_heat_maps(report, figures), _over_time(report, figures)]
+    folded = [_distributions(report, figures), _rejections(report, figures)]
     body = render(
         "report.html",
         report=report,
+        names=names,
+        figures=figures,
+        answers=answers(report),
+        tiles=_tiles(report),
+        compared=arms_of_policies(report),
+        fates=_fates(report),
         sections=[section for section in sections if section.captions],
+        folded=[section for section in folded if section.captions],
         keys=_spread_keys(report),
         measured=_most_telling(report),
         nodes=_by_node(report),
         spreads={
             arm.name: {(s.measure, s.resource): s for s in arm.spreads} for arm in report.arms
         },
-        most_outcomes=_OUTCOMES,
     )
     title = "What if" if report.changes else "Simulation"
     return self_contained(Page(name="", title=title, body=body, figures=figures))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A figure of the first arm, and of those that are compared with it.
+
+    Attributes:
+        before: of the first arm, "" where nothing is compared.
+        after: of the others; of the first one where there is none.
+    """
+
+    title: str
+    before: str
+    after: Sequence[str]
+
+
+def _tiles(report: SimulationReport) -> Sequence[_Tile]:
+    """Return what matters most."""
+    if not report.arms:
+        return ()
+    first, arms = report.arms[0], arms_of_policies(report)
+    shown: list[tuple[str, Callable[[ArmReport], str]]] = [
+        ("Hot nodes", lambda arm: f"{arm.hot_nodes:,}"),
+        *(
+            (f"Fullest node, {resource} {measure}", partial(_fullest, measure, resource))
+            for measure, resource in ((Measure.LOAD, "cpu"), (Measure.LIMITS, "cpu"))
+            if spread_of(first, measure, resource) is not None
+        ),
+        ("Pods without a node", lambda arm: f"{arm.unplaced + arm.refused:,}"),
+        ("Most replicas of one owner on one node", lambda arm: f"{arm.crowd.pods:,}"),
+    ]
+    tiles = [
+        _Tile(title, value(first) if arms else "", [value(arm) for arm in arms or (first,)])
+        for title, value in shown
+    ]
+    if arms:
+        tiles.append(_Tile("Pods elsewhere", "", [f"{arm.moves:,}" for arm in arms]))
+    return tiles
+
+
+def _fullest(measure: Measure, resource: str, arm: ArmReport) -> str:
+    spread = spread_of(arm, measure, resource)
+    return "unknown" if spread is None else f"{spread.max:.0f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """Pods of a what-if that are alike: of one owner, with one fate for one reason.
+
+    Attributes:
+        arms: the names of those in which it is so.
+        of: their owner, or the one pod.
+        to: nodes with their numbers of pods, most pods first.
+        victims: whom others are evicted for.
+    """
+
+    arms: str
+    pods: int
+    of: str
+    fate: PodFate
+    origins: str
+    to: str
+    message: str
+    victims: tuple[Victim, ...]
+
+
+def _fates(report: SimulationReport) -> Sequence[_Fate]:
+    """Return what becomes of the pods that were asked about: those that waited anyway come last."""
+    groups: dict[tuple[bool, str, int, PodFate, str], list[PodOutcome]] = {}
+    for number, arm in enumerate(report.arms):
+        for each in arm.outcomes:
+            of = each.owner or str(each.pod)
+            groups.setdefault((each.waited, of, number, each.fate, each.message), []).append(each)
+    alike: dict[_Fate, list[str]] = {}
+    place = {of: number for number, (_, of, *_) in reversed([*enumerate(groups)])}
+    ordered = sorted(groups.items(), key=lambda group: (group[0][0], place[group[0][1]]))
+    for (waited, of, number, fate, message), pods in ordered:
+        told = _Fate(
+            arms="",
+            pods=len(pods),
+            of=of,
+            fate=fate,
+            origins="pending" if waited else _places(each.moved_from for each in pods) or "new",
+            to=_places(each.node for each in pods),
+            message=message,
+            victims=tuple(victim for each in pods for victim in each.victims),
+        )
+        alike.setdefault(told, []).append(report.arms[number].name)
+    return [replace(told, arms=", ".join(arms)) for told, arms in islice(alike.items(), _FATES)]
+
+
+def _places(nodes: Iterable[str]) -> str:
+    counts = Counter(node for node in nodes if node)
+    texts = [f"{node} ({n:,})" if n > 1 else node for node, n in counts.most_common(_NODES)]
+    more = len(counts) - _NODES
+    return ", ".join(texts) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _spread_keys(report: SimulationReport) -> Sequence[tuple[Measure, str]]:
@@ -87,6 +200,13 @@ def _threshold(report: SimulationReport, measure: Measure, resource: str) -> flo
     return report.cluster.thresholds.get(resource) if measure is Measure.LOAD else None
 
 
+def _end(report: SimulationReport, measure: Measure, resource: str) -> float:
+    """Return where the scale of a measure ends, the same for all arms."""
+    levels = chain.from_iterable(_levels(arm, measure, resource) for arm in report.arms)
+    threshold = _threshold(report, measure, resource)
+    return end_of(levels, () if threshold is None else (threshold,))
+
+
 def _heat_maps(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:
     """Add the nodes of each arm by what matters most."""
     captions: dict[str, str] = {}
@@ -104,9 +224,10 @@ def _heat_maps(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:
             report.cluster.zones,
             percent,
             _threshold(report, measure, resource),
+            end=_end(report, measure, resource),
         )
         captions[name] = f"{arm.name}: {resource} {measure} of each node, the fuller the darker"
-    return _Plots("Nodes", captions, wide=True)
+    return _Plots("Nodes", captions)
 
 
 def _most_telling(report: SimulationReport) -> tuple[Measure, str] | None:
@@ -128,14 +249,15 @@ def _by_node(report: SimulationReport) -> Sequence[tuple[object, ...]]:
 def _distributions(report: SimulationReport, figures: dict[str, Figure]) -> _Plots:
     captions: dict[str, str] = {}
     for number, (measure, resource) in enumerate(_keys_of_levels(report)):
+        bins = Bins.up_to(_end(report, measure, resource))
         counts = {
-            arm.name: histogram(percent, width=_BIN, bins=_BINS)
+            arm.name: bins.counts(percent)
             for arm in report.arms
             if (percent := _levels(arm, measure, resource))
         }
         name = f"distribution-{number}"
         figures[name] = grouped_bars(
-            bin_labels(_BIN, _BINS),
+            bins.labels,
             counts,
             x=f"{resource} {measure}, % of allocatable, from",
             y="nodes",

@@ -11,7 +11,7 @@ from engine.model.count_text import counted
 from engine.model.quantity import base_units
 from engine.model.time import SECOND, Micros
 from engine.report import eta_text
-from webhook.pages.amounts import amount, percent, points
+from webhook.pages.amounts import amount, moment_text, percent, points
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -53,6 +53,7 @@ def _environment() -> Environment:
         "amount": amount,
         "counted": counted,
         "in_base_units": lambda quantity, name: base_units(name, quantity),
+        "moment": moment_text,
         "percent": percent,
         "points": points,
         "wait": lambda seconds: eta_text(Micros(seconds * SECOND)),

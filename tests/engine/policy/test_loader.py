@@ -384,8 +384,6 @@ def test_one_name_may_be_used_in_several_namespaces(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(text.format(name="web\n  namespace: b"))
     assert "there is a policy `b/web` in b.yaml:4 already" in _report(tmp_path)
 
-    assert "there is a policy `b/web` in b.yaml already" in _report(tmp_path)
-
 
 def test_files_of_kustomize_and_helm_beside_policies_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(_POLICY.format(name="a"))

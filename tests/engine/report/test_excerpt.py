@@ -220,8 +220,8 @@ def test_the_fields_of_a_report_keep_their_order() -> None:
 # What the rules were given.
 
 
-def _given(policy: str, rule: str, *inputs: Json) -> Json:
-    return {"policy": policy, "rule": rule, "inputs": list(inputs)}
+def _given(policy: str, rule: str, *inputs: Json, kind: str = "filter") -> Json:
+    return {"policy": policy, "rule": rule, "inputs": list(inputs), "kind": kind}
 
 
 def _cpu_limits(value: int) -> Json:
@@ -236,7 +236,12 @@ def test_what_the_rules_were_given_is_told_of_as_many_nodes_as_are_asked_for() -
         "cool": [
             _given("limits", "LimitAware", _cpu_limits(7000)),
             _given("words", "zoned", {"name": "node.labels", "text": '{"zone": "a"}'}),
-            _given("words", "cold", {"name": "node.usage.cpu", "value": 500, "unit": "millicores"}),
+            _given(
+                "words",
+                "cold",
+                {"name": "node.usage.cpu", "value": 500, "unit": "millicores"},
+                kind="score",
+            ),
         ],
         "bare": [_given("words", "zoned", {"name": "node.labels", "text": "{}"})],
     }

@@ -50,10 +50,13 @@ def test_rows_that_are_no_nodes_are_left_out() -> None:
     assert nodes_report(view, NOW).names == ["a"]
 
 
-def test_a_resource_that_no_object_names_is_nothing_everywhere() -> None:
-    view = cluster([node("a", cpu="2")])
-    columns = nodes_report(view, NOW, resources=("example.com/gpu",)).resources["example.com/gpu"]
-    assert (columns.allocatable, columns.usage) == ([0], [None])
+def test_every_resource_that_a_node_offers_is_reported() -> None:
+    gpus = {"cpu": "2", "example.com/gpu": "4"}
+    view = cluster([node("a", **gpus), node("b", cpu="2")], [])
+    report = nodes_report(view, NOW)
+    assert [*report.resources][:2] == ["cpu", "memory"]
+    assert report.resources["example.com/gpu"].allocatable == [4, 0]
+    assert "example.com/gpu" not in nodes_report(cluster([node("b", cpu="2")]), NOW).resources
 
 
 def test_thresholds_are_passed_on() -> None:

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from engine.report import ArmPlacement, PodFate, SimulationReport
-from tests.webhook.cli.running import CLUSTER, DATA, POD, Stowplan
+from tests.eks import SUFFIX, EksCluster
+from tests.patience import PATIENCE_SECONDS
+from tests.webhook.cli.running import CLUSTER, DATA, POD, Stowplan, process
 
 ARM = ("--arm", f"ours={DATA / 'policies'}")
 
@@ -114,8 +116,39 @@ def test_the_html_report_is_one_file_and_its_address_is_printed(
 
 def test_what_a_drain_would_do(stowplan: Stowplan) -> None:
     ran = stowplan("simulate", *CLUSTER, "--drain", "node1")
-    assert ran.out.startswith("drain node1; 2 pods that wait, move or are new on 4 nodes")
-    assert "stock: 2 placed" in ran.out
+    assert ran.out.startswith("drain node1; 2 pods to place (2 moved, 0 new, 0 pending) on 4 nodes")
+    # What was asked about comes before the figures.
+    assert 0 < ran.out.index("stock: 2 placed") < ran.out.index("\nlanded")
+
+
+def test_a_node_by_its_short_name_is_told_its_whole_one(stowplan: Stowplan, tmp_path: Path) -> None:
+    EksCluster().write(tmp_path)
+    ran = stowplan("simulate", "--cluster", tmp_path, "--drain", "ip-10-0-1-35")
+    assert ran.status == 1
+    assert f"hint: did you mean `ip-10-0-1-35{SUFFIX}`?" in ran.err
+
+
+def test_pods_that_wait_come_last_and_once_for_all_arms(stowplan: Stowplan, tmp_path: Path) -> None:
+    EksCluster().write(tmp_path)
+    drained = f"ip-10-0-1-35{SUFFIX}"
+    ran = stowplan("simulate", "--cluster", tmp_path, "--arm", "balanced", "--drain", drained)
+    out = ran.out
+    assert out.startswith("drain ip-10-0-1-35; 11 pods to place (5 moved, 0 new, 6 pending)")
+    assert out.count(SUFFIX) == 1  # said once
+    assert out.count("data/rebuild-7f4b8") == 1  # six pods, two arms, one row
+    assert out.index("shop/web-6c5d9") < out.index("The same in every arm")
+    assert out.index("The same in every arm") < out.index("data/rebuild-7f4b8")
+
+
+def test_on_a_narrow_terminal_no_name_of_a_node_is_broken(tmp_path: Path) -> None:
+    EksCluster().write(tmp_path)
+    pod = ("pod/web-6c5d9-03", "--namespace", "shop")
+    given = ("--cluster", tmp_path, "--policies", "balanced")
+    with process("explain", *pod, *given, COLUMNS="80") as running:
+        out, _ = running.communicate(timeout=PATIENCE_SECONDS)
+    assert "ip-10-0-1-44  " in out
+    assert f"names of nodes end with {SUFFIX}" in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_one_pod_is_not_several(stowplan: Stowplan) -> None:
@@ -209,7 +242,7 @@ def test_pods_that_have_no_node_for_one_reason_are_one_row(
     manifests.write_text(WORKLOADS.replace('{cpu: "1"}', '{cpu: "100"}'))
     out = stowplan("simulate", *CLUSTER, "--arrivals", manifests).out
     words = [" ".join(line.split()) for line in out.splitlines()]
-    assert any(line.startswith("shop/api-0 and 2 more no node fits") for line in words)
+    assert any(line.startswith("3 shop/api no node fits") for line in words)
     assert ".; nobody" not in " ".join(words)
 
 

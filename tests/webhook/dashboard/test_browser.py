@@ -19,10 +19,13 @@ NODES = 5_000
 READER = "reader"
 PAGES = {
     "nodes": "node-0000",
+    "node?name=node-first": "shop/web",
+    "pod?namespace=shop": "shop/web",
     "pod?namespace=shop&name=web": "node-first",
     "quotas": "team",
     "queue": "no pod",
     "policies": "least-limits",
+    "policy?name=least-limits": "Its effect",
 }
 """What each page shows."""
 
@@ -70,7 +73,22 @@ async def test_every_page_opens_without_a_complaint_and_without_another_host(
             assert response.status == 200, page
             await tab.page.get_by_text(shows).first.wait_for()
             assert tab.complaints == [], page
+            assert await tab.barriers() == [], page
         assert tab.hosts == {url.authority}
+
+
+async def test_links_lead_from_a_node_over_its_pods_to_why_they_are_there_and_to_the_policy(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    async with (
+        chromium() as browser,
+        dashboard(api_server, tmp_path) as caller,
+        visit(browser, token=READER) as tab,
+    ):
+        await tab.page.goto(f"{caller.server.dashboard_url}/dashboard/nodes")
+        for link in ("node-first", "shop/web", "least-limits"):
+            await tab.page.get_by_role("link", name=link, exact=True).first.click()
+        assert await tab.text("h1") == "Policy least-limits"
 
 
 async def test_a_page_follows_the_cluster_without_being_loaded_again(

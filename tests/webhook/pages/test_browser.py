@@ -13,6 +13,8 @@ from tests.webhook.pages.reports import HOSTILE
 from tests.webhook.pages.test_report import arm, report
 from webhook.pages import Frame, assets, document, policies_page, report_page, update
 
+OPEN_ALL = "for (const each of document.querySelectorAll('details')) each.open = true"
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -26,11 +28,13 @@ def path(tmp_path: Path) -> Path:
 async def test_a_report_draws_all_its_plots_without_a_network_or_a_complaint(path: Path) -> None:
     async with chromium() as browser, visit(browser) as tab:
         await tab.page.goto(path.as_uri())
+        await tab.page.evaluate(OPEN_ALL)
         plots = tab.page.locator(".plot")
         assert await plots.count() == 4  # two heat maps, a distribution, and rejections
         for index in range(await plots.count()):
             await plots.nth(index).locator(".main-svg").first.wait_for()
         assert tab.complaints == []
+        assert await tab.barriers() == []
         assert tab.hosts <= {""}  # the file itself
 
 

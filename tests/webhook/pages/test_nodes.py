@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from engine.report import Crowd, PodName
+from engine.report import Crowd, Measure, PodName, Threshold
 from tests.webhook.pages.reports import HOSTILE, busy, nodes_of
 from webhook.pages import nodes_page, update
 
@@ -43,7 +43,36 @@ def test_the_most_replicas_on_one_node_are_a_fact(*, pods: int, shown: bool) -> 
     crowd = Crowd(pods=pods, node="a", example=PodName("shop", "web-1"))
     page = nodes_page(replace(nodes_of({"a": 1}), crowd=crowd), {})
     assert ("Most replicas of one owner on one node" in page.body) is shown
-    assert ("12 (shop/web-1 on a)" in page.body) is shown
+    assert ('<a href="pod?namespace=shop&amp;name=web-1">shop/web-1</a>' in page.body) is shown
+
+
+def test_scales_reach_to_the_threshold_and_to_the_maximum() -> None:
+    limits = Threshold(
+        measure=Measure.LIMITS, resource="cpu", percent=400, policy="calm", rule="limits"
+    )
+    report = nodes_of({"a": 1, "b": 1, "c": 1}, threshold=limits)
+    columns = replace(report.resources["cpu"], limits=[500, 3_900, 4_260])
+    page = nodes_page(replace(report, resources={"cpu": columns}), {"measure": "limits"})
+    # 426 % in 12 bins of a round width: 50, so 9 bins, the last from 400 %.
+    bars = page.figures["distribution"]["data"][0]
+    assert (bars["x"][0], bars["x"][-1], len(bars["x"])) == ("0", "400+", 9)
+    assert [bars["x"][i] for i, count in enumerate(bars["y"]) if count] == ["50", "350", "400+"]
+    # Five steps of 100 % reach 426 %.
+    names = [trace["name"] for trace in page.figures["heat-map"]["data"]]
+    assert names == ["below 100 % (1)", "300 to 400 % (1)", "above the threshold (1)"]
+    # A bar is full at 426 %: 50 % is 11.7 of it, and the threshold is at 93.9.
+    assert 'width="11.7"' in page.body
+    assert 'width="100.0"' in page.body
+    assert 'x1="93.9"' in page.body
+
+
+def test_the_suffix_that_all_nodes_share_is_said_once() -> None:
+    report = nodes_of(
+        {"ip-1.eu-central-1.compute.internal": 1, "ip-2.eu-central-1.compute.internal": 1}
+    )
+    body = nodes_page(report, {}).body
+    assert ">ip-1</a>" in body
+    assert body.count("names of nodes end with .eu-central-1.compute.internal") == 1
 
 
 def test_facts_are_of_the_measure_that_is_shown() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from engine.report import PodName, PodReport
+from engine.report import FoundPod, PodName, PodReport, PodsReport
 from tests.webhook.pages.reports import HOSTILE, decision
-from webhook.pages import pod_page
+from webhook.pages import pod_page, pods_page
 
 POD = PodName("shop", "web")
 
@@ -69,3 +69,17 @@ def test_texts_of_the_cluster_are_escaped() -> None:
     assert "</script" not in page.body
     for trace in page.figures["now-points"]["data"]:
         assert "<" not in trace["name"]
+
+
+def test_pods_to_choose_from_lead_to_their_pages_and_nodes() -> None:
+    found = FoundPod(pod=PodName("shop", HOSTILE), node="node1")
+    report = PodsReport(total=1, pods=(found,), namespaces=("shop",))
+    body = pods_page(report, {"namespace": "shop", "name": "<"}).body
+    assert 'href="node?name=node1"' in body
+    assert '<option value="shop">' in body
+    assert "<img" not in body
+
+
+def test_no_pod_to_choose_from_says_what_to_do() -> None:
+    body = pods_page(PodsReport(total=0, pods=(), namespaces=()), {}).body
+    assert "leave a field empty to find more" in body

@@ -91,7 +91,7 @@ def test_each_arm_has_a_heat_map_and_all_share_a_distribution() -> None:
 
 def test_the_heat_maps_are_a_table_too() -> None:
     text = report_page(report(arm("stock"), arm("calm")))
-    row = text[text.index('<th scope="row">node2</th>') :]
+    row = text[text.index('title="node2">node2</th>') :]
     assert row[: row.index("</tr>")].count("<td") == 3  # its zone, and a level per arm
     assert ">95.0<" in row
 
@@ -122,7 +122,7 @@ def test_the_most_replicas_on_one_node_and_bindings_are_figures() -> None:
     crowd = Crowd(pods=7, node="node2", example=PodName("shop", "web-1"))
     bindings = BindingCounts(moved=1_234, kept=5, denied=6)
     text = report_page(report(arm("stock"), arm("calm", crowd=crowd, bindings=bindings)))
-    assert '7<br><span class="quiet">shop/web-1 on node2</span>' in text
+    assert '7<br><span class="quiet">shop/web-1<br>on node2</span>' in text
     assert "1,234, 5, 6" in text
     assert "Bindings moved" not in report_page(report(arm("stock")))
 
@@ -157,3 +157,36 @@ def test_texts_of_the_cluster_are_escaped_everywhere() -> None:
     for figure in figures_in(text).values():
         for trace in figure["data"]:
             assert "<" not in trace["name"]
+
+
+def test_the_answer_comes_first_and_what_was_asked_about_before_the_plots() -> None:
+    waits = PodOutcome(
+        pod=PodName("data", "w-1"),
+        fate=PodFate.NOWHERE,
+        owner="data/w",
+        waited=True,
+        message="full",
+    )
+    moved = PodOutcome(
+        pod=PodName("shop", "web-1"),
+        fate=PodFate.PLACED,
+        owner="shop/web",
+        moved_from="node2",
+        node="node3",
+    )
+    stock = arm("stock", placement=ArmPlacement.STOCK, hot_nodes=6, outcomes=(waits, moved))
+    calm = arm("calm", hot_nodes=2, outcomes=(waits, moved))
+    text = report_page(report(stock, calm))
+    places = [
+        text.index(part)
+        for part in (
+            "calm takes hot nodes from 6 to 2",
+            "<dt>Hot nodes</dt>",
+            ">shop/web</th><td>stock, calm</td>",
+            ">data/w</th><td>stock, calm</td>",
+            'id="heat-map-0"',
+            "<h2>Figures</h2>",
+            "<summary>Distributions</summary>",
+        )
+    ]
+    assert places == sorted(places)

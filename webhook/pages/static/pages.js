@@ -3,6 +3,7 @@
 (() => {
   const CONFIG = { displayModeBar: false, doubleClick: "reset" };
   const NARROWEST_CELL = 4;
+  const LEAST_LINE = 16;
   const LISTEN_AGAIN_MILLISECONDS = 60_000;
   const element = (id) => document.getElementById(id);
   let figures = {};
@@ -15,7 +16,11 @@
     const cell = Math.max(NARROWEST_CELL, Math.min(widest, room / columns));
     figure.layout.xaxis.range = [-0.5, room / cell - 0.5];
     figure.layout.yaxis.range = [rows - 0.5, -0.5];
-    figure.layout.height = Math.ceil(rows * cell) + margin.t + margin.b;
+    // Names of zones need room between them, even where cells are small.
+    const named = figure.layout.yaxis.tickvals;
+    const gaps = named.slice(1).map((row, i) => row - named[i]);
+    const height = Math.max(cell, LEAST_LINE / Math.min(...gaps));
+    figure.layout.height = Math.ceil(rows * height) + margin.t + margin.b;
     const gap = cell > 8 ? 2 : 1;
     for (const trace of figure.data) trace.marker.size = Math.max(2, cell - gap);
   }
@@ -23,7 +28,7 @@
   function draw() {
     for (const [id, given] of Object.entries(figures)) {
       const place = element(id);
-      if (!place) continue;
+      if (!place?.clientWidth) continue; // in details that are closed
       const figure = structuredClone(given);
       const color = getComputedStyle(place).color;
       figure.layout.font = { ...figure.layout.font, color };
@@ -125,6 +130,7 @@
     cancelAnimationFrame(resizing);
     resizing = requestAnimationFrame(draw);
   });
+  document.addEventListener("toggle", draw, true); // details that open
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   if ("live" in document.body.dataset) follow();
 })();
