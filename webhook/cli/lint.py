@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from engine.errors import InvalidFileError, StowplanError
 from engine.model.count_text import counted
 from webhook.cli import console
-from webhook.cli.cluster_loading import ClusterPaths
 from webhook.cli.exit_codes import Exit
 from webhook.cli.known_cluster import known_cluster
 from webhook.cli.lint_report import LintRun, lint_report
@@ -30,7 +29,7 @@ def lint(
     verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
     sarif: Path | None = None,
-    cluster: ClusterPaths | None = None,
+    cluster: list[Path] | None = None,
     watch: bool = False,
 ) -> int:
     """Check policy files, and show how their rules take effect.

@@ -38,3 +38,14 @@ def test_a_wheel_has_them_where_they_are_looked_for() -> None:
     assert shared == {source: f"share/stowplan/{source}" for source in shared}
     for file in (SCHEMA, *shipped_policies().values()):
         assert any(file.is_relative_to(ROOT / source) for source in shared), file
+
+
+@pytest.mark.parametrize(
+    "command", [("dashboard", "--cluster", "none"), ("serve", "--cluster", "none"), ("control",)]
+)
+def test_what_runs_until_it_is_stopped_takes_policies_by_name_too(
+    stowplan: Stowplan, command: tuple[str, ...]
+) -> None:
+    ran = stowplan(*command, "--policies", "balancd")
+    assert ran.status == 3
+    assert "hint: did you mean `balanced`?" in ran.err
