@@ -36,6 +36,7 @@ class _Step:
 _COLORS: Final = ("#fdf0b5", "#d9c86f", "#9a9477", "#575d6d", "#123570", "#00123b")
 """Cividis, dark for full: a scale that loses nothing in grey."""
 
+_WHOLE: Final = 100
 _NARROWEST: Final = 20  # percentage points of a step
 
 _ABOVE: Final = _Step("above the threshold", math.inf, "#d55e00", "x")
@@ -57,10 +58,11 @@ def heat_map(
         zones: of the same nodes, "" for none.
         percent: of the same nodes, None where it is unknown.
         threshold: in percent, None for none.
-        end: of the scale, in percent; beyond it all nodes look the same.
+        end: of the scale where there is no threshold, in percent.
     """
     grid = _grid(zones)
-    scale = _scale(end)
+    # Nodes above the threshold are crosses: finer steps tell the others apart.
+    scale = _scale(end if threshold is None else max(_WHOLE, threshold))
     steps = [_step(value, threshold, scale) for value in percent]
     data = [
         _trace(step, [i for i, found in enumerate(steps) if found is step], grid, names, percent)
