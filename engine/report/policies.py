@@ -9,6 +9,7 @@ import msgspec
 from engine.policy import CompiledPolicy, PolicySet
 from engine.report.decision import RuleKind
 from engine.report.outcome import AuditedPolicy, OutcomeReport, PolicyOutcome
+from engine.report.status import BindingStatus
 
 
 class RuleRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -74,6 +75,7 @@ class PoliciesReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         policies: in the order of their rank.
         refused: policies of the API that are not in force as they were last written.
         counted: whether decisions are counted: nobody does in a recording.
+        bindings: what became of bindings; None where nobody decides them.
     """
 
     digest: str = ""
@@ -82,6 +84,7 @@ class PoliciesReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     policies: tuple[PolicyRow, ...]
     refused: tuple[RefusedPolicy, ...] = ()
     counted: bool = False
+    bindings: BindingStatus | None = None
 
 
 def policies_report(

@@ -107,6 +107,8 @@ class BindingStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         escaped: pods that were bound without its answer.
         lost: answers that nobody got.
         paused: why no pod is moved just now, "" if pods are.
+        reasons: all decisions, by their reason.
+        moved_by: the pods that each policy in force moved, or would have in Audit mode.
     """
 
     leads: bool = False
@@ -116,6 +118,8 @@ class BindingStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     escaped: int = 0
     lost: int = 0
     paused: str = ""
+    reasons: Mapping[str, int] = {}
+    moved_by: Mapping[str, int] = {}
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

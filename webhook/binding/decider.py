@@ -321,9 +321,10 @@ class BindingDecider:
     def status(self) -> BindingStatus:
         """Return what became of bindings so far."""
         ledger, counters = self._parts.ledger, self.counters
-        by_action = Counter[BindingAction]()
-        for (action, _), count in counters.decided.items():
+        by_action, by_reason = Counter[BindingAction](), Counter[str]()
+        for (action, reason), count in counters.decided.items():
             by_action[action] += count
+            by_reason[reason.value] += count
         is_paused = self.may_decide and not ledger.may_move(self._parts.now())
         return BindingStatus(
             leads=self.may_decide,
@@ -333,6 +334,11 @@ class BindingDecider:
             escaped=counters.escaped,
             lost=counters.lost,
             paused=_PAUSED if is_paused else "",
+            reasons=by_reason,
+            moved_by={
+                policy.name: self._moved[policy.name, policy.mode.value]
+                for policy in self._parts.policies()
+            },
         )
 
     def _made(

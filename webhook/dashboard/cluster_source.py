@@ -9,6 +9,7 @@ import msgspec
 
 from engine.quota.queueing import QueueRules
 from engine.report import (
+    BindingStatus,
     Crowd,
     NodeReport,
     NodesReport,
@@ -49,6 +50,7 @@ class ClusterSource:
         outcome: where pods of the policies were bound; None where nobody knows.
         waits_for_cluster: whether nothing is shown before the whole cluster is read.
         held: the held pods in order, of a namespace or ("") of all; None where none is held.
+        bindings: what became of bindings; None where nobody decides them.
         crowd: the most replicas of one owner on one node; None where nobody counts.
     """
 
@@ -62,6 +64,7 @@ class ClusterSource:
     outcome: Callable[[], Awaitable[OutcomeReport]] | None
     held: Callable[[str], QueueReport] | None
     waits_for_cluster: bool = False
+    bindings: Callable[[], BindingStatus] | None = None
     crowd: Callable[[], Crowd] | None = None
 
     @property
@@ -151,4 +154,5 @@ class ClusterSource:
             for each in policies.standings
             if each.acceptance is not Acceptance.ACCEPTED
         )
-        return msgspec.structs.replace(report, refused=refused)
+        bindings = None if self.bindings is None else self.bindings()
+        return msgspec.structs.replace(report, refused=refused, bindings=bindings)

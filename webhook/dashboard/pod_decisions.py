@@ -8,13 +8,14 @@ from typing import Final
 
 import msgspec
 
+from engine.binding import BINDING_REASON_ANNOTATION, SCHEDULER_NODE_ANNOTATION, BindingAction
 from engine.model import api
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import Scope
 from engine.placement import REASON_ANNOTATION, as_submitted
 from engine.policy import PolicySet
-from engine.report import DecisionReport, PodName, PodReport, decision_report
+from engine.report import BindingReport, DecisionReport, PodName, PodReport, decision_report
 from engine.view import NO_ROW, ClusterView, WhatIf
 from webhook.cluster import Cluster
 from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
@@ -58,14 +59,15 @@ class PodDecisions:
             ValueError: it is not a pod.
         """
         pod = pod_of(_decode(raw))
-        problem = self._problem(raw)
+        problem, recorded = self._problem(raw), self._recorded(pod)
         return PodReport(
             pod=PodName(pod.namespace, pod.name),
             node=pod.node_name,
             expected_node=self.cluster.state.assumed_node(pod.key),
             is_held=pod.is_held,
+            binding=(recorded and recorded.binding) or _noted_binding(pod),
             noted=pod.annotations.get(REASON_ANNOTATION, ""),
-            recorded=self._recorded(pod),
+            recorded=recorded,
             now=None if problem else self._decided_now(raw, node),
             problem=problem,
         )
@@ -110,3 +112,18 @@ class PodDecisions:
         what_if = WhatIf(view)
         what_if.remove([(key, entry)])
         return what_if.view
+
+
+def _noted_binding(pod: Pod) -> BindingReport | None:
+    """Return what became of a pod at its binding, as it is noted on the pod by whoever decided."""
+    scheduler_node = pod.annotations.get(SCHEDULER_NODE_ANNOTATION, "")
+    if not (scheduler_node and pod.node_name):
+        return None
+    is_moved = pod.node_name != scheduler_node
+    return BindingReport(
+        action=str(BindingAction.MOVE if is_moved else BindingAction.KEEP),
+        reason=pod.annotations.get(BINDING_REASON_ANNOTATION, ""),
+        scheduler_node=scheduler_node,
+        node=pod.node_name,
+        message=pod.annotations.get(REASON_ANNOTATION, ""),
+    )

@@ -163,6 +163,7 @@ async def run_server(
                 queue=queue,
                 outcome=outcome,
                 recorded_pods=recorded_pods,
+                bindings=control.bindings.status if control.bindings else None,
             )
 
         # 6. Background tasks.

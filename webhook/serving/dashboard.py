@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from engine.report import OutcomeReport
+from engine.report import BindingStatus, OutcomeReport
 from webhook.cluster import RecordedPods
 from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.dashboard import (
@@ -39,6 +39,7 @@ def webhook_dashboard(  # noqa: PLR0913 - named parts, joined in one place
     queue: HeldQueueReporter | None,
     outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     recorded_pods: RecordedPods | None,
+    bindings: Callable[[], BindingStatus] | None,
 ) -> web.Application:
     """Return the dashboard of a webhook.
 
@@ -51,6 +52,7 @@ def webhook_dashboard(  # noqa: PLR0913 - named parts, joined in one place
         queue: the held pods; None where none is held.
         outcome: where pods were bound; None where nobody counts.
         recorded_pods: those of a recording; None for a live cluster.
+        bindings: what became of bindings; None where nobody decides them.
     """
     cluster = services.cluster
     readers: Readers = Anybody()
@@ -76,5 +78,6 @@ def webhook_dashboard(  # noqa: PLR0913 - named parts, joined in one place
         outcome=outcome,
         waits_for_cluster=True,
         held=None if queue is None else lambda namespace: queue.report(namespace=namespace),
+        bindings=bindings,
     )
     return build_dashboard(source, readers)

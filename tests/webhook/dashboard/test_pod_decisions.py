@@ -123,6 +123,23 @@ def test_the_decision_that_was_recorded_is_that_of_the_very_pod(
     assert decisions.report(stored("on")).recorded is None
 
 
+@pytest.mark.parametrize(("scheduler_node", "action"), [("node-b", "Move"), ("node-a", "Keep")])
+def test_what_became_of_a_pod_at_its_binding_is_read_from_the_pod(
+    decisions: PodDecisions, scheduler_node: str, action: str
+) -> None:
+    bound = msgspec.json.decode(stored("one", nodeName="node-a"))
+    bound["metadata"]["annotations"] |= {
+        "stowplan.dev/scheduler-node": scheduler_node,
+        "stowplan.dev/binding": "BetterNode",
+    }
+    binding = decisions.report(msgspec.json.encode(bound)).binding
+    assert binding is not None
+    assert (binding.action, binding.reason) == (action, "BetterNode")
+    assert (binding.scheduler_node, binding.node) == (scheduler_node, "node-a")
+    assert binding.message == "2 of 3 nodes fit"
+    assert decisions.report(stored("two", nodeName="node-a")).binding is None
+
+
 def test_a_pod_that_is_too_large_is_not_decided(decisions: PodDecisions) -> None:
     many = [{"name": f"c{number}"} for number in range(101)]
     report = decisions.report(stored("one", containers=many))

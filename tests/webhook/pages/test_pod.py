@@ -2,11 +2,26 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from engine.report import FoundPod, PodName, PodReport, PodsReport
+from engine.report import BindingReport, FoundPod, PodName, PodReport, PodsReport
 from tests.webhook.pages.reports import HOSTILE, decision
 from webhook.pages import pod_page, pods_page
 
 POD = PodName("shop", "web")
+
+
+def test_it_says_what_became_of_the_pod_at_its_binding() -> None:
+    binding = BindingReport(
+        action="Move",
+        reason="BetterNode",
+        scheduler_node="node9",
+        node="node1",
+        message="moved from node9 to node1: another node is better",
+    )
+    body = pod_page(PodReport(pod=POD, node="node1", noted="noted", binding=binding), {}).body
+    assert "<dt>Scheduler's node</dt><dd>node9</dd>" in body
+    assert "Move: BetterNode" in body
+    assert body.count("moved from node9 to node1: another node is better") == 1
+    assert "Noted on the pod" not in body
 
 
 def test_without_a_pod_there_is_a_form_to_choose_one() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.report import PoliciesReport, PolicyRow, RuleKind, RuleRow
+from engine.report import BindingStatus, PoliciesReport, PolicyRow, RuleKind, RuleRow
 from engine.report.outcome import AuditedPolicy, OutcomeFigures, PolicyOutcome
 from tests.webhook.pages.reports import HOSTILE
 from webhook.pages import policies_page
@@ -78,3 +78,24 @@ def test_texts_are_escaped() -> None:
     page = policies_page(report, {})
     assert "<img" not in page.body
     assert "<" not in page.figures["turned-away"]["data"][0]["y"][0]
+
+
+def test_what_became_of_bindings_is_told_by_who_decides_them() -> None:
+    status = BindingStatus(
+        leads=True,
+        kept=5,
+        moved=7,
+        denied=2,
+        escaped=1,
+        reasons={"Claims": 5, "BetterNode": 7, "NoRoom": 2},
+        moved_by={"calm": 7},
+        paused="bindings escape",
+    )
+    body = policies_page(PoliciesReport(policies=(policy(),), bindings=status), {}).body
+    for title, count in (("Kept", 5), ("Moved", 7), ("Denied", 2), ("Escaped", 1)):
+        assert f"<dt>{title}</dt><dd>{count}</dd>" in body
+    assert body.index(">BetterNode<") < body.index(">Claims<") < body.index(">NoRoom<")
+    assert '<th scope="row">calm</th><td class="number">7</td>' in body
+    assert "no pod is moved just now: bindings escape" in body
+    other = PoliciesReport(policies=(policy(),), bindings=BindingStatus())
+    assert "At bindings" not in policies_page(other, {}).body
