@@ -160,6 +160,16 @@ def test_the_policy_says_what_becomes_of_a_pod_that_no_node_suits(
     assert outcome(_decided(view_of(node("a"), node("b")), by=by)) == expected
 
 
+def test_a_pod_that_waits_for_a_filter_that_fails_is_told_how_it_fails() -> None:
+    broken = "filters: [{name: broken, expression: \"node.labels['tier'] == 'a'\"}]"
+    by = by_rank(broken, "placement: {at: Binding, whenNoneFits: Wait}")
+    decision = _decided(view_of(node("a"), node("b")), by=by)
+    assert outcome(decision) == (DENY, "a", BindingReason.WAITS)
+    assert "broken (no such key: `tier`)" in decision.message
+    assert decision.decision is not None
+    assert decision.decision.errors  # counted, and in the status of the policy
+
+
 def test_a_pod_that_passes_must_have_room_all_the_same() -> None:
     by = by_rank(NOWHERE, "placement: {at: Binding, whenNoneFits: Allow}")
     decision = _decided(view_of(node("a"), node("b"), *_filled("a")), by=by)
