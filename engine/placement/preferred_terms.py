@@ -119,7 +119,7 @@ def preferred_terms(
             rows, term = _name_list(rows, texts[tier.start - first : tier.end - first], view)
             left_out += tier.end - tier.start - rows.size
             if not rows.size:
-                continue
+                break  # nodes of a worse tier would be preferred to these
         written.append(rows)
         terms.append({"weight": tier.weight, "preference": term})
     best_tier = written[0] if written else _NO_ROWS

@@ -77,12 +77,18 @@ def test_a_node_without_hostname_is_left_out_of_a_tier_of_several() -> None:
     assert result.left_out == 1
 
 
-def test_nodes_that_share_a_hostname_are_left_out() -> None:
-    view = view_of({"t1": {HOSTNAME_LABEL: "t"}, "t2": {HOSTNAME_LABEL: "t"}, **named("a", "b")})
-    result = preferred(decided(view, {"t1": 100, "t2": 100, "a": 60, "b": 0}), view)
-    assert result.terms == [term(66, "h-a")]
-    assert [view.names[row] for row in result.best_tier] == ["a"]
+def test_nothing_is_preferred_below_a_tier_of_nodes_that_share_a_hostname() -> None:
+    # Stretched over 0..100: c is the upper third, t1 and t2 the middle one, a the lower one. Named
+    # without them, it would be preferred to better nodes.
+    twins = {"t1": {HOSTNAME_LABEL: "t"}, "t2": {HOSTNAME_LABEL: "t"}}
+    view = view_of({**twins, **named("a", "b", "c")})
+    scores = {"c": 100, "t1": 60, "t2": 60, "a": 20, "b": 0}
+    result = preferred(decided(view, scores), view)
+    assert result.terms == [term(100, "h-c")]
     assert result.left_out == 2
+    del scores["c"]  # now they are the best
+    result = preferred(decided(view, scores), view)
+    assert (result.terms, result.best_tier.size, result.left_out) == ([], 0, 2)
 
 
 def test_more_weight_than_a_term_has_is_written_as_nested_terms() -> None:
