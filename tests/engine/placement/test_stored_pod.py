@@ -48,7 +48,11 @@ POLICIES = st.fixed_dictionaries(
 )
 NODES = st.lists(
     st.fixed_dictionaries(
-        {"zone": st.sampled_from(["a", "b", "c", None]), "gpu": st.sampled_from(["y", None, None])}
+        {
+            "zone": st.sampled_from(["a", "b", "c", None]),
+            "gpu": st.sampled_from(["y", None, None]),
+            "spot": st.sampled_from(["y", None, None]),
+        }
     ),
     min_size=4,
     max_size=7,
@@ -58,7 +62,9 @@ CONSTRAINTS = st.lists(
         {
             "maxSkew": st.sampled_from([1, 1, 2]),
             "topologyKey": st.sampled_from([ZONE, ZONE, ZONE, HOSTNAME_LABEL]),
-            "whenUnsatisfiable": st.just("DoNotSchedule"),
+            "whenUnsatisfiable": st.sampled_from(
+                ["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]
+            ),
             "labelSelector": st.just({"matchLabels": {"app": "web"}}),
         },
         optional={
@@ -66,7 +72,6 @@ CONSTRAINTS = st.lists(
             "nodeAffinityPolicy": st.sampled_from(["Honor", "Honor", "Ignore"]),
         },
     ),
-    min_size=1,
     max_size=2,
 )
 TERM = st.sampled_from(
@@ -76,6 +81,8 @@ TERM = st.sampled_from(
     ]
 )
 AFFINITIES: st.SearchStrategy[list[Json]] = st.one_of(st.just([]), st.lists(TERM, max_size=2))
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_SOFT = api.Taint(key="spot", value="y", effect="PreferNoSchedule")
 
 
 def view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterView:
@@ -83,7 +90,8 @@ def view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterVi
     for i, labels in enumerate(nodes):
         own = {key: value for key, value in labels.items() if value is not None}
         named = {**own, HOSTNAME_LABEL: f"h{i}"}
-        state.set_node(Node(name=f"n{i}", labels=named, allocatable=_ROOM))
+        taints = (_SOFT,) if "spot" in own else ()
+        state.set_node(Node(name=f"n{i}", labels=named, allocatable=_ROOM, taints=taints))
     for i, at in enumerate(pods_on):
         bound = {
             "metadata": {"name": f"p{i}", "namespace": "shop", "labels": {"app": "web"}},
@@ -95,13 +103,9 @@ def view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterVi
 
 def policies(drawn: dict[str, Any]) -> PolicySet:
     filters = drawn.pop("filters")
-    # Else the preferred terms that the patch has count as wishes of the patched pod.
-    placement = {**drawn, "schedulerScores": "Off"}
     rules = [{"name": f"f{i}", "expression": source} for i, source in enumerate(filters)]
     scores = [{"name": "zone", "expression": "'zone' in node.labels ? 1 : 0"}]
-    return PolicySet(
-        [policy(json.dumps({"filters": rules, "scores": scores, "placement": placement}))]
-    )
+    return PolicySet([policy(json.dumps({"filters": rules, "scores": scores, "placement": drawn}))])
 
 
 def decided(pod: Json, rules: PolicySet, view: ClusterView) -> tuple[Decision, PlacementRequest]:
@@ -117,28 +121,43 @@ def told(decision: Decision) -> tuple[Verdict, list[str], list[int]]:
 
 
 @settings(max_examples=60)
-@given(NODES, st.data(), POLICIES, CONSTRAINTS, AFFINITIES)
+@given(NODES, st.data(), POLICIES, CONSTRAINTS, AFFINITIES, AFFINITIES)
 def test_the_patched_pod_is_decided_as_the_pod_was(
     nodes: list[dict[str, str | None]],
     data: st.DataObject,
     drawn: dict[str, Any],
     constraints: list[Json],
-    affinity: list[Json],
+    required: list[Json],
+    preferred: list[Json],
 ) -> None:
     view = view_of(
         nodes, data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=2, max_size=8))
     )
     rules = policies(drawn)
+    own = [{"weight": 7, "preference": {"matchExpressions": [term]}} for term in preferred]
+    affinity: Json = {_PREFERRED: own}
+    if required:
+        terms = [{"matchExpressions": [term]} for term in required]
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     pod: Json = {
-        "metadata": {"name": "new", "namespace": "shop", "labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "c"}], "topologySpreadConstraints": constraints},
+        "metadata": {
+            "name": "new",
+            "namespace": "shop",
+            "labels": {"app": "web"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "u"}],
+        },
+        "spec": {
+            "containers": [{"name": "c"}],
+            "topologySpreadConstraints": constraints,
+            "affinity": {"nodeAffinity": affinity},
+        },
     }
-    if affinity:
-        terms = [{"matchExpressions": [term]} for term in affinity]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        pod["spec"]["affinity"] = {"nodeAffinity": required}
     first, request = decided(pod, rules, view)
     event(str(first.verdict))
+    event(f"scored by {len(first.scored)}")
     patch = encode(first, request, view)
-    again, _ = decided(jsonpatch.apply_patch(pod, list(patch.operations)), rules, view)
+    patched = jsonpatch.apply_patch(pod, list(patch.operations))
+    # The terms that the patch adds say the ranking itself, and are no wish of the pod.
+    patched["spec"]["affinity"]["nodeAffinity"][_PREFERRED] = own
+    again, _ = decided(patched, rules, view)
     assert told(again) == told(first)
