@@ -34,7 +34,7 @@ def test_all_that_is_copied_is_sent_to_the_build() -> None:
 def test_all_that_the_wheel_takes_is_there_when_it_is_made() -> None:
     wheel = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     before_install = DOCKERFILE.partition("--no-deps")[0]
-    for name in (*wheel["packages"], *wheel["shared-data"], PROJECT["readme"]):
+    for name in (*wheel["packages"], *wheel["shared-data"], "README.md"):
         assert re.search(rf"^COPY .*\b{re.escape(name)}\b", before_install, re.MULTILINE), name
 
 
