@@ -149,15 +149,12 @@ def schema() -> Json:
         "title": "Values of the stowplan chart",
         **_closed(),
     }
-    root["properties"]["global"] = {
-        "description": "What Helm hands to every chart of a release.",
-        "type": "object",
-    }
     for value in values():
         parent = root
         for name in value.path[:-1]:
             parent = parent["properties"].setdefault(name, _closed())
         parent["properties"][value.path[-1]] = _schema_of(value)
+    root["properties"]["global"]["additionalProperties"] = True  # for other charts of a release
     return root
 
 

@@ -36,6 +36,8 @@ def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "why"),
     [
+        ({"hostNetwork": True, "webhook.port": 10250}, "the kubelet has 10250"),
+        ({"hostNetwork": True, "metrics.port": 10240}, "the kubelet has 10250"),
         ({"replica": 3}, "replica"),
         ({"replicas": "three"}, "replicas"),
         ({"placement.failurePolicy": "Open"}, "failurePolicy"),
@@ -229,3 +231,30 @@ def test_metrics_are_open_to_the_monitoring_namespace_alone(
     found = ports.get("metrics")
     assert (found and [one["namespaceSelector"] for one in found]) == peers
     assert ports["webhook"] is None
+
+
+def test_what_is_global_to_a_release_is_followed() -> None:
+    values = {
+        "image.repository": "team/stowplan",
+        "global.imageRegistry": "mirror.example.com",
+        "global.imagePullSecrets": [{"name": "pull"}],
+        "global.ofAnotherChart": True,
+    }
+    for manifest in rendered(values=values):
+        if manifest["kind"] not in {"Deployment", "Job"}:
+            continue
+        spec = manifest["spec"]["template"]["spec"]
+        assert spec["imagePullSecrets"] == [{"name": "pull"}]
+        assert spec["containers"][0]["image"].startswith("mirror.example.com/team/stowplan:")
+    own = rendered(values={**values, "image.registry": "registry.example.com"})
+    (container,) = of_kind(own, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"].startswith("registry.example.com/team/stowplan:")
+
+
+def test_openshift_chooses_the_users_of_pods() -> None:
+    arguments = ("template", "stowplan", CHART, "--kube-version", "1.36.0")
+    served = ("--api-versions", "security.openshift.io/v1")
+    text = helm(*arguments, *served, *value_flags(values={"hold.enabled": True}))
+    assert "runAsNonRoot: true" in text
+    assert "runAsUser" not in text
+    assert "fsGroup" not in text

@@ -26,7 +26,6 @@ POD = {
     "spec": {
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": 65532,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [

@@ -96,8 +96,22 @@ matchExpressions:
 
 {{- define "stowplan.image" -}}
 {{- with .Values.image -}}
-{{- with .registry }}{{ . }}/{{ end }}{{ .repository }}
+{{- with .registry | default $.Values.global.imageRegistry }}{{ . }}/{{ end }}{{ .repository }}
 {{- if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* Pull secrets, as a JSON list. */}}
+{{- define "stowplan.pullSecrets" -}}
+{{- concat .Values.imagePullSecrets .Values.global.imagePullSecrets | uniq | toJson }}
+{{- end }}
+
+{{/* OpenShift gives each namespace a range of users, and refuses others. */}}
+{{- define "stowplan.podSecurityContext" -}}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" }}
+{{- omit .Values.podSecurityContext "runAsUser" "runAsGroup" "fsGroup" | toYaml }}
+{{- else }}
+{{- toYaml .Values.podSecurityContext }}
 {{- end }}
 {{- end }}
 
@@ -388,8 +402,8 @@ shipped-{{ . }}.yaml: |
 {{- define "stowplan.hookPod" -}}
 restartPolicy: Never
 securityContext:
-  {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- with .Values.imagePullSecrets }}
+  {{- include "stowplan.podSecurityContext" . | nindent 2 }}
+{{- with include "stowplan.pullSecrets" . | fromJsonArray }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
