@@ -16,6 +16,7 @@ from engine.model.resources import Amounts
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import SECOND, Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
+from engine.policy.owner_pods import IN_ZONE, ON_NODE, owner_pods
 from engine.view import ClusterView, IntColumn, Sum
 from engine.view.axis import PODS
 
@@ -73,7 +74,7 @@ def pod_value(fields: Iterable[str], pod: Pod) -> dict[str, object]:
 
 
 def node_value(
-    fields: Iterable[str], view: ClusterView, row: int, now: Micros
+    fields: Iterable[str], view: ClusterView, row: int, now: Micros, pod: Pod | None = None
 ) -> dict[str, object]:
     """Return the node of a row with those of `fields` that are known.
 
@@ -82,10 +83,11 @@ def node_value(
         view: the cluster.
         row: a valid one.
         now: the moment to judge the age of reports at.
+        pod: that is decided, for the fields that differ by it.
     """
     values: dict[str, object] = {}
     for field in fields:
-        value = NODE_FIELDS[field](view, row, now)
+        value = NODE_FIELDS[field](view, row, now, pod)
         if value is not None:
             values[field] = value
     return values
@@ -185,12 +187,12 @@ def _node(view: ClusterView, row: int) -> Node:
     return node
 
 
-def _creation_timestamp(view: ClusterView, row: int, _now: Micros) -> Timestamp | None:
+def _creation_timestamp(view: ClusterView, row: int, *_: object) -> Timestamp | None:
     created = _node(view, row).created
     return None if created is None else timestamp_value(created)
 
 
-def _usage(view: ClusterView, row: int, now: Micros) -> dict[str, float] | None:
+def _usage(view: ClusterView, row: int, now: Micros, _: Pod | None) -> dict[str, float] | None:
     usage = view.usages[row]
     if usage is None or usage.usage is None or now - view.metric_time[row] >= USAGE_LIFETIME:
         return None
@@ -205,19 +207,21 @@ def _sum(view: ClusterView, row: int, kind: Sum) -> dict[str, float]:
     return _ZERO | amounts_value({n: amount for n, amount in known if amount or n in offered})
 
 
-NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros], object]]] = {
-    "name": lambda view, row, _: view.names[row],
-    "labels": lambda view, row, _: dict(_node(view, row).labels),
-    "annotations": lambda view, row, _: dict(_node(view, row).annotations),
-    "taints": lambda view, row, _: taints_value(_node(view, row).taints),
-    "unschedulable": lambda view, row, _: _node(view, row).unschedulable,
-    "ready": lambda view, row, _: _node(view, row).ready,
+NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros, Pod | None], object]]] = {
+    "name": lambda view, row, *_: view.names[row],
+    "labels": lambda view, row, *_: dict(_node(view, row).labels),
+    "annotations": lambda view, row, *_: dict(_node(view, row).annotations),
+    "taints": lambda view, row, *_: taints_value(_node(view, row).taints),
+    "unschedulable": lambda view, row, *_: _node(view, row).unschedulable,
+    "ready": lambda view, row, *_: _node(view, row).ready,
     "creationTimestamp": _creation_timestamp,
-    "conditions": lambda view, row, _: [*map(condition_value, _node(view, row).conditions)],
-    "allocatable": lambda view, row, _: amounts_value(_node(view, row).allocatable),
-    "requested": lambda view, row, _: _sum(view, row, Sum.REQUESTS),
-    "limits": lambda view, row, _: _sum(view, row, Sum.LIMITS),
+    "conditions": lambda view, row, *_: [*map(condition_value, _node(view, row).conditions)],
+    "allocatable": lambda view, row, *_: amounts_value(_node(view, row).allocatable),
+    "requested": lambda view, row, *_: _sum(view, row, Sum.REQUESTS),
+    "limits": lambda view, row, *_: _sum(view, row, Sum.LIMITS),
     "usage": _usage,
-    "podCount": lambda view, row, _: int(view.sums[Sum.REQUESTS, PODS, row]),
+    "podCount": lambda view, row, *_: int(view.sums[Sum.REQUESTS, PODS, row]),
+    ON_NODE: lambda view, row, _, pod: int(owner_pods(ON_NODE, pod, view)[row]),
+    IN_ZONE: lambda view, row, _, pod: int(owner_pods(IN_ZONE, pod, view)[row]),
 }
 """The getter of each field of `node`; None where it is absent."""

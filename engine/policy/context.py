@@ -219,7 +219,7 @@ class RuleContext(PolicyContext):
     def table(self) -> NodeTable:
         """The nodes as expressions read them."""
         if self._table is None:
-            self._table = NodeTable(self.view, self.now)
+            self._table = NodeTable(self.view, self.now, self.request.pod)
         return self._table
 
     def stale_among(self, domains: Iterable[Domain]) -> Mapping[str, str]:

@@ -144,6 +144,14 @@ TABLE: Final[tuple[Entry, ...]] = (
         "node.usage", "what it was measured to use; absent without a report of the last 3 minutes"
     ),
     Entry("node.podCount", INT, "pods on it that have not finished", "pods"),
+    Entry(
+        "node.podsOfOwner",
+        INT,
+        "pods on it of the same ReplicaSet, ReplicationController or StatefulSet as the pod, which "
+        "are those with its labels, as for PodTopologySpread; 0 where none controls it",
+        "pods",
+    ),
+    Entry("node.podsOfOwnerInZone", INT, "such pods in its zone; 0 where it is in none", "pods"),
 )
 """Every name that an expression can read."""
 
@@ -167,6 +175,8 @@ _HINTS: Final[Mapping[str, str]] = {
     "node.memory": _AMOUNTS_OF_NODE,
     "node.metadata": "write `node.name`, `node.labels`, `node.annotations`, without `metadata`",
     "node.pods": "their number is `node.podCount`",
+    "node.replicas": "pods of the same owner are `node.podsOfOwner`",
+    "node.siblings": "pods of the same owner are `node.podsOfOwner`",
     "node.spec": "write `node.taints` or `node.unschedulable`, without `spec`",
     "node.status": "write `node.allocatable` or `node.conditions`, without `status`",
     "node.zone": "write `node.labels['topology.kubernetes.io/zone']`",

@@ -18,6 +18,7 @@ from engine.policy.context import MOST_ITERATIONS, RuleContext
 from engine.policy.environment import ExpressionScope
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.node_table import NodeTable
+from engine.policy.owner_pods import reads_owner_pods
 from engine.policy.programs import compile_expression
 from engine.view import ClusterView
 
@@ -73,7 +74,7 @@ def pod_fields_read(program: Program, variables: Mapping[str, Program]) -> froze
     roots, left, seen = set[str](), [program], set[str]()
     while left:
         for root, *path in left.pop().references:
-            roots.add(root)
+            roots.add("pod" if reads_owner_pods([(root, *path)]) else root)
             for name in (path[:1] or variables) if root == "variables" else ():
                 if name in variables and name not in seen:
                     seen.add(name)
@@ -104,7 +105,7 @@ def node_values(
     by_node: dict[str, Value] | None = None
     value: Value = None
     if paths:
-        table = NodeTable(view, now)
+        table = NodeTable(view, now, request.pod)
         by_node = {
             view.names[row]: _value(program, {**activation, **table.row(row, paths)})
             for row in view.valid.nonzero()[0].tolist()

@@ -21,6 +21,7 @@ from engine.policy.environment import ExpressionScope, environment
 from engine.policy.field_input import field_input
 from engine.policy.node_layout import NodeLayout, domains_of
 from engine.policy.node_table import NodeTable
+from engine.policy.owner_pods import reads_owner_pods
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, extremes
 
 FALSE: Final = 1
@@ -48,6 +49,7 @@ class NodeExpression(ABC):
         self.plan = plan
         self.references = tuple(path for path in sorted(program.references) if path[0] == "node")
         self.reads: tuple[Domain, ...] = domains_of(self.references)
+        self._reads_owner_pods = reads_owner_pods(self.references)
         # Its column lasts, and is cheap to compute for rows that are not needed.
         self._is_steady = (
             Domain.PODS not in self.reads and bool(self.references) and not plan.benefits_from_mask
@@ -66,8 +68,8 @@ class NodeExpression(ABC):
         """Return the column that the plan gives as one array; see `column`."""
 
     def reads_other_nodes(self, context: RuleContext) -> bool:  # noqa: ARG002 (as of plugins)
-        """Return False: an expression reads the node itself alone."""
-        return False
+        """Return whether it reads the pods of an owner; all else is of the node itself."""
+        return self._reads_owner_pods
 
     @property
     def reads_labels_alone(self) -> bool:
@@ -130,6 +132,8 @@ class NodeExpression(ABC):
             Gives the value for each request and row, (len(contexts), n); None if that is not
             possible for the view, or some row is at fault.
         """
+        if self._reads_owner_pods:  # for each pod others
+            return None
         activations = [context.activation(self.program) for context in contexts]
         evaluate = self.plan.for_each(activations, [context.budget for context in contexts])
         if evaluate is None:

@@ -10,6 +10,7 @@ from engine.cel.values import BOOL, DOUBLE, INT, MAP, STRING, TIMESTAMP, CelType
 from engine.cel.vector import Layout, Leaf, Path
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy.condition_table import ConditionLayout
+from engine.policy.owner_pods import OWNER_FIELDS
 from engine.view import LOAD_DOMAINS, Domain, Sum
 
 CONDITIONS: Final = ("node", "conditions")
@@ -29,6 +30,7 @@ TEXT_FIELDS: Final = frozenset({"labels", "annotations"})
 
 SCALAR_FIELDS: Final[Mapping[str, CelType]] = {
     "podCount": INT,
+    **dict.fromkeys(OWNER_FIELDS, INT),
     "ready": BOOL,
     "unschedulable": BOOL,
     CREATED: TIMESTAMP,
@@ -39,6 +41,7 @@ _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _DOMAINS: Final = {
     "limits": _NODES_AND_PODS,
     "podCount": (Domain.PODS,),
+    **dict.fromkeys(OWNER_FIELDS, _NODES_AND_PODS),
     "requested": _NODES_AND_PODS,
     "usage": (Domain.METRICS,),
 }

@@ -24,6 +24,7 @@ from engine.cel.vector import (
     packed,
     unpacked,
 )
+from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros
@@ -40,6 +41,7 @@ from engine.policy.node_layout import (
     domains_of,
     domains_of_field,
 )
+from engine.policy.owner_pods import OWNER_FIELDS, owner_pods, reads_owner_pods
 from engine.policy.usage_span import usage_span
 from engine.view import (
     BoolColumn,
@@ -58,16 +60,21 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 _MILLI = 1000
 _NODES = (Domain.NODES,)
 _METRICS = (Domain.METRICS,)
+_OF_PATHS = frozenset({"numbers", "presence", "dictionary", "texts"})
 _MOST_CODES = 64  # that are used even for a small cluster
 
 
 class NodeTable:
     """The nodes of a view at a moment; rows that are not nodes may hold anything."""
 
-    def __init__(self, view: ClusterView, now: Micros) -> None:
-        """Take the view, and the moment to judge the age of reports at."""
+    def __init__(self, view: ClusterView, now: Micros, pod: Pod | None = None) -> None:
+        """Take the view, the moment to judge the age of reports at, and the pod.
+
+        Without one, the columns that differ by the pod are as for one without an owner.
+        """
         self._view = view
         self._now = now
+        self._pod = pod
         self._span = usage_span(view, now)
 
     def __len__(self) -> int:
@@ -103,7 +110,7 @@ class NodeTable:
         view, now = self._view, self._now
         for number in numbers:
             known = view.nodes[number] is not None
-            yield {"node": node_value(names, view, number, now) if known else {}}
+            yield {"node": node_value(names, view, number, now, self._pod) if known else {}}
 
     def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:
         """Return the tables of conditions."""
@@ -118,6 +125,8 @@ class NodeTable:
         for_all_requests: bool,
     ) -> Column:
         """Return the column that `compute` gives, remembered by the view."""
+        if reads_owner_pods(paths):
+            return compute(self)
 
         def column() -> Column:
             return unpacked(
@@ -154,8 +163,11 @@ class NodeTable:
             ("expression", key, expired), domains, lambda part: compute(NodeTable(part, now))
         )
 
-    def _cached(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    def _cached(self, key: tuple[str, Any], make: Callable[[], _T]) -> _T:
         """Return the result of `make`, cached until the view or its span of time changes."""
+        kind, path = key
+        if kind in _OF_PATHS and path[1:2] and path[1] in OWNER_FIELDS:
+            return make()
         columns = self._span.columns
         if key not in columns:
             columns[key] = make()
@@ -168,6 +180,8 @@ class NodeTable:
         _, field, *rest = path
         if field == "podCount":
             return Column(self._view.sums[Sum.REQUESTS, PODS])
+        if field in OWNER_FIELDS:
+            return Column(owner_pods(field, self._pod, self._view))
         if field == CREATED:
             times = self._created()
             absent = times == NO_TIME

@@ -189,7 +189,7 @@ def _evaluations(
         yield condition_part(name), program, "", _read(program, context.activation(program))
     for name, program in policy.variables.items():
         yield variable_part(name), program, "", _read(program, context.activation(program))
-    table = NodeTable(context.view, context.now)
+    table = NodeTable(context.view, context.now, context.request.pod)
     for rule in policy.rules:
         if not isinstance(rule.evaluator, NodeExpression):
             continue
