@@ -10,9 +10,10 @@ from typing import Final
 
 from rich.markup import escape
 
-from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
+from webhook.cli.output_files import write_new
+from webhook.cli.proposed import write_proposals
 from webhook.cli.shipped_files import SCHEMA
 
 _TEMPLATES: Final = ("policy.yaml", "cases.yaml", "README.md")
@@ -20,14 +21,19 @@ _HIDDEN_SCHEMA: Final = f".{SCHEMA.name}"
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
-def init(folder: Path = Path(), /) -> int:
+def init(folder: Path = Path(), /, *, from_cluster: list[Path] | None = None) -> int:
     """Write a policy to start from, with cases that pass.
 
     Nothing is overwritten. The policy has the name of the folder.
 
     Args:
         folder: where to; it is made if need be.
+        from_cluster: a recorded cluster, as `stowplan snapshot` writes it: write the policies that
+            it gives reason for instead, each with that reason and with its effect as it is
+            simulated there.
     """
+    if from_cluster:
+        return write_proposals(folder, from_cluster)
     template = files("webhook.cli").joinpath("new_policy")
     name = _NO_NAME.sub("-", folder.resolve().name.lower()).strip("-") or "my-policy"
     texts = {
@@ -35,13 +41,7 @@ def init(folder: Path = Path(), /) -> int:
         for file in _TEMPLATES
     }
     texts[_HIDDEN_SCHEMA] = SCHEMA.read_text("utf-8")
-    taken = [str(folder / file) for file in texts if (folder / file).exists()]
-    if taken:
-        hint = "name another folder, such as `stowplan init my-policy`"
-        raise StowplanError(f"there is `{'`, `'.join(taken)}` already\nhint: {hint}")
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, text in texts.items():
-        (folder / file).write_text(text, "utf-8")
+    write_new(folder, texts)
     output = console.output()
     for file in texts:
         output.print(f"wrote {escape(str(folder / file))}")

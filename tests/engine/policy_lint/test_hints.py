@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -39,7 +37,7 @@ class Mended(NamedTuple):
     hint: str
     followed: str
     passing: tuple[str, ...]
-    pod: Mapping[str, str] = MappingProxyType({})
+    generate_name: str = ""
 
 
 _CASES = (
@@ -166,7 +164,7 @@ _CASES = (
         "`pod.generateName.startsWith('web-')`",
         "pod.generateName.startsWith('web-') || node.labels.pool == 'b'",
         ("amd", "arm"),
-        {"generateName": "web-7d4b9c-"},
+        "web-7d4b9c-",
     ),
     Mended(
         "pod.ownerKinds == 'Job' || node.labels.pool == 'b'",
@@ -217,7 +215,8 @@ def test_a_hint_that_is_followed_leads_to_what_was_meant(case: Mended) -> None:
     assert code[1] in case.followed
     compiled, view = policy(_filter(case.followed)), _world()
     assert policy_warnings(compiled) == ()
-    request = request_of({"containers": [{"name": "c", "resources": {}}]}, **case.pod)
+    containers = {"containers": [{"name": "c", "resources": {}}]}
+    request = request_of(containers, generateName=case.generate_name)
     (rule,) = compiled.filters
     rejects = rule.rejects(compiled.context(request, view, NOW))
     passing = view.valid & ~rejects

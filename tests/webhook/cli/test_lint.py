@@ -102,6 +102,6 @@ def test_a_recorded_cluster_shows_words_and_rules_that_mean_nothing_there(
     ran = stowplan("lint", file, *CLUSTER)
     assert (ran.status, ran.err) == (0, "")
     word, rule = (line for line in ran.out.splitlines() if ": warning: " in line)
-    assert word.startswith(f"{file}:7:71: warning: zone: no `node.labels['topology.kubernetes.io/")
+    assert word.startswith(f"{file}:7:66: warning: zone: no `node.labels['topology.kubernetes.io/")
     assert "hint: did you mean `eu-west-1b`?" in ran.out
     assert rule.endswith("large: it rejects all 4 nodes of the recording, for each pod")
