@@ -110,7 +110,7 @@ def plugin_reference() -> str:
 
 
 def _section(name: str, plugin: Plugin) -> str:
-    sides = [
+    sides: list[tuple[str, Any]] = [
         (what, side if isinstance(side, type) else type(side(plugin.args())))
         for what in ("filter", "score")
         if (side := getattr(plugin, what))

@@ -7,7 +7,7 @@ environment call for is in the environment (`Environment.hints`, `ObjectType.hin
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from engine.cel.values import (
     MAP,
     OPTIONAL,
     STRING,
+    TIMESTAMP,
     UINT,
     CelType,
 )
@@ -303,19 +304,24 @@ def for_operands(node: ast.Binary, left: CelType, right: CelType) -> str:
         one, other = (node.right, node.left) if kind_of(left) == LIST else (node.left, node.right)
         test: ast.Node = ast.Binary("in", one, other, offset=0)
         return f"write `{unparse(test if operator == '==' else ast.Not(test, offset=0))}`"
-    if DOUBLE in kinds and kinds & {INT, UINT}:
-        return _CONVERT_NUMBERS
-    if STRING in kinds and kinds & NUMERIC:
-        return _CONVERT_EITHER if operator == "+" else _CONVERT_TEXT
     if kinds == {STRING, BOOL}:
         return _of_string_and_bool(node, left)
-    if DURATION in kinds and kinds & NUMERIC:
+    if kinds == {TIMESTAMP, STRING}:
+        return _of_timestamp_and_string(node)
+    return _for_number(operator, left, kinds) if kinds & NUMERIC else ""
+
+
+def _for_number(operator: str, left: CelType, kinds: Collection[CelType]) -> str:
+    """Return the hint for an operator that does not apply to a number and something else."""
+    if DOUBLE in kinds and (INT in kinds or UINT in kinds):
+        return _CONVERT_NUMBERS
+    if STRING in kinds:
+        return _CONVERT_EITHER if operator == "+" else _CONVERT_TEXT
+    if DURATION in kinds:
         return "write `duration('600s')`"
-    if kind_of(left) == BOOL and kinds & NUMERIC:
+    if kind_of(left) == BOOL:
         return _BOOL_ALONE if operator in {"==", "!="} else "write `a < x && x < b`"
-    if kinds & NUMERIC and _QUANTITY in {kind.name for kind in kinds}:
-        return _CONVERT_QUANTITY
-    return ""
+    return _CONVERT_QUANTITY if _QUANTITY in {kind.name for kind in kinds} else ""
 
 
 def _or_value(node: ast.Binary, left: CelType, right: CelType) -> str:
@@ -335,6 +341,21 @@ _ABSENT: Final = {
     for kind, value in ((STRING, ""), (DOUBLE, 0.0), (INT, 0), (BOOL, False))
 }
 """What stands for an absent value, by the type of what it is compared with."""
+
+
+def _of_timestamp_and_string(node: ast.Binary) -> str:
+    """Return the hint for a moment that is compared with a string."""
+    text = next(
+        (side.value for side in (node.left, node.right) if isinstance(side, ast.Literal)), ""
+    )
+    if not _DATE.fullmatch(str(text)):
+        return "a moment is `timestamp('2026-01-01T00:00:00Z')`"
+    moment = f"{text}T00:00:00Z" if len(str(text)) == _LENGTH_OF_A_DATE else text
+    return f"write `timestamp('{moment}')`"
+
+
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?")
+_LENGTH_OF_A_DATE: Final = 10
 
 
 def _of_string_and_bool(node: ast.Binary, left: CelType) -> str:

@@ -8,11 +8,11 @@ from typing import Final
 TEMPLATE_MESSAGE: Final = "a template was not rendered"
 TEMPLATE_HINT: Final = "apply what renders it, such as `helm template` or `envsubst`, first"
 
+# Each is of bounded length: a document that is written to be slow takes no more than its size.
 _LEFT_OVER: Final = re.compile(
-    r"\{\{.*?\}\}|\{%.*?%\}|<%.*?%>|\$\{[^}\n]*\}|\$\([A-Za-z_]\w*\)"
-    r"|(?<![\w\\^|(])\$[A-Z_][A-Z0-9_]+\b"
-    r"|(?<=['\"])<[A-Za-z][\w .-]*>(?=['\"])|\A<[A-Za-z][\w .-]*>\Z",
-    re.DOTALL,
+    r"\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>|\$\{[^{}\n]{0,200}\}"
+    r"|\$\([A-Za-z_]\w{0,99}\)|(?<![\w\\^|(])\$[A-Z_][A-Z0-9_]{1,99}\b"
+    r"|(?<=['\"])<[A-Za-z][\w .-]{0,99}>(?=['\"])|\A<[A-Za-z][\w .-]{0,99}>\Z"
 )
 
 

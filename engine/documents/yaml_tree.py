@@ -41,6 +41,7 @@ _HINTS: Final = {
     "did not find expected '-' indicator": "look at the indentation",
     "did not find expected alphabetic or numeric character": f"`*` begins an alias: {_QUOTE}",
 }
+_LONGEST_TEMPLATE: Final = 256  # characters
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _TOO_LONG = "too long for one object"
 _TAB_HINT = "YAML takes no tabs for indentation: use spaces"
@@ -263,7 +264,8 @@ class Composer:
 
     def _report_key(self, index: int) -> None:
         """Report a key that is a mapping or a list, as `{{` begins one."""
-        template = left_over(self._source.text[max(index - 1, 0) :])
+        start = max(index - 1, 0)
+        template = left_over(self._source.text[start : start + _LONGEST_TEMPLATE])
         if template is not None and template.start() == 0:
             self._report(index - 1, TEMPLATE_MESSAGE, TEMPLATE_HINT)
         else:

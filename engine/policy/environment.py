@@ -163,6 +163,7 @@ _EITHER: Final = "write `node` or `pod`"
 _HINTS: Final[Mapping[str, str]] = {
     "namespace": "its name is `pod.namespace`, its labels are `namespaceObject.metadata.labels`",
     "namespaceObject.annotations": "only its name and labels are known",
+    "namespaceObject.metadata.annotations": "only its name and labels are known",
     "namespaceObject.labels": "write `namespaceObject.metadata.labels`",
     "namespaceObject.name": "write `pod.namespace`",
     "node.age": "write `now - node.creationTimestamp`",

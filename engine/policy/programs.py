@@ -30,7 +30,7 @@ SCORE: Final = ResultType("a score must be a number", tuple(NUMERIC))
 
 _CONVERSIONS: Final = {
     (SCORE, BOOL): "write `test ? 1 : 0`",
-    (SCORE, STRING): "convert it, with `double(..)`",
+    (SCORE, STRING): "convert it, with `double(..)`, or write `x == 'a' ? 1 : 0`",
     (FILTER, STRING): "compare it, as `x == 'a'`",
     (CONDITION, STRING): "compare it, as `x == 'a'`",
 }

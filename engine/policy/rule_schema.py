@@ -159,7 +159,8 @@ class LabelSelector(Model):
     def _is_a_selector(self) -> Self:
         _, mistakes = self._parsed()
         if mistakes:
-            raise several_mistakes((mistake.path, mistake.message) for mistake in mistakes)
+            found = [(each.path, each.message) for each in mistakes]
+            raise several_mistakes(found, template_hint(" ".join(text for _, text in found)))
         return self
 
     def parsed(self) -> selectors.LabelSelector:

@@ -17,7 +17,7 @@ from engine.policy import CompiledPolicy, ScoreRule
 from engine.policy.findings import Finding
 from engine.policy.rule_schema import OnFilterError, OnScoreError
 from engine.policy_lint.parts import Part, programs_of
-from engine.policy_lint.reads import ANY, KeyRead, ReadPath, Reads
+from engine.policy_lint.reads import ANY, KeyRead, ReadPath, Reads, path_of
 
 _CONTAINER: Final = frozenset(
     {
@@ -68,7 +68,7 @@ _ALWAYS_THERE: Final[Mapping[ReadPath, frozenset[str]]] = {
 
 _MAPS: Final = frozenset({"annotations", "labels", "limits", "nodeSelector", "requests"})
 _IMPLY_LIMITS: Final = frozenset({"qosClass", "limits"})
-_LONGEST: Final = 100  # characters of an expression that a hint repeats
+_LONGEST: Final = 160  # characters of an expression that a hint repeats
 
 
 def absent_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
@@ -137,6 +137,8 @@ def _text(read: KeyRead) -> str:
 
 def _hint(part: Part, read: KeyRead) -> str:
     """Return the part with the question before it, or what to read instead of the absent."""
+    if read.key == "ownerReferences":
+        return "read `pod.ownerKinds` instead, which is always there: `'Job' in pod.ownerKinds`"
     if read.path == _SPEC and read.key == "nodeName":
         return "a pod that is being placed has no node: drop it"
     if optional := _optional(part.program.root, read):
@@ -149,10 +151,10 @@ def _hint(part: Part, read: KeyRead) -> str:
     if isinstance(part.rule, ScoreRule):
         return f"write `{asks} ? double({text}) : 0.0`"
     if part.rule is not None:
-        inner = text if isinstance(root, ast.Or | ast.Binary) else f"({text})"
+        inner = text if isinstance(root, ast.Or | ast.Binary | ast.Call) else f"({text})"
         asks = f"({asks})" if is_map else asks
         return f"write `!{asks} || {inner}`: such a pod may then go anywhere"
-    inner = text if isinstance(root, ast.And | ast.Binary) else f"({text})"
+    inner = text if isinstance(root, ast.And | ast.Binary | ast.Call) else f"({text})"
     return f"write `{asks} && {inner}`" if part.is_condition else f"ask `{asks}` first"
 
 
@@ -162,6 +164,10 @@ def _optional(root: ast.Node, read: KeyRead) -> str:
     It is the string, number or list that no pod names.
     """
     path = (*read.path, read.key)
+    if _is_test(root, path):
+        return f"{_start_of(read)}.orValue(false)"
+    if any(_is_element(node, path) for node, _ in ast.walk(root)):
+        return ""  # of an empty list there is no element either
     reads = Reads(root)
     found = {
         each.path[len(path) :]: each for each in reads.comparisons if _is_below(each.path, path)
@@ -174,10 +180,31 @@ def _optional(root: ast.Node, read: KeyRead) -> str:
         return ""
     else:
         default = _default(compared.literal.value, read)
-    is_key = read.path[-1] in _MAPS or not read.key.isidentifier()
-    of = unparse(read.of)
-    start = f"{of}[?'{read.key}']" if is_key else f"{of}.?{read.key}"
-    return f"{start}{''.join(f'.{each}' for each in rest)}.orValue({default})"
+    return f"{_start_of(read)}{''.join(f'.{each}' for each in rest)}.orValue({default})"
+
+
+def _start_of(read: KeyRead) -> str:
+    """Return a read that is an optional."""
+    of, is_key = unparse(read.of), read.path[-1] in _MAPS or not read.key.isidentifier()
+    return f"{of}[?'{read.key}']" if is_key else f"{of}.?{read.key}"
+
+
+def _is_test(root: ast.Node, path: ReadPath) -> bool:
+    """Return whether a value is true or false by itself."""
+    tests = [root]
+    for node, _ in ast.walk(root):
+        match node:
+            case ast.Not(operand=test) | ast.Conditional(test=test):
+                tests.append(test)
+            case ast.And(operands=operands) | ast.Or(operands=operands):
+                tests += operands
+    return any(path_of(test, {}) == path for test in tests)
+
+
+def _is_element(node: ast.Node, path: ReadPath) -> bool:
+    """Return whether a part is an element of a list by its number."""
+    is_index = isinstance(node, ast.Index) and not node.optional
+    return is_index and path_of(node, {}) == (*path, ANY)
 
 
 def _is_below(path: ReadPath, start: ReadPath) -> bool:
@@ -193,4 +220,4 @@ def _default(compared: object, read: KeyRead) -> str:
             return "0"
         case int() | float():
             return "0.0"
-    return "''"
+    return "'0'" if "resources" in read.path else "''"  # there, a string is a quantity

@@ -32,7 +32,9 @@ def generated_name_findings(part: Part) -> Iterator[Finding]:
             case ast.Binary(operator=sign, left=of, right=ast.Literal(value=str(name))):
                 is_name = sign in EQUALITIES and path_of(of, {}) in _NAMES
                 if is_name and (found := _OF_A_REPLICA.fullmatch(name)):
-                    hint = f"write `pod.generateName {sign} '{found[1]}'`, or ask for a label"
+                    negation = "!" if sign == "!=" else ""
+                    search = f"{negation}pod.generateName.startsWith('{found[1]}')"
+                    hint = f"write `{search}`, or ask for a label"
                     yield Finding(part.name, _message(of), hint, node.offset)
 
 

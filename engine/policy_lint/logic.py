@@ -19,7 +19,7 @@ from engine.policy.findings import Finding
 from engine.policy_lint.parts import Part
 from engine.policy_lint.reads import EQUALITIES, ORDERS
 
-_MOST_CASES: Final = 4096
+_MOST_STEPS: Final = 20_000  # of one condition: its cases times its size
 _OTHER: Final = "\0"  # a string that no constant is
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
@@ -41,15 +41,19 @@ def _constant_parts(part: Part, node: ast.Node) -> list[Finding]:
     below = [found for child in ast.children(node) for found in _constant_parts(part, child)]
     if below:
         return below
-    text = unparse(node)
     match node:
         case ast.Conditional(then=then, otherwise=otherwise) if then == otherwise:
-            message = f"`{text}` is `{unparse(then)}` either way"
+            message = f"`{unparse(node)}` is `{unparse(then)}` either way"
             return [Finding(part.name, message, offset=node.offset)]
         case ast.Binary(operator=sign, left=left, right=right) if left == right:
             if sign in EQUALITIES | ORDERS and not isinstance(left, ast.Literal):
-                message = f"`{text}` compares `{unparse(left)}` with itself"
+                message = f"`{unparse(node)}` compares `{unparse(left)}` with itself"
                 return [Finding(part.name, message, offset=node.offset)]
+        case ast.Binary() if (value := _constant_size(node)) is not None:
+            message = (
+                f"`{unparse(node)}` is {'always' if value else 'never'} true: no size is below 0"
+            )
+            return [Finding(part.name, message, offset=node.offset)]
         case ast.And(operands=operands) | ast.Or(operands=operands):
             twice = [each for n, each in enumerate(operands) if each in operands[:n]]
             if twice:
@@ -58,9 +62,22 @@ def _constant_parts(part: Part, node: ast.Node) -> list[Finding]:
             value = _Cases(node).constant
             if value is not None:
                 always = "is always true" if value else "is never true"
-                message = f"`{text}` {always}, whatever the values are"
+                message = f"`{unparse(node)}` {always}, whatever the values are"
                 return [Finding(part.name, message, _hint(node), node.offset)]
     return []
+
+
+def _constant_size(node: ast.Binary) -> bool | None:
+    """Return what a comparison of a size with a constant always is, None if that depends on it."""
+    compared = _compared(node)
+    if compared is None or compared[1] not in _OPERATORS or not _is_number(compared[2][0]):
+        return None
+    subject, sign, (constant,) = compared
+    if not isinstance(subject, ast.Call) or subject.function != "size":
+        return None
+    sizes = [each for each in _domain([constant]) if _is_number(each)]
+    found = {_OPERATORS[sign](size, constant) for size in (0, *sizes) if size >= 0}
+    return found.pop() if len(found) == 1 else None
 
 
 def _hint(node: ast.And | ast.Or) -> str:
@@ -96,7 +113,7 @@ class _Cases:
         domains |= {node: [True, False] for node in self._free}
         self.constant: bool | None = None
         cases = math.prod(len(values) for values in domains.values())
-        if not 0 < cases <= _MOST_CASES:
+        if not 0 < cases * sum(1 for _ in ast.walk(root)) <= _MOST_STEPS:
             return
         found = {
             self._value(root, dict(zip(domains, case, strict=True)))
@@ -161,7 +178,7 @@ def _compared(node: ast.Node) -> tuple[ast.Node, str, list[Any]] | None:
     return (left, sign, [right.value]) if is_known else None
 
 
-def _domain(constants: list[Any]) -> list[object]:
+def _domain(constants: list[Any]) -> list[Any]:
     """Return values that cover all that comparisons with constants tell apart.
 
     None where constants are of several kinds: what is compared with them is known to nobody.

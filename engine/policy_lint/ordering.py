@@ -51,7 +51,10 @@ def _is_string(policy: CompiledPolicy, node: ast.Node) -> bool:
 
 
 def _hint(node: ast.Binary, written: str | None) -> str:
-    """Return the comparison of the numbers, or of the versions."""
+    """Return the comparison of the numbers, of the quantities, or of the versions."""
+    if any("resources" in path_of(side, {}) for side in (node.left, node.right)):
+        one, other = (f"quantity({unparse(side)})" for side in (node.left, node.right))
+        return f"compare quantities: `{one}.compareTo({other}) {node.operator} 0`"
     if written is None or _NUMBER.fullmatch(written):
         sides = (_converted(side, "int", "0") for side in (node.left, node.right))
     elif _DECIMAL.fullmatch(written) and not _could_be_version(node):

@@ -7,6 +7,7 @@ is only told of those that are all but spelt as a known one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
@@ -307,7 +308,7 @@ def _near(key: str, known: Iterable[str]) -> _Unknown | None:
 
 def _differ_by_word(one: str, other: str) -> bool:
     """Return whether two names have words of their own, as `gpu-count` and `cpu-count` do."""
-    words, others = set(one.split("-")), set(other.split("-"))
+    words, others = (set(re.split("[-_.]", name)) for name in (one, other))
     mine, theirs = words - others, others - words
     return len(mine) != len(theirs) or any(
         max((_ratio(word, each) for each in theirs), default=0) < _PLURALS_OF for word in mine

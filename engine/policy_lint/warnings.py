@@ -107,10 +107,12 @@ def policy_warnings(
         is_over: whether the time to try its rules is up.
         cluster: a recorded one to compare it with, if any.
     """
+    names, meant = tuple(_name_findings(policy)), meaning_findings(policy)
+    misspelt = {(found.part, found.offset) for found in names if found.part}
     causes = (
         *_of(Check.TEMPLATE, _template_findings(policy)),
-        *_of(Check.NAMES, _name_findings(policy)),
-        *_of(Check.MEANING, meaning_findings(policy)),
+        *_of(Check.NAMES, names),
+        *_of(Check.MEANING, (each for each in meant if (each.part, each.offset) not in misspelt)),
     )
     # Where the text of a part says why it has no effect, that alone is named.
     explained = {found.part for _, found in causes if found.part}

@@ -13,7 +13,6 @@ from rich.markup import escape
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
 from webhook.cli.output_files import write_new
-from webhook.cli.proposed import write_proposals
 from webhook.cli.shipped_files import SCHEMA
 
 _TEMPLATES: Final = ("policy.yaml", "cases.yaml", "README.md")
@@ -33,6 +32,8 @@ def init(folder: Path = Path(), /, *, from_cluster: list[Path] | None = None) ->
             simulated there.
     """
     if from_cluster:
+        from webhook.cli.proposed import write_proposals  # noqa: PLC0415 - it takes a simulation
+
         return write_proposals(folder, from_cluster)
     template = files("webhook.cli").joinpath("new_policy")
     name = _NO_NAME.sub("-", folder.resolve().name.lower()).strip("-") or "my-policy"

@@ -14,7 +14,6 @@ from engine.errors import InvalidFileError, StowplanError
 from engine.model.count_text import counted
 from webhook.cli import console
 from webhook.cli.exit_codes import Exit
-from webhook.cli.known_cluster import known_cluster
 from webhook.cli.lint_report import LintRun, lint_report
 from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
 from webhook.cli.rule_tables import rules_table, show_plan
@@ -90,7 +89,11 @@ def _checked(paths: list[Path], cluster: Sequence[Path]) -> LintRun:
         policies = load_policy_set(paths)
     except InvalidFileError as error:
         return LintRun.failed(error)
-    return LintRun.of(policies, known_cluster(cluster, policies) if cluster else None)
+    if not cluster:
+        return LintRun.of(policies)
+    from webhook.cli.known_cluster import known_cluster  # noqa: PLC0415 - few need a simulation
+
+    return LintRun.of(policies, known_cluster(cluster, policies))
 
 
 def _refuse_options(paths: list[Path]) -> None:

@@ -134,7 +134,7 @@ def test_ten_mistakes_in_two_files_make_one_report(tmp_path: Path) -> None:
         b.yaml:14:19: a score must be a number, not `string`
          |       expression: node.name
          | ..................^
-        hint: convert it, with `double(..)`"""
+        hint: convert it, with `double(..)`, or write `x == 'a' ? 1 : 0`"""
     )
 
 

@@ -154,8 +154,8 @@ _CASES = (
     Mended(
         "object.spec.containers.exists(c, c.resources.limits.cpu == '1') || "
         "node.labels.pool == 'b'",
-        "`c.resources.?limits.cpu.orValue('')`",
-        "object.spec.containers.exists(c, c.resources.?limits.cpu.orValue('') == '1') || "
+        "`c.resources.?limits.cpu.orValue('0')`",
+        "object.spec.containers.exists(c, c.resources.?limits.cpu.orValue('0') == '1') || "
         "node.labels.pool == 'b'",
         ("amd",),
     ),
@@ -221,3 +221,78 @@ def test_a_hint_that_is_followed_leads_to_what_was_meant(case: Mended) -> None:
     rejects = rule.rejects(compiled.context(request, view, NOW))
     passing = view.valid & ~rejects
     assert tuple(sorted(view.names[row] for row in passing.nonzero()[0])) == case.passing
+
+
+def _condition(expression: str) -> str:
+    return (
+        f"match:\n  matchConditions:\n  - name: c\n    expression: |-\n      {expression}\n"
+        "filters: [{name: r, expression: node.ready}]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "hint", "followed", "spec", "meets"),
+    [
+        (
+            "!object.spec.hostNetwork",
+            "`object.spec.?hostNetwork.orValue(false)`",
+            "!object.spec.?hostNetwork.orValue(false)",
+            {},
+            True,
+        ),
+        (
+            "object.spec.containers[0].resources.requests.cpu == '1'",
+            "`object.spec.containers[0].resources.?requests.cpu.orValue('0')`",
+            "object.spec.containers[0].resources.?requests.cpu.orValue('0') == '1'",
+            {},
+            False,
+        ),
+        (
+            "object.metadata.ownerReferences[0].kind == 'Job'",
+            "`'Job' in pod.ownerKinds`",
+            "'Job' in pod.ownerKinds",
+            {},
+            False,
+        ),
+        (
+            "object.spec.restartPolicy == 'always'",
+            "`'Always'`",
+            "object.spec.restartPolicy == 'Always'",
+            {"restartPolicy": "Always"},
+            True,
+        ),
+        (
+            "object.spec.?priorityclassname.orValue('') == 'high'",
+            "`priorityClassName`",
+            "object.spec.?priorityClassName.orValue('') == 'high'",
+            {"priorityClassName": "high"},
+            True,
+        ),
+        (
+            "pod.name == 'web-7d9f8b6c54-x2x5q'",
+            "`pod.generateName.startsWith('web-')`",
+            "pod.generateName.startsWith('web-')",
+            {},
+            True,
+        ),
+        (
+            "pod.namespace != 'shop' || pod.namespace != 'web'",
+            "`!(pod.namespace in ['shop', 'web'])`",
+            "!(pod.namespace in ['shop', 'web'])",
+            {},
+            False,
+        ),
+    ],
+)
+def test_a_hint_for_a_match_condition_leads_to_the_pods_that_were_meant(
+    written: str, hint: str, followed: str, spec: dict[str, str], *, meets: bool
+) -> None:
+    (warning,) = policy_warnings(policy(_condition(written)))
+    assert hint in warning.hint
+    compiled = policy(_condition(followed))
+    assert policy_warnings(compiled) == ()
+    request = request_of(
+        {"containers": [{"name": "c", "resources": {}}], **spec}, generateName="web-7d9f8b6c54-"
+    )
+    errors: list[str] = []
+    assert (compiled.meets(request, NOW, errors), errors) == (meets, [])

@@ -145,6 +145,21 @@ REFUSED = (
             ),
             ("this.ready", "write `node` or `pod`"),
             ("node.labels.zone", "compare it, as `x == 'a'`"),
+            ("node.labels[pool] == 'a'", "write `node.labels['pool']`"),
+            ("node.labels[?'a'] == 'a'", "write `node.labels[?'a'].orValue('') == 'a'`"),
+            ("pod.ownerKinds == 'Job'", "write `'Job' in pod.ownerKinds`"),
+            ("now - node.creationTimestamp > duration('30d')", "write `duration('720h')`"),
+            ("node.name == \u2018a\u2019", "a string is written in straight quotes: `'a'`"),
+            ("node.name ==\u00a0'a'", "write a blank, or nothing"),
+            ("node.ready == 'True'", "`node.ready` is a bool: write `node.ready`"),
+            ("node.labels.a == 'a' || 'b'", "write `node.labels.a in ['a', 'b']`"),
+            ("node.usage.disk > 1.0", "`node.usage` has cpu and memory"),
+            ("node.creationTimestamp < '2026-01-01'", "write `timestamp('2026-01-01T00:00:00Z')`"),
+            ("node.labels.a == {{ .Values.a }}", "a template was not rendered"),
+            (
+                "node.conditions.exists(c, c.status == true)",
+                "a status is a string: compare it with `'True'`",
+            ),
         )
     ),
     Mistake(_scored("node.ready"), ("a score must be a number", "write `test ? 1 : 0`")),
@@ -177,6 +192,21 @@ REFUSED = (
     Mistake(
         "match: {namespaceSelector: {tier: prod}}",
         ("`tier` is not a part of a label selector", "hint: matchLabels: { tier: prod }"),
+    ),
+    Mistake(
+        "match: {matchLabels: {tier: prod}}",
+        ("unknown key `matchLabels`", "a key of `spec.match.namespaceSelector` or `spec.match."),
+    ),
+    Mistake(
+        "match: {matchConditions: [pod.priority > 1]}",
+        ('hint: write its parts: { name: .., expression: "pod.priority > 1" }',),
+    ),
+    Mistake(
+        _score("ResourceLimitAware", "resources: [cpu]"), ("hint: write its parts: { name: cpu }",)
+    ),
+    Mistake(
+        "match: {objectSelector: {matchLabels: {tier: '${TIER}'}}}",
+        ("`${TIER}` is not a label value", "hint: a template was not rendered"),
     ),
     Mistake(
         "match: {objectSelector: {matchLabel: {tier: prod}}}",
@@ -354,3 +384,56 @@ def test_an_unknown_option_is_no_path(stowplan: Stowplan) -> None:
     ran = stowplan("lint", "--verbos", "policies")
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith("unknown option: `--verbos`\nhint: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        (
+            HEAD.replace("{name: p}", "{name: p, namespace: team-a}") + "spec: {}\n",
+            ("unknown key `namespace`", "write `kind: NamespacedPlacementPolicy`"),
+        ),
+        (
+            HEAD.replace("{name: p}", "{name: My_Policy}") + "spec: {}\n",
+            ("`My_Policy` is no name", "hint: lower-case letters, digits, `-` and `.`"),
+        ),
+        (
+            HEAD.replace("{name: p}", "{name: p}\nmetadata: {name: q}") + "spec: {}\n",
+            ("duplicate key `metadata`: the first one is on line 3",),
+        ),
+        (
+            HEAD.replace("{name: p}", "{name: {{ .Release.Name }}}") + "spec: {}\n",
+            (":3:18: a template was not rendered", "hint: apply what renders it, such as `helm"),
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\ndata: {a.yaml: b}\n",
+            ("hint: a policy is a document of its own",),
+        ),
+    ],
+)
+def test_a_mistake_beside_the_spec_has_a_hint_that_helps(
+    stowplan: Stowplan, tmp_path: Path, text: str, answers: tuple[str, ...]
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    ran = stowplan("lint", file)
+    assert ran.status == 3
+    for answer in answers:
+        assert answer in ran.err
+
+
+def test_a_file_in_another_encoding_is_named_as_such(stowplan: Stowplan, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_bytes(f"{HEAD}spec: {{}}\n".encode("utf-16"))
+    ran = stowplan("lint", file)
+    assert "not valid UTF-8" in ran.err
+    assert "hint: it is in UTF-16: save it as UTF-8" in ran.err
+
+
+def test_foreign_kinds_of_one_name_are_one_mistake_each(stowplan: Stowplan, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\n"
+    file.write_text(f"{quota}---\n{quota}---\n{quota}")
+    ran = stowplan("lint", file)
+    assert ran.err.count("policy.yaml:") == 3
+    assert "already" not in ran.err

@@ -186,7 +186,9 @@ def test_of_two_objects_that_are_the_same_the_last_counts(tmp_path: Path) -> Non
 
 def test_what_yaml_itself_finds_wrong_with_an_object_is_reported(tmp_path: Path) -> None:
     recording = loaded(tmp_path, f"kind: Pod\nkind: Pod\n---\n{as_yaml(NODE)}")
-    assert [problem.message for problem in recording.problems] == ["duplicate key `kind`"]
+    assert [problem.message for problem in recording.problems] == [
+        "duplicate key `kind`: the first one is on line 1"
+    ]
     assert recording.loaded == {"Node": 1}
 
 

@@ -67,7 +67,7 @@ def test_a_bomb_of_aliases_spoils_only_its_object() -> None:
 
 def test_a_key_that_stands_twice_spoils_only_its_object() -> None:
     text = "kind: List\nitems:\n- {kind: Node, kind: Pod}\n- {kind: Node}\n"
-    assert told_of(text) == ["duplicate key `kind`", "Node"]
+    assert told_of(text) == ["duplicate key `kind`: the first one is on line 3", "Node"]
 
 
 def test_a_tag_spoils_only_its_object() -> None:
