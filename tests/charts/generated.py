@@ -54,7 +54,7 @@ CHARTS_OWN = frozenset(
         "outcome",
         "preemption",
         "placement_mode",
-        "pod_ip",
+        "pod_ips",
         "policies",
         "policy_resources",
         "port",

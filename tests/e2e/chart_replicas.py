@@ -18,7 +18,7 @@ from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 
-_OF_THE_MACHINE = {"client-ca", "namespace", "pod-ip", "policies"} | {
+_OF_THE_MACHINE = {"client-ca", "namespace", "pod-ips", "policies"} | {
     "metrics-host",
     "metrics-port",
     "port",

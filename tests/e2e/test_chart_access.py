@@ -172,7 +172,7 @@ async def test_whatever_is_enabled_only_the_leader_may_write_pods_and_nobody_nod
         ("create", "pods/eviction", "", ""),
         ("patch", "podgroups/status.scheduling.x-k8s.io", "", ""),
         ("create", slices, release.namespace, ""),
-        ("update", slices, release.namespace, f"{release.name}-leader"),
+        ("update", slices, release.namespace, f"{release.name}-leader-ipv4"),
     ]
     serving = f"system:serviceaccount:{release.namespace}:{release.name}"
 

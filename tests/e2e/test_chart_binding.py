@@ -36,7 +36,7 @@ async def test_the_leader_is_asked_about_bindings_and_hands_over_when_it_ends(
         (found,) = [
             one
             for one in await cluster.list_all(_SLICES, release.namespace)
-            if one["metadata"]["name"] == service
+            if one["metadata"]["name"] == f"{service}-ipv4"
         ]
         return [one["addresses"] for one in found["endpoints"]] == [[address]]
 
@@ -50,7 +50,7 @@ async def test_the_leader_is_asked_about_bindings_and_hands_over_when_it_ends(
             chart_control(
                 *(release, control_plane, tmp_path / name),
                 values=values,
-                more=[("pod-ip", address)],
+                more=[("pod-ips", address)],
             )[0]
             for name, address in (("first", "10.0.0.1"), ("second", "10.0.0.2"))
         )

@@ -57,7 +57,7 @@ async def test_new_pods_are_asked_about_while_a_policy_has_something_to_say(
         await release.change(**values)
         arguments = (release, control_plane)
         serving = chart_replicas(*arguments, tmp_path / "serve", count=1, values=values)
-        address = [("pod-ip", "10.0.0.1")]
+        address = [("pod-ips", "10.0.0.1")]
         control = chart_control(*arguments, tmp_path / "control", values=values, more=address)
         front.targets = [serving[0].port]
         async with running([*serving, *control]):

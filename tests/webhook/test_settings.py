@@ -42,7 +42,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file_and_that_be
     assert settings.port == 100  # flag
     assert settings.metrics_port == 20  # environment
     assert settings.max_in_flight == 3  # file
-    assert settings.host == "0.0.0.0"  # noqa: S104 - the default
+    assert settings.host == "::"  # the default
 
 
 def test_without_any_flag_the_environment_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:

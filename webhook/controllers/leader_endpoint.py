@@ -1,13 +1,13 @@
-"""The EndpointSlice of the Service that leads to the leader: its address, while it leads."""
+"""The EndpointSlices of the Service that leads to the leader: its addresses, while it leads."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,6 +15,8 @@ from webhook.cluster.client.connection import ApiError, Connection
 
 PORT_NAME: Final = "webhook"
 """Name of the port, as the Service has it."""
+
+_VERSIONS: Final[tuple[Literal[4, 6], ...]] = (4, 6)  # of IP: a slice has addresses of one
 
 _LOOK_SECONDS: Final = 30.0  # somebody may have deleted it
 _RETRY_SECONDS: Final = 1.0
@@ -26,15 +28,15 @@ _log = logging.getLogger(__name__)
 class LeaderEndpoint:
     """The duty of the leader to be found.
 
-    It writes the slice as soon as it leads, and deletes it before the Lease is released: callers
-    are refused at once then, and do not wait for a process that ends. The next leader replaces
-    what one that was killed has left.
+    It writes a slice per IP family as soon as it leads, and deletes them before the Lease is
+    released: callers are refused at once then, and do not wait for a process that ends. The next
+    leader replaces what one that was killed has left.
 
     Args:
         connection: to the API server.
         namespace: of the Service.
-        service: its name, and that of the slice.
-        address: of this process.
+        service: its name, with which those of the slices begin.
+        addresses: of this process, at most one of each family.
         port: where it answers reviews.
         may_write: whether this process leads at this very moment.
     """
@@ -45,29 +47,27 @@ class LeaderEndpoint:
         *,
         namespace: str,
         service: str,
-        address: IPv4Address | IPv6Address,
+        addresses: Sequence[IPv4Address | IPv6Address],
         port: int,
         may_write: Callable[[], bool],
     ) -> None:
         self._connection = connection
         self._collection = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-        self._path = f"{self._collection}/{service}"
         self._may_write = may_write
-        self._slice: dict[str, Any] = {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": service,
+        by_version = {address.version: address for address in addresses}
+        self._slices: dict[str, dict[str, Any] | None] = {}
+        for version in _VERSIONS:
+            name = f"{service}-ipv{version}"
+            metadata = {
+                "name": name,
                 "namespace": namespace,
                 "labels": {
                     "kubernetes.io/service-name": service,
                     "endpointslice.kubernetes.io/managed-by": "stowplan.dev",
                 },
-            },
-            "addressType": f"IPv{address.version}",
-            "endpoints": [{"addresses": [str(address)], "conditions": {"ready": True}}],
-            "ports": [{"name": PORT_NAME, "port": port, "protocol": "TCP", "appProtocol": "https"}],
-        }
+            }
+            address = by_version.get(version)
+            self._slices[name] = _slice(metadata, address, port) if address else None
 
     async def run(self) -> None:
         """Keep the slice until cancelled, then delete it."""
@@ -88,51 +88,82 @@ class LeaderEndpoint:
         return True
 
     async def keep(self) -> None:
-        """Write the slice unless it is as it should be.
+        """Write the slices unless they are as they should be.
 
         Raises:
-            ApiError: it cannot be read or written.
+            ApiError: one cannot be read or written.
         """
-        found = await self._read()
-        if not self._may_write() or _holds(found, self._slice):
-            return
-        if found is not None and found.get("addressType") != self._slice["addressType"]:
-            await self._connection.write("DELETE", self._path, b"{}")  # it can never be changed
-            found = None
-        if found is None:
-            await self._connection.write("POST", self._collection, msgspec.json.encode(self._slice))
-            return
-        version = found["metadata"]["resourceVersion"]
-        metadata = {**self._slice["metadata"], "resourceVersion": version}
-        await self._connection.write(
-            "PUT", self._path, msgspec.json.encode({**self._slice, "metadata": metadata})
-        )
+        for name, wanted in self._slices.items():
+            found = await self._read(name)
+            if not self._may_write():
+                return
+            await self._replace(name, found, wanted)
+
+    async def _replace(
+        self, name: str, found: dict[str, Any] | None, wanted: dict[str, Any] | None
+    ) -> None:
+        path = f"{self._collection}/{name}"
+        if wanted is None:
+            if found is not None:  # of a leader before, which had an address of that family
+                await self._connection.write("DELETE", path, b"{}")
+        elif found is None:
+            await self._connection.write("POST", self._collection, msgspec.json.encode(wanted))
+        elif not _holds(found, wanted):
+            version = found["metadata"]["resourceVersion"]
+            metadata = {**wanted["metadata"], "resourceVersion": version}
+            body = msgspec.json.encode({**wanted, "metadata": metadata})
+            await self._connection.write("PUT", path, body)
 
     async def _delete(self) -> None:
-        """Delete the slice if it is ours, while nobody else can lead."""
+        """Delete the slices that are ours, while nobody else can lead."""
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                found = await self._read()
-                if found is None or not self._leads_here(found) or not self._may_write():
-                    return
-                version = found["metadata"]["resourceVersion"]
-                options = {"preconditions": {"resourceVersion": version}}
-                await self._connection.write("DELETE", self._path, msgspec.json.encode(options))
+                for name, ours in self._slices.items():
+                    await self._delete_if_same(name, ours)
         except (ApiError, TimeoutError, msgspec.DecodeError) as error:
             _log.warning("the leader's address is left behind: %s", error or "no answer in time")
 
-    async def _read(self) -> dict[str, Any] | None:
+    async def _delete_if_same(self, name: str, ours: dict[str, Any] | None) -> None:
+        found = await self._read(name) if ours is not None else None
+        if (
+            ours is None
+            or found is None
+            or not _leads_to_same(found, ours)
+            or not self._may_write()
+        ):
+            return
+        version = found["metadata"]["resourceVersion"]
+        options = {"preconditions": {"resourceVersion": version}}
+        path = f"{self._collection}/{name}"
+        await self._connection.write("DELETE", path, msgspec.json.encode(options))
+
+    async def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = msgspec.json.decode(await self._connection.get(self._path))
+            answer = await self._connection.get(f"{self._collection}/{name}")
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
+        found: dict[str, Any] = msgspec.json.decode(answer)
         return found
 
-    def _leads_here(self, found: Mapping[str, Any]) -> bool:
-        addresses = [each.get("addresses") for each in found.get("endpoints") or ()]
-        return addresses == [each["addresses"] for each in self._slice["endpoints"]]
+
+def _slice(
+    metadata: dict[str, Any], address: IPv4Address | IPv6Address, port: int
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": f"IPv{address.version}",
+        "endpoints": [{"addresses": [str(address)], "conditions": {"ready": True}}],
+        "ports": [{"name": PORT_NAME, "port": port, "protocol": "TCP", "appProtocol": "https"}],
+    }
+
+
+def _leads_to_same(found: dict[str, Any], ours: dict[str, Any]) -> bool:
+    addresses = [each.get("addresses") for each in found.get("endpoints") or ()]
+    return addresses == [each["addresses"] for each in ours["endpoints"]]
 
 
 def _holds(found: object, wanted: object) -> bool:

@@ -154,8 +154,9 @@ def _leading_rights(installation: Installation, spec: PodSpec) -> Iterator[Right
     if setting("STOWPLAN_BINDING") == "true":
         service = f"{installation.release}-leader"
         yield Right("create", _SLICES, "endpointslices", namespace)
-        for verb in ("get", "update", "delete"):
-            yield Right(verb, _SLICES, "endpointslices", namespace, service)
+        for family in ("ipv4", "ipv6"):
+            for verb in ("get", "update", "delete"):
+                yield Right(verb, _SLICES, "endpointslices", namespace, f"{service}-{family}")
         for verb in () if secret else ("get", "watch", "patch"):
             yield from _configuration_rights(installation, verb, MUTATING)
 

@@ -10,6 +10,9 @@ from ssl import SSLContext
 from typing import Final, Protocol
 
 HANDSHAKE_SECONDS: Final = 5.0
+EVERY_ADDRESS: Final = "::"
+"""What stands for each address of this machine, of IPv4 as well."""
+
 _BACKLOG: Final = 1024
 _TURNS_EACH: Final = 16  # so handshakes take about a tenth of the processor
 _MOST_HELD: Final = 1024  # beyond them the backlog waits, too
@@ -134,12 +137,15 @@ async def listening_sockets(host: str, port: int) -> list[socket.socket]:
     """Return a socket that listens for each address of a host.
 
     Args:
-        host: a name or an address; "" for all of this machine.
+        host: a name or an address; `::` for all of this machine, of both families: one socket takes
+            them, or one of IPv4 where this machine has no IPv6.
         port: 0 takes a free one for each.
 
     Raises:
         OSError: one of them cannot be listened on.
     """
+    if host == EVERY_ADDRESS:
+        return [_listener_everywhere(port)]
     found = await asyncio.get_running_loop().getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -155,3 +161,14 @@ async def listening_sockets(host: str, port: int) -> list[socket.socket]:
             listener.close()
         raise
     return listeners
+
+
+def _listener_everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        listener = socket.create_server(
+            (EVERY_ADDRESS, port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+        )
+    else:
+        listener = socket.create_server(("0.0.0.0", port), backlog=_BACKLOG)  # noqa: S104 - as asked
+    listener.settimeout(0)
+    return listener

@@ -168,7 +168,8 @@ class Connection(web.RequestHandler):
         """Begin to wait for the first request."""
         super().connection_made(transport)
         address = transport.get_extra_info("peername")
-        self.peer = str(address[0]) if address else ""
+        # A socket of both families shows IPv4 as IPv6.
+        self.peer = str(address[0]).removeprefix("::ffff:") if address else ""
         self._wait()
         self._connections.opened(self)
 

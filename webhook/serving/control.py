@@ -147,12 +147,12 @@ def _bindings(context: ControlContext) -> BindingDecider | None:
 def _leader_endpoint(context: ControlContext) -> Iterator[Duty]:
     """Say where the leader is: first, as callers wait for it."""
     settings = context.settings
-    if settings.leader_service is not None and settings.pod_ip is not None:
+    if settings.leader_service is not None:
         yield LeaderEndpoint(
             context.live.connection,
             namespace=settings.namespace,
             service=settings.leader_service,
-            address=settings.pod_ip,
+            addresses=settings.pod_ips,
             port=settings.port,
             may_write=context.may_write,
         ).run

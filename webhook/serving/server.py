@@ -16,12 +16,12 @@ from engine.errors import Diagnostic
 from engine.model.count_text import counted
 from webhook.background import in_background
 from webhook.cluster import Cluster
-from webhook.serving.acceptor import Acceptor, ReviewQueue, listening_sockets
+from webhook.serving.acceptor import EVERY_ADDRESS, Acceptor, ReviewQueue, listening_sockets
 from webhook.serving.connections import Connection, Connections
 from webhook.serving.health import Health
 from webhook.settings import SettingsError
 
-ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
+ANY_ADDRESS = frozenset({"0.0.0.0", EVERY_ADDRESS})  # noqa: S104 - recognised, not bound
 _DRAIN_POLL_SECONDS = 0.05
 _QUIET_SECONDS = 0.5  # without connections: a handshake may be under way, which nothing shows
 _MOST_CONNECTIONS = 128  # of people, Prometheus and probes

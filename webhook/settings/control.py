@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, Field, IPvAnyAddress, model_validator
+from pydantic import BaseModel, Field, model_validator
+
+from webhook.settings.values import Addresses
 
 
 class ControlSettings(BaseModel):
@@ -13,14 +15,16 @@ class ControlSettings(BaseModel):
     leader_service: str | None = Field(
         default=None,
         description="Service without a selector that leads to the leader, which keeps its"
-        " EndpointSlice of the same name. Without it there is none.",
+        " EndpointSlices. Without it there is none.",
     )
-    pod_ip: IPvAnyAddress | None = Field(
-        default=None, description="Address of this process, as the leader writes it there."
+    pod_ips: Addresses = Field(
+        default=(),
+        description="Addresses of this process, of each IP family at most one, as the leader writes"
+        " them there; separated by commas in the environment.",
     )
 
     @model_validator(mode="after")
     def _service_and_address_go_together(self) -> Self:
-        if self.leader_service and self.pod_ip is None:
-            raise ValueError("the leader's Service needs the address of this pod: see `--pod-ip`")
+        if self.leader_service and not self.pod_ips:
+            raise ValueError("the leader's Service needs an address of this pod: see `--pod-ips`")
         return self

@@ -15,7 +15,11 @@ _MEBIBYTE: Final = 1024 * 1024
 class ServerSettings(BaseModel):
     """What it listens on, whom it believes, how much it takes at a time."""
 
-    host: str = Field(default="0.0.0.0", description="Address the webhook listens on.")  # noqa: S104 - it is called from other machines
+    host: str = Field(
+        default="::",
+        description="Address the webhook listens on; `::` is each of this machine, IPv4 as well as"
+        " IPv6, and `0.0.0.0` each of IPv4.",
+    )
     port: Port = Field(default=9443, description="Port of the webhook; 0 takes a free one.")
     metrics_host: str = Field(
         default="127.0.0.1",

@@ -306,7 +306,7 @@ matchExpressions:
   value: {{ add .Values.metrics.port $process.portShift | quote }}
 {{- if .Values.metrics.enabled }}
 - name: STOWPLAN_METRICS_HOST
-  value: {{ dig "host" "0.0.0.0" .Values.settings | quote }}
+  value: {{ dig "host" "::" .Values.settings | quote }}
 {{- end }}
 - name: STOWPLAN_LEASE
   value: {{ include "stowplan.fullname" . }}
@@ -337,10 +337,10 @@ matchExpressions:
   value: {{ include "stowplan.namespaceSelectorText" (dict "for" .Values.placement "label" "stowplan.dev/placement") | quote }}
 - name: STOWPLAN_LEADER_SERVICE
   value: {{ include "stowplan.leader" . }}
-- name: STOWPLAN_POD_IP
+- name: STOWPLAN_POD_IPS
   valueFrom:
     fieldRef:
-      fieldPath: status.podIP
+      fieldPath: status.podIPs
 {{- end }}
 - name: STOWPLAN_OUTCOME
   value: {{ .Values.outcome.enabled | quote }}

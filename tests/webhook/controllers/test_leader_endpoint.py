@@ -14,15 +14,15 @@ from tests.webhook.cluster.reflecting import eventually
 from webhook.cluster.client.connection import connected
 from webhook.controllers.leader_endpoint import LeaderEndpoint
 
-KEY = ("system", "stowplan-leader")
+NAMESPACE, SERVICE = "system", "stowplan-leader"
 
 
 class Process:
     """A process that may lead."""
 
-    def __init__(self, address: str, server: FakeApiServer, folder: Path) -> None:
+    def __init__(self, addresses: str, server: FakeApiServer, folder: Path) -> None:
         self.leads = True
-        self.address = address
+        self._addresses = [ip_address(each) for each in addresses.split(",")]
         self._kubeconfig = server.kubeconfig(folder)
 
     @asynccontextmanager
@@ -30,9 +30,9 @@ class Process:
         async with connected(self._kubeconfig, None) as connection:
             yield LeaderEndpoint(
                 connection,
-                namespace=KEY[0],
-                service=KEY[1],
-                address=ip_address(self.address),
+                namespace=NAMESPACE,
+                service=SERVICE,
+                addresses=self._addresses,
                 port=9443,
                 may_write=lambda: self.leads,
             )
@@ -55,10 +55,19 @@ async def api_server() -> AsyncIterator[FakeApiServer]:
         yield server
 
 
+def slices(server: FakeApiServer) -> dict[str, Any]:
+    """Return the slices of the Service by their names."""
+    return {
+        name: found
+        for (_, name), found in server.objects("endpointslices").items()
+        if found["metadata"]["labels"]["kubernetes.io/service-name"] == SERVICE
+    }
+
+
 def addresses(server: FakeApiServer) -> list[str]:
     """Return where callers of the Service are led."""
-    found: dict[str, Any] = server.objects("endpointslices").get(KEY, {})
-    return [address for each in found.get("endpoints", ()) for address in each["addresses"]]
+    endpoints = [each for found in slices(server).values() for each in found["endpoints"]]
+    return [address for each in endpoints for address in each["addresses"]]
 
 
 async def test_the_leader_is_found_while_it_leads_and_no_longer(
@@ -66,10 +75,20 @@ async def test_the_leader_is_found_while_it_leads_and_no_longer(
 ) -> None:
     async with Process("10.0.0.1", api_server, tmp_path).on_duty():
         await eventually(lambda: addresses(api_server) == ["10.0.0.1"])
-        slice_ = api_server.objects("endpointslices")[KEY]
-        assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == KEY[1]
-        assert (slice_["addressType"], slice_["ports"][0]["port"]) == ("IPv4", 9443)
-    assert KEY not in api_server.objects("endpointslices")
+        found = slices(api_server)[f"{SERVICE}-ipv4"]
+        assert (found["addressType"], found["ports"][0]["port"]) == ("IPv4", 9443)
+    assert not api_server.objects("endpointslices")
+
+
+async def test_a_pod_of_both_families_is_found_by_either(
+    api_server: FakeApiServer, tmp_path: Path
+) -> None:
+    async with Process("fd00::1,10.0.0.1", api_server, tmp_path).on_duty():
+        await eventually(lambda: len(slices(api_server)) == 2)
+        types = {name: found["addressType"] for name, found in slices(api_server).items()}
+        assert types == {f"{SERVICE}-ipv4": "IPv4", f"{SERVICE}-ipv6": "IPv6"}
+        assert sorted(addresses(api_server)) == ["10.0.0.1", "fd00::1"]
+    assert not api_server.objects("endpointslices")
 
 
 async def test_the_next_leader_replaces_the_address_of_one_that_was_killed(
@@ -102,14 +121,14 @@ async def test_who_does_not_lead_writes_nothing(api_server: FakeApiServer, tmp_p
     assert not api_server.objects("endpointslices")
 
 
-async def test_an_address_of_the_other_family_is_written_to_a_new_slice(
+async def test_a_leader_of_one_family_leaves_nothing_of_one_that_had_both(
     api_server: FakeApiServer, tmp_path: Path
 ) -> None:
-    for address in ("10.0.0.1", "fd00::1"):
-        async with Process(address, api_server, tmp_path).endpoint() as endpoint:
+    for given in ("10.0.0.1,fd00::1", "fd00::2"):
+        async with Process(given, api_server, tmp_path).endpoint() as endpoint:
             await endpoint.keep()
-    assert addresses(api_server) == ["fd00::1"]
-    assert api_server.objects("endpointslices")[KEY]["addressType"] == "IPv6"
+    assert addresses(api_server) == ["fd00::2"]
+    assert slices(api_server)[f"{SERVICE}-ipv6"]["addressType"] == "IPv6"
 
 
 async def test_an_address_that_is_right_is_not_written_again(
@@ -119,7 +138,7 @@ async def test_an_address_that_is_right_is_not_written_again(
         await endpoint.keep()
         before = len(api_server.requests)
         await endpoint.keep()
-    assert [each.method for each in api_server.requests[before:]] == ["GET"]
+    assert [each.method for each in api_server.requests[before:]] == ["GET", "GET"]
 
 
 @pytest.mark.parametrize(
@@ -135,10 +154,10 @@ async def test_a_slice_by_which_nobody_is_led_here_is_written_again(
 ) -> None:
     async with Process("10.0.0.1", api_server, tmp_path).endpoint() as endpoint:
         await endpoint.keep()
-        before = api_server.objects("endpointslices")[KEY]
+        before = slices(api_server)[f"{SERVICE}-ipv4"]
         api_server.replace({**before, **changed})
         await endpoint.keep()
-        after = api_server.objects("endpointslices")[KEY]
+        after = slices(api_server)[f"{SERVICE}-ipv4"]
     assert (after["endpoints"], after["ports"]) == (before["endpoints"], before["ports"])
 
 
@@ -147,7 +166,7 @@ async def test_a_slice_that_says_not_ready_is_deleted_at_the_end(
 ) -> None:
     async with Process("10.0.0.1", api_server, tmp_path).on_duty():
         await eventually(lambda: addresses(api_server) == ["10.0.0.1"])
-        found = api_server.objects("endpointslices")[KEY]
+        found = slices(api_server)[f"{SERVICE}-ipv4"]
         not_ready = [{"addresses": ["10.0.0.1"], "conditions": {"ready": False}}]
         api_server.replace({**found, "endpoints": not_ready})
-    assert KEY not in api_server.objects("endpointslices")
+    assert not slices(api_server)

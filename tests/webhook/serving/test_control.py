@@ -133,9 +133,9 @@ async def test_pods_that_may_wait_for_quota_are_asked_about_where_none_is_placed
 async def test_a_leader_that_ends_hands_over_before_it_stops_to_answer(
     api_server: FakeApiServer, tmp_path: Path
 ) -> None:
-    given = {"leader_service": "stowplan-leader", "pod_ip": "10.0.0.1"}
+    given = {"leader_service": "stowplan-leader", "pod_ips": ["10.0.0.1", "fd00::1"]}
     async with process(api_server, tmp_path, EMBEDDED, **given) as leader:
-        await eventually(lambda: len(api_server.objects("endpointslices")) == 1)
+        await eventually(lambda: len(api_server.objects("endpointslices")) == 2)
         await leader.hand_over()
         assert not api_server.objects("endpointslices")
         assert not lease(api_server)["holderIdentity"]

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import pytest
+from yarl import URL
 
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.conftest import Start
@@ -27,6 +29,43 @@ async def test_the_greeting_says_where_and_how_to_call(start: Start) -> None:
         ):
             assert url in greeting
         assert caller.server.ca_pem.decode().strip() in greeting
+
+
+def _has_ipv6_loopback() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "peer"),
+    [("::", "127.0.0.1", "127.0.0.1"), ("::", "[::1]", "::1"), ("::1", "[::1]", "::1")],
+)
+async def test_it_is_called_over_either_family(
+    start: Start, host: str, address: str, peer: str
+) -> None:
+    if "::1" in {host, peer} and not _has_ipv6_loopback():
+        pytest.skip("this machine has no ::1")
+    async with start(host=host, metrics_host=host) as caller:
+        reviews, metrics = URL(caller.server.url), URL(caller.server.metrics_url)
+        async with caller.session.get(f"http://{address}:{metrics.port}/metrics") as answer:
+            assert answer.status == 200
+        url = f"https://{address}:{reviews.port}/mutate"
+        async with caller.session.post(url, json=REVIEW) as answer:
+            assert (answer.status, (await answer.json())["response"]["allowed"]) == (200, True)
+        assert {getattr(each, "peer", "") for each in caller.server.reviews.connections} == {peer}
+
+
+async def test_a_machine_without_ipv6_is_served_over_ipv4(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    async with start(host="::") as caller:
+        port = URL(caller.server.url).port
+        async with caller.session.get(f"https://127.0.0.1:{port}/readyz") as answer:
+            assert answer.status == 200
 
 
 async def test_while_draining_it_serves_on_but_wants_no_more(start: Start) -> None:
