@@ -1,6 +1,6 @@
 """Names of what is written on a held pod.
 
-A held pod is admitted with a scheduling gate of ours. It is decided, nominated and released later.
+A held pod is admitted with a scheduling gate of ours, and released later.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ HOLD_GATE: Final = "stowplan.dev/hold"
 HOLD_REASONS_ANNOTATION: Final = "stowplan.dev/hold-reasons"
 """Why a pod is held, separated by commas."""
 
-HOLD_FOR_PLACEMENT: Final = "placement"
-"""The reason of a pod whose policy decides at release."""
+HOLD_FOR_ORDER: Final = "order"
+"""The reason of a pod whose policy has its pods released in order."""
+
+HOLD_FOR_PREEMPTION: Final = "preemption"
+"""The reason of a pod whose policy has others evicted for it where no node takes it."""
 
 HOLD_FOR_QUOTA: Final = "quota"
 """The reason of a pod that waits for its quota: it does not count as used."""
@@ -27,7 +30,7 @@ RELEASE_BY_ANNOTATION: Final = "stowplan.dev/release-by"
 """The moment by which a held pod is released, whoever does it; RFC 3339."""
 
 RELEASED_ANNOTATION: Final = "stowplan.dev/released"
-"""What a pod was released with: the nominated node, or why there is none."""
+"""What a pod was released with: the node where room is reserved for it, or why there is none."""
 
 RESERVED_AT_ANNOTATION: Final = "stowplan.dev/reserved-at"
 """When the nomination of a held pod was last confirmed to its scheduler, RFC 3339."""
@@ -76,6 +79,16 @@ def is_held_for_gang(gates: Collection[str], annotations: Mapping[str, str]) -> 
         annotations: of the pod.
     """
     return _is_held_for(HOLD_FOR_GANG, gates, annotations)
+
+
+def is_held_for_order(gates: Collection[str], annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod waits for those before it: our gate, and order among the reasons.
+
+    Args:
+        gates: names of its scheduling gates.
+        annotations: of the pod.
+    """
+    return _is_held_for(HOLD_FOR_ORDER, gates, annotations)
 
 
 def _is_held_for(reason: str, gates: Collection[str], annotations: Mapping[str, str]) -> bool:

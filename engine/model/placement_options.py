@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
+from engine.model.hold import HOLD_FOR_ORDER, HOLD_FOR_PREEMPTION
 
 
 class DynamicFilters(StrEnum):
@@ -20,7 +21,6 @@ class PlacementAt(StrEnum):
     """The moment of the decision for a pod."""
 
     ADMISSION = "Admission"  # advice, written when the pod is created
-    RELEASE = "Release"  # the pod is held, and decided when it is released
     BINDING = "Binding"  # the node that the scheduler takes is kept, or replaced, at its binding
 
 
@@ -61,8 +61,9 @@ class PlacementOptions:
 
     Attributes:
         at: when pods are decided.
-        preemption: what is done for a held pod that no node takes: whether pods of lower priority
-            are evicted for it.
+        release_in_order: whether pods are held until those before them in the order are bound.
+        preemption: whether pods of lower priority are evicted for one that no node takes, which is
+            held for that.
         min_gain: by how many points of 100 another node must be better than the scheduler's for a
             pod to be moved at its binding.
         max_nodes: the most node names written in preferred terms, and in `NotIn`.
@@ -73,8 +74,18 @@ class PlacementOptions:
     at: PlacementAt = PlacementAt.ADMISSION
     dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
     when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
+    release_in_order: bool = False
     preemption: ReclaimMode = ReclaimMode.OFF
     min_gain: int = 1
     max_nodes: int = 64
     group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
     scheduler_scores: tuple[tuple[str, int], ...] = WISH_WEIGHTS
+
+    @property
+    def hold_reasons(self) -> tuple[str, ...]:
+        """Why pods are held before the scheduler sees them, () if they are not."""
+        preempts = self.preemption is not ReclaimMode.OFF
+        return (
+            *((HOLD_FOR_ORDER,) if self.release_in_order else ()),
+            *((HOLD_FOR_PREEMPTION,) if preempts else ()),
+        )

@@ -9,7 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION, is_held_for_gang, is_queued
+from engine.model.hold import (
+    HOLD_GATE,
+    RECLAIM_PLAN_ANNOTATION,
+    is_held_for_gang,
+    is_held_for_order,
+    is_queued,
+)
 from engine.model.host_ports import HostPort, host_ports_of
 from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.model.pod_affinity import with_label_keys
@@ -140,6 +146,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_held_for_gang(self) -> bool:
         """Whether it waits for its gang, see `engine.model.hold`."""
         return is_held_for_gang(self.scheduling_gates, self.annotations)
+
+    @property
+    def is_held_for_order(self) -> bool:
+        """Whether it waits for the pods before it, see `engine.model.hold`."""
+        return is_held_for_order(self.scheduling_gates, self.annotations)
 
     @property
     def is_daemon_set(self) -> bool:

@@ -19,7 +19,6 @@ from engine.placement.encoder import encode
 from engine.placement.hold import hold_patch
 from engine.placement.patch import Encoder, Patch
 from engine.placement.promises import encode_promises
-from engine.placement.release_encoder import ReleasePatch, encode_release
 from engine.placement.scheduler_sample import nodes_to_find
 from engine.placement.shared_patch import PatchTemplate, SharedPatch
 from engine.placement.submitted import as_submitted
@@ -34,14 +33,12 @@ __all__ = [
     "Operation",
     "Patch",
     "PatchTemplate",
-    "ReleasePatch",
     "SharedPatch",
     "advice_id",
     "and_into_required",
     "as_submitted",
     "encode",
     "encode_promises",
-    "encode_release",
     "graft",
     "hold_patch",
     "nodes_to_find",

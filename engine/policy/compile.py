@@ -16,8 +16,9 @@ from typing import Final
 from engine.cel.vector import Strategy
 from engine.documents import Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.measure import NodeThreshold
-from engine.model.placement_options import PlacementAt
+from engine.model.placement_options import PlacementAt, PlacementOptions
 from engine.model.policy_resource import PolicyKind
 from engine.policy import rule_schema, schema
 from engine.policy.compiled_parts import (
@@ -61,8 +62,9 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     programs = CompiledPrograms(document)
     plugins = ConfiguredPlugins(document)
     problems = list(dict.fromkeys(problems + programs.problems + plugins.problems))
-    if written is not None and written.spec.placement.at is not PlacementAt.ADMISSION:
-        problems += _unknown_after_admission(written.spec.placement.at, programs, document)
+    if written is not None:
+        placement = written.spec.placement.options
+        problems += _unknown_after_admission(placement, programs, document)
     if written is None or problems:
         return None, problems
     policy = _assembled(written, programs, plugins)
@@ -81,15 +83,20 @@ def _too_slow(policy: CompiledPolicy, places: PartPlaces) -> Iterator[Diagnostic
 
 
 def _unknown_after_admission(
-    at: PlacementAt, programs: CompiledPrograms, document: Document
+    placement: PlacementOptions, programs: CompiledPrograms, document: Document
 ) -> Iterator[Diagnostic]:
     """Yield the problem of each expression that reads what only an admission request says."""
-    moment = "released" if at is PlacementAt.RELEASE else "bound"
+    if placement.at is PlacementAt.BINDING:
+        moment, way_out = "a pod is bound", "decide `at: Admission`"
+    elif placement.preemption is not ReclaimMode.OFF:
+        moment, way_out = "others are evicted for a pod", "drop `preemption`"
+    else:
+        return
     for path, program in programs.found.items():
         read = {".".join(each[:2]) for each in program.references} & _OF_THE_REQUEST_ALONE
         if read:
-            message = f"`{min(read)}` is not known when a pod is {moment}"
-            hint = "read `pod` or `object` instead, or decide `at: Admission`"
+            message = f"`{min(read)}` is not known when {moment}"
+            hint = f"read `pod` or `object` instead, or {way_out}"
             yield document.problem((*path, "expression"), message, hint=hint)
 
 

@@ -198,10 +198,10 @@ class PolicySet:
         profiles = (profile for policy in ordered for profile in policy.sum_profiles)
         self.sum_profiles: Final = tuple(dict.fromkeys(profiles))
         """The LoadAware sums that a view must keep for these policies."""
-        moments = {policy.placement.at for policy in ordered if policy.mode is Mode.ENFORCE}
-        self.may_hold: Final = PlacementAt.RELEASE in moments
-        """Whether any of them decides pods at their release."""
-        self.may_bind: Final = PlacementAt.BINDING in moments
+        options = [policy.placement for policy in ordered if policy.mode is Mode.ENFORCE]
+        self.may_hold: Final = any(each.hold_reasons for each in options)
+        """Whether any of them has pods held."""
+        self.may_bind: Final = any(each.at is PlacementAt.BINDING for each in options)
         """Whether any of them decides pods at their binding."""
         self.speaks_at_creation: Final = any(map(_speaks_at_creation, ordered))
         """Whether any may have something to say of a new pod, where bindings are decided."""

@@ -62,6 +62,7 @@ class Mode(StrEnum):
 
 
 _OFF: Final = "Off"
+_RELEASE: Final = "Release"
 _WISH_WEIGHTS: Final = dict(WISH_WEIGHTS)
 _Weight = Annotated[int, Field(strict=True, ge=0, le=100)]
 
@@ -111,6 +112,16 @@ def _by_plugin(written: object) -> object:
     return written
 
 
+def _moment(written: object) -> object:
+    """Return a moment as it is written, but for one that there is no longer."""
+    if written == _RELEASE:
+        raise mistake(
+            "pods are no longer decided at their release",
+            "write `at: Binding`; `releaseInOrder: true` or `preemption` holds them before",
+        )
+    return written
+
+
 def _or_off(schema: dict[str, Any]) -> None:
     weights = {key: schema.pop(key) for key in ("$ref", "allOf") if key in schema}
     schema["anyOf"] = [weights, {"const": _OFF, "type": "string"}]
@@ -133,12 +144,11 @@ class Placement(Model):
     at: Annotated[
         PlacementAt,
         Field(
-            description="`Admission` advises the scheduler when the pod is created. `Release` "
-            "holds the pod by a scheduling gate, decides on the freshest view, nominates the node "
-            "and releases the pod. Needs `stowplan serve --hold`; without it, pods are advised. "
-            "`Binding` decides when the scheduler binds the pod, and replaces its node where a "
-            "filter rejects that, or another one is better by `minGain`."
+            description="`Admission` advises the scheduler when the pod is created. `Binding` "
+            "decides when the scheduler binds the pod, and replaces its node where a filter "
+            "rejects that, or another one is better by `minGain`."
         ),
+        BeforeValidator(_moment),
     ] = PlacementAt.ADMISSION
     dynamic_filters: Annotated[
         DynamicFilters,
@@ -157,13 +167,21 @@ class Placement(Model):
             "`Wait` needs `at: Binding`: the pod stays pending, and the scheduler tries it again."
         ),
     ] = WhenNoneFits.ALLOW
+    release_in_order: Annotated[
+        bool,
+        Field(
+            strict=True,
+            description="Holds the pod by a scheduling gate until those before it in the order of "
+            "`--queue-sort` are bound, or have no node. Needs `stowplan serve --hold`.",
+        ),
+    ] = False
     preemption: Annotated[
         ReclaimMode,
         Field(
-            description="What is done for a held pod that no node takes: `On` evicts pods of lower "
-            "priority for it, as far as budgets, gangs, quotas and PriorityClasses allow it; "
-            "`DryRun` says in an Event whom, and releases it. Needs `at: Release` and "
-            "`stowplan serve --preemption`."
+            description="Holds the pod by a scheduling gate, and where no node takes it: `On` "
+            "evicts pods of lower priority for it, as far as budgets, gangs, quotas and "
+            "PriorityClasses allow it; `DryRun` says in an Event whom, and releases it. Needs "
+            "`stowplan serve --hold --preemption`."
         ),
     ] = ReclaimMode.OFF
     min_gain: Annotated[
@@ -210,15 +228,6 @@ class Placement(Model):
         return PlacementOptions(**dict(self) | {"scheduler_scores": self.scheduler_scores.weights})
 
     @model_validator(mode="after")
-    def _a_held_pod_is_not_denied(self) -> Self:
-        if self.at is PlacementAt.RELEASE and self.when_none_fits is WhenNoneFits.DENY:
-            raise several_mistakes(
-                [(("whenNoneFits",), "a pod that is decided at release cannot be denied any more")],
-                hint="drop `whenNoneFits`, or decide `at: Admission`",
-            )
-        return self
-
-    @model_validator(mode="after")
     def _a_pod_waits_or_is_denied_at_one_moment(self) -> Self:
         at_binding = self.at is PlacementAt.BINDING
         if at_binding and self.when_none_fits is WhenNoneFits.DENY:
@@ -235,15 +244,6 @@ class Placement(Model):
             raise several_mistakes(
                 [(("minGain",), "only a pod that is decided at binding is moved")],
                 hint="decide `at: Binding`, or drop `minGain`",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _nobody_is_evicted_for_a_pod_that_is_not_held(self) -> Self:
-        if self.at is not PlacementAt.RELEASE and self.preemption is not ReclaimMode.OFF:
-            raise several_mistakes(
-                [(("preemption",), "pods are evicted for held pods alone")],
-                hint="decide `at: Release`, or drop `preemption`",
             )
         return self
 

@@ -120,7 +120,7 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         age_seconds: age of each source of the view.
         inputs: by node; None if not asked for.
         audit: the decision of policies in Audit mode, None if there are none.
-        held: whether the pod is to be held until such a decision is made at its release.
+        held: whether policies have the pod held before the scheduler sees it.
         standing: of the node that was asked about; None if none was, or there is no such node.
         binding: what became of the binding that it was made for; None if it was made for none.
     """

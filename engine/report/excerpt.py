@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from engine.model.decision import Decision, RejectionSummary, Verdict
 from engine.model.never_held import is_never_held
-from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
@@ -200,7 +199,7 @@ def excerpt_of(decision: Decision, most_nodes: int | None = None) -> DecisionExc
         view_version=decision.view_version,
         ages=decision.ages,
         audit=None if decision.audit is None else excerpt_of(decision.audit, most_nodes),
-        held=decision.placement.at is PlacementAt.RELEASE and not is_never_held(decision.pod),
+        held=bool(decision.placement.hold_reasons) and not is_never_held(decision.pod),
     )
 
 

@@ -21,7 +21,6 @@ class ArmPlacement(StrEnum):
     RECORDED = "recorded"  # nobody: each is on the node that it was recorded on
     STOCK = "stock"  # the model of the scheduler
     ADVICE = "advice"  # the same, with the advice of policies on the pods
-    HELD = "held"  # policies; the scheduler is nominated a node
     BINDING = "binding"  # the model of the scheduler, and then policies keep or replace its node
 
 

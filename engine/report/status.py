@@ -17,7 +17,7 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         digest: the same on every replica with the same policies.
         loaded_at: ISO 8601.
         last_reload_error: why newer files were not loaded; empty if they were.
-        at_release: names of those that decide when a pod is released.
+        holding: names of those that have pods held.
         at_binding: names of those that decide when a pod is bound.
         refused: names of policies of the API that are not in force as they were last written.
     """
@@ -26,7 +26,7 @@ class PoliciesStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     digest: str
     loaded_at: str = ""
     last_reload_error: str = ""
-    at_release: tuple[str, ...] = ()
+    holding: tuple[str, ...] = ()
     at_binding: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
@@ -84,16 +84,11 @@ class HeldStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     Attributes:
         overdue_seconds: for which the oldest is held beyond its bound, 0 if none is.
         not_holding: why no further pods are held, "" if they are.
-        hit_rates: the part of their latest nominations that schedulers followed, by name; known
-            to the leader alone.
-        not_nominated: the schedulers whose pods get preferred terms instead.
     """
 
     held: int
     overdue_seconds: float = 0.0
     not_holding: str = ""
-    hit_rates: Mapping[str, float] = {}
-    not_nominated: tuple[str, ...] = ()
 
 
 class BindingStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -17,8 +17,8 @@ from engine.model.decision import Decision, Verdict
 from engine.model.placement_options import DynamicFilters, PlacementAt, WhenNoneFits
 from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import SCHEDULER
-from engine.pipeline import Scope, decide
-from engine.placement import encode, encode_release
+from engine.pipeline import Scope, decide, policies_for
+from engine.placement import encode, encode_promises
 from engine.placement.affinity import Operation
 from engine.placement.patch import read_document
 from engine.policy import PolicySet
@@ -126,17 +126,14 @@ class ArmDecider:
         if self._at_binding is not None:
             return self._bound(arrival, cluster, self._at_binding)
         view = cluster.view()
-        request, nominated = self.request(arrival, view), ""
+        request = self.request(arrival, view)
         if self._arm.policies is not None:
             decision = decide(request, self._arm.policies, view, cluster.now)
             self._rejections.add(decision)
-            if self._arm.placement is ArmPlacement.HELD:
-                request, nominated = _released(decision, request, view)
-            elif decision.verdict is Verdict.DENY:
+            if decision.verdict is Verdict.DENY:
                 return Landing("", decision.message, is_refused=True)
-            else:
-                request = _patched(request, encode(decision, request, view).operations)
-        node = self._scheduler.place(request, view, cluster.now, nominated)
+            request = _patched(request, encode(decision, request, view).operations)
+        node = self._scheduler.place(request, view, cluster.now)
         return Landing(node, "" if node else unschedulable_message(request, view, cluster.now))
 
     def _bound(self, arrival: Arrival, cluster: ArmCluster, policies: PolicySet) -> Landing:
@@ -145,7 +142,9 @@ class ArmDecider:
         request = self.request(arrival, view)
         # 1. At creation it is promised what filters say of labels.
         if self._is_promising:
-            request, _ = _released(decide(request, policies, view, now), request, view)
+            applied = policies_for(request, policies, now, scope=_SCOPE)
+            promises = encode_promises(applied, request, view, now)
+            request = _patched(request, promises.operations)
         # 2. The scheduler takes a node.
         node = self._scheduler.place(request, view, now)
         if not node:
@@ -210,16 +209,6 @@ class _Rejections:
             )
             for rule, nodes in self._nodes.most_common()
         )
-
-
-def _released(
-    decision: Decision, request: PlacementRequest, view: ClusterView
-) -> tuple[PlacementRequest, str]:
-    """Return a held pod as it is when it is released, and the node that it is nominated to."""
-    patch = encode_release(
-        decision, request, view, estimate=decision.estimate, message=decision.message
-    )
-    return _patched(request, patch.operations), decision.best_node
 
 
 def _patched(request: PlacementRequest, operations: tuple[Operation, ...]) -> PlacementRequest:

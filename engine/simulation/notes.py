@@ -35,10 +35,6 @@ _PLACEMENTS = {
         "advice: policies write preferred and required affinity on a pod, and the model of the"
         " scheduler binds it."
     ),
-    ArmPlacement.HELD: (
-        "held: policies decide for one pod after the other on what all before it left, and the"
-        " scheduler is nominated that node."
-    ),
     ArmPlacement.BINDING: (
         "binding: the model of the scheduler takes a node, and policies keep it, replace it or deny"
         " the binding, on what all pods before left; a denied pod is tried again once nodes are"

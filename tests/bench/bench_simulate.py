@@ -1,6 +1,6 @@
 """How long a simulation takes: recorded pods under the scheduler alone, and under a policy.
 
-Run as `python -m tests.bench.bench_simulate [--nodes N] [--pods N] [--held]`; the default is the
+Run as `python -m tests.bench.bench_simulate [--nodes N] [--pods N]`; the default is the
 promise of `stowplan simulate`: 20,000 pods on 1,000 nodes in two arms. Seconds are of the processor
 and depend on the machine; the ratio is of one pod in both arms to a plain score of all nodes, see
 `baseline_of`. Where that takes 0.2 ms, 60 s are a ratio of 15.
@@ -99,17 +99,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=20_000)
-    parser.add_argument("--held", action="store_true")
     given = parser.parse_args()
     print(machine())
-    placement = ArmPlacement.HELD if given.held else ArmPlacement.ADVICE
     # DaemonSets are a part of the pods that are generated, and do not arrive.
-    pods = SimulatedPods(given.nodes, given.pods + 6 * given.nodes, given.pods, placement)
+    pods = SimulatedPods(given.nodes, given.pods + 6 * given.nodes, given.pods, ArmPlacement.ADVICE)
     (floor,) = pods.plain_score()
     report, spent = pods.run()
     seconds = spent * report.arrivals.pods / _NANOSECONDS
     print(
-        f"{report.arrivals.pods:,} pods on {given.nodes:,} nodes, stock and {placement}:"
+        f"{report.arrivals.pods:,} pods on {given.nodes:,} nodes, stock and advice:"
         f" {seconds:.1f} s, {spent / 1e6:.2f} ms for each, {spent / floor:.1f} plain scores"
         f" of {floor / 1e6:.2f} ms"
     )

@@ -60,11 +60,6 @@ _RULES: Final[Mapping[str, tuple[_Rule, ...]]] = {
     "Score": _RULE,
     "Placement": (
         _Rule(
-            "!has(self.at) || self.at != 'Release'"
-            " || !has(self.whenNoneFits) || self.whenNoneFits != 'Deny'",
-            "a pod that is decided at release cannot be denied any more",
-        ),
-        _Rule(
             "!has(self.at) || self.at != 'Binding'"
             " || !has(self.whenNoneFits) || self.whenNoneFits != 'Deny'",
             "a pod that is decided at binding cannot be denied any more",
@@ -77,11 +72,6 @@ _RULES: Final[Mapping[str, tuple[_Rule, ...]]] = {
         _Rule(
             "!has(self.minGain) || has(self.at) && self.at == 'Binding'",
             "only a pod that is decided at binding is moved",
-        ),
-        _Rule(
-            "!has(self.preemption) || self.preemption == 'Off'"
-            " || has(self.at) && self.at == 'Release'",
-            "pods are evicted for held pods alone",
         ),
     ),
     "NamespacedSpec": (

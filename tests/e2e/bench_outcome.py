@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -34,12 +34,9 @@ from tests.e2e.cluster import Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane, running
 from tests.e2e.metrics_server import MetricsServer, metrics_server
 from tests.e2e.namespaces import create_namespaces
-from tests.e2e.nodes import Nodes
-from tests.e2e.nominations import GATE, Nominations
 from tests.e2e.outcome_arms import (
     ADVICE,
     ARMS,
-    BARE,
     BINDING,
     COMPILED_STRONG,
     Arm,
@@ -160,8 +157,7 @@ class Round:
         plane, size = self.bench.stage.control_plane, self.bench.size
         parts = {"scheduler": plane.scheduler, "API server": plane.api_server, "etcd": plane.etcd}
         parts |= {one.name: one for one in arm.processes}
-        by_hand = self._by_hand(pods) if name == BARE else None
-        async with streaming(self.bench.stage.cluster, _NAMESPACE, and_then=by_hand) as stream:
+        async with streaming(self.bench.stage.cluster, _NAMESPACE) as stream:
             counts, before = await arm.counts(), _cpu_seconds(parts)
             allocated = -await self._scheduler_bytes()
             await _create(stream, pods, load, plane, size.per_second)
@@ -170,9 +166,6 @@ class Round:
             counts = {what: count - counts[what] for what, count in (await arm.counts()).items()}
         courses = list(stream.courses.values())
         bound = [one for one in courses if one.node]
-        if nominated := [one for one in bound if one.nominated]:
-            landed = sum(one.node == one.nominated for one in nominated)
-            counts |= {"nominated": len(nominated), "landed": landed}
         names = [one["metadata"]["name"] for one in pods]
         nodes = [stream.courses[one].node for one in names]
         p50, p99 = _percentiles(bound)
@@ -202,23 +195,6 @@ class Round:
     async def _scheduler_bytes(self) -> float:
         plane = self.bench.stage.control_plane
         return await asyncio.to_thread(allocated_bytes, plane, plane.scheduler_url)
-
-    def _by_hand(self, pods: Sequence[Json]) -> Callable[[Json], Awaitable[None]]:
-        """Gate pods; return what nominates one to the node of the ideal, and releases it."""
-        cluster = self.bench.stage.cluster
-        by_hand = Nominations(cluster, Nodes(cluster), _NAMESPACE)
-        for made in pods:
-            made["spec"]["schedulingGates"] = [{"name": GATE}]
-        names = [made["metadata"]["name"] for made in pods]
-        node_of = dict(zip(names, self.nodes, strict=True))
-
-        async def release(made: Json) -> None:
-            name = made["metadata"]["name"]
-            if node_of[name]:
-                await by_hand.nominate(name, node_of[name])
-            await by_hand.release(name)
-
-        return release
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ metadata: {name: packed}
 spec:
   match: {objectSelector: {matchLabels: {policy: packed}}}
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
-  placement: {at: Release}
+  placement: {at: Binding}
 """
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from engine.model.creation_reviews import CREATION_CONDITION
-from engine.model.hold import HOLD_GATE
 from tests.e2e.chart import of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
@@ -20,11 +19,9 @@ from tests.e2e.outcome_figures import STOCK, THRESHOLD
 from tests.e2e.outcome_workload import EXPECTED_PERCENT, Load
 from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
-from tests.e2e.workloads import pod
 
 COMPILED, COMPILED_STRONG = "compiled-1", "compiled-100"
-BARE, ADVICE, BINDING, DEAD, HELD = "bare", "advice", "binding", "dead", "held"
-BALANCED = "balanced"
+ADVICE, BINDING, DEAD, BALANCED = "advice", "binding", "dead", "balanced"
 ARMS: Final = {
     STOCK: "the stock scheduler",
     COMPILED: "LoadAware's formula as a plugin of the scheduler, of weight 1",
@@ -33,9 +30,6 @@ ARMS: Final = {
     BINDING: "placement at Binding",
     BALANCED: "the same, by the change of variance of load (strategy Balanced)",
     DEAD: "the same, but every replica is killed: what the stock scheduler does must be left",
-    HELD: "placement at Release",
-    BARE: "gated pods that are nominated to the nodes of the ideal by hand: the least that"
-    " placement at Release can cost",
 }
 """What each arm is."""
 
@@ -48,17 +42,10 @@ spec:
   scores: [{{plugin: LoadAware, args: {{resourceWeights: {{cpu: 1}}, strategy: {strategy}}}}}]
   placement: {{at: {at}}}
 """
-_AT: Final = {
-    ADVICE: "Admission",
-    BINDING: "Binding",
-    BALANCED: "Binding",
-    DEAD: "Binding",
-    HELD: "Release",
-}
+_AT: Final = {ADVICE: "Admission", BINDING: "Binding", BALANCED: "Binding", DEAD: "Binding"}
 _OPTIONS: Final = {
     "Admission": (),
     "Binding": (("binding", "true"),),
-    "Release": (("hold", "true"),),
 }
 _WEIGHTS: Final = {COMPILED: 1, COMPILED_STRONG: 100}
 _MEASURED_LOAD = "MeasuredLoad"  # see controlplane/measured_load.go
@@ -163,8 +150,6 @@ class Stage:
                 front = await stack.enter_async_context(fronting([leader.port]))
                 await self._configure(_led_by(f"https://{LOCAL}:{front.port}/bind"))
                 await eventually(lambda: self._is_asked(stowplan, namespace), "bindings are asked")
-            if arm == HELD:
-                await eventually(lambda: self._is_held(namespace), "pods are held")
             if arm == DEAD:
                 for replica in stowplan.replicas:
                     await asyncio.to_thread(replica.kill)
@@ -173,10 +158,6 @@ class Stage:
     async def _configure(self, patch: list[Json]) -> None:
         kind = "mutatingwebhookconfigurations"
         await self.cluster.patch(kind, NAME, patch, how="json")
-
-    async def _is_held(self, namespace: str) -> bool:
-        tried = await self.cluster.create(pod(namespace, "tried"), dry_run=True)
-        return {"name": HOLD_GATE} in tried["spec"].get("schedulingGates", ())
 
     async def _is_asked(self, stowplan: Installed, namespace: str) -> bool:
         """Bind a pod that is not there, as a dry run; return whether stowplan was asked."""

@@ -37,7 +37,7 @@ kind: PlacementPolicy
 metadata: {name: late}
 spec:
   scores: [{name: by-name, expression: "node.name == 'node-a' ? 1 : 0"}]
-  placement: {at: Release}
+  placement: {at: Admission, releaseInOrder: true}
 """
 
 
@@ -132,8 +132,8 @@ async def test_a_pod_is_held_on_the_api_server_as_the_policy_says(
         after = datetime.now(UTC)
         annotations = held["metadata"]["annotations"]
         assert gates_of(held) == [HOLD_GATE]
-        assert annotations[HOLD_REASONS_ANNOTATION] == "placement"
-        assert ADVICE_ANNOTATION not in annotations
+        assert annotations[HOLD_REASONS_ANNOTATION] == "order"
+        assert ADVICE_ANNOTATION in annotations
         release_by = datetime.fromisoformat(annotations[RELEASE_BY_ANNOTATION])
         held_at = release_by - timedelta(seconds=HOLD_SECONDS)
         assert before - timedelta(seconds=1) <= held_at <= after + timedelta(seconds=1)
@@ -146,7 +146,7 @@ async def test_a_pod_is_held_on_the_api_server_as_the_policy_says(
         forged["spec"]["schedulingGates"] = [{"name": HOLD_GATE}]
         stored = await cluster.create(forged)
         assert gates_of(stored) == [HOLD_GATE]
-        assert stored["metadata"]["annotations"][HOLD_REASONS_ANNOTATION] == "placement"
+        assert stored["metadata"]["annotations"][HOLD_REASONS_ANNOTATION] == "order"
         assert stored["metadata"]["annotations"][RELEASE_BY_ANNOTATION] < "2126"
 
         theirs = pod(namespace, "theirs")

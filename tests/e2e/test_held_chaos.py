@@ -27,7 +27,7 @@ from tests.e2e.workloads import pod
 
 HOLD_SECONDS = 20
 UNHURRIED_SECONDS = 600
-"""A bound beyond any test: what is overdue is released wherever it was nominated to by then."""
+"""A bound beyond any test: what is overdue is released whatever happens."""
 
 LATEST_SECONDS = HOLD_SECONDS + 15 + 25
 """After its creation a pod is released at the latest, once somebody can release it.
@@ -45,7 +45,7 @@ kind: PlacementPolicy
 metadata: {name: packed}
 spec:
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
-  placement: {at: Release}
+  placement: {at: Binding}
 """
 
 
@@ -135,12 +135,11 @@ def is_release(request: web.Request) -> bool:
 
 
 async def test_the_leader_is_killed_between_every_two_writes(stage: Stage) -> None:
-    pods = 2  # a nomination and a release each
-    for last in range(1, 2 * pods + 1):
+    pods = 3  # a release each
+    for last in range(1, pods + 1):
         uids = await _killed_after(stage, last, pods)
         bound = await stage.all_bound(uids)
-        for one in bound:
-            assert one["metadata"]["annotations"][RELEASED_ANNOTATION] == one["spec"]["nodeName"]
+        assert all(RELEASED_ANNOTATION in one["metadata"]["annotations"] for one in bound)
         await stage.cluster.delete_all("pods", stage.namespace, grace_seconds=0)
 
 
@@ -181,32 +180,6 @@ async def test_another_replica_releases_when_the_leader_is_killed(
         (condition,) = (c for c in one["status"]["conditions"] if c["type"] == "PodScheduled")
         took = datetime.fromisoformat(condition["lastTransitionTime"]) - created
         assert took.total_seconds() < LATEST_SECONDS
-
-
-async def test_the_scheduler_restarts_with_a_hundred_reserved_pods(
-    stage: Stage, control_plane: ControlPlane
-) -> None:
-    may_release = asyncio.Event()
-
-    async def before(request: web.Request) -> None:
-        if is_release(request):
-            await may_release.wait()
-
-    await stage.leader()
-    stage.link.before = before
-    uids = await stage.hold(100, "1")
-
-    async def some_reserved() -> bool:
-        pods = await stage.cluster.list_all("pods", stage.namespace)
-        reserved = [one for one in pods if one["status"].get("nominatedNodeName")]
-        return len(reserved) >= 50  # as many writes are in flight at a time
-
-    await eventually(some_reserved, "pods are nominated and gated")
-    await asyncio.to_thread(control_plane.scheduler.restart)
-    may_release.set()
-    bound = await stage.all_bound(uids)
-    for one in bound:
-        assert one["metadata"]["annotations"][RELEASED_ANNOTATION] == one["spec"]["nodeName"]
 
 
 async def test_held_pods_outlive_an_outage_of_the_api_server(

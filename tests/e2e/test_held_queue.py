@@ -23,7 +23,6 @@ _NOBODY_RELEASES = "gates stay where they are"
 _SETTINGS = (
     ("hold", "true"),
     ("hold-seconds", "900"),
-    ("release-in-order", "true"),
     ("queue-sort", "QOSSort"),
 )
 

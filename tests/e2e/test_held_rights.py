@@ -379,7 +379,7 @@ async def test_a_leader_with_the_account_of_the_chart_holds_and_releases_under_t
                 {"name": "zone", "expression": f"node.labels[?'{zone}'].orValue('') == 'z'"}
             ],
             "scores": [{"name": "b", "expression": "node.name == 'node-b' ? 100 : 0"}],
-            "placement": {"at": "Release"},
+            "placement": {"at": "Admission", "releaseInOrder": True},
         },
     }
     async with fronting([]) as front:

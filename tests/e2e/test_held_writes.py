@@ -22,9 +22,9 @@ from tests.e2e.priorities import priority_class
 from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.reviewer import Reviewer, rule
 from webhook.cluster.client.connection import Connection, connected
-from webhook.controllers.release.pacing import Nomination
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.scheduler_lease import SchedulerLease
+from webhook.controllers.release.unbound_releases import Nomination
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 from webhook.placement.held_pods import HeldPod
 
@@ -42,8 +42,6 @@ TERM = {
         "matchExpressions": [{"key": "pool", "operator": "In", "values": ["b"]}],
     },
 }
-PREFERRED = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [TERM]}}
-ADD_PREFERRED = {"op": "add", "path": "/spec/affinity", "value": PREFERRED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,6 @@ class Stage:
             self.writer.set_condition(held, CONDITION),
             self.writer.touch(held),
             self.writer.release(held, annotations={RELEASED_ANNOTATION: "node-a"}),
-            self.writer.release(held, [ADD_PREFERRED]),
         ):
             with pytest.raises(WriteError) as failed:
                 await write
@@ -131,11 +128,10 @@ async def test_a_pod_is_nominated_with_a_condition_and_released_with_annotations
     assert status["nominatedNodeName"] == "node-a"
     conditions = {one["type"]: one["reason"] for one in status["conditions"]}
     assert conditions == {QUEUED_CONDITION: "Nominated", "PodScheduled": "SchedulingGated"}
-    await stage.writer.release(held, [ADD_PREFERRED], {RELEASED_ANNOTATION: "node-a"})
+    await stage.writer.release(held, {RELEASED_ANNOTATION: "node-a"})
     assert await stage.pods.bound("web") == "node-a"
     stored = await stage.pods.get("web")
     assert stored["metadata"]["annotations"] == {RELEASED_ANNOTATION: "node-a"}
-    assert stored["spec"]["affinity"] == PREFERRED
 
 
 async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_victims_is_not(
@@ -171,19 +167,6 @@ def _nomination(held: HeldPod) -> Nomination:
     return Nomination(namespace=pod.namespace, name=pod.name, uid=pod.uid, node_name="node-a")
 
 
-async def test_preferred_terms_are_written_while_the_gate_goes_and_count(stage: Stage) -> None:
-    await stage.pods.add_nodes("node-a", "node-b")
-    await stage.pods.create("old", "2", nodeSelector=only_on("node-b"))
-    await stage.pods.bound("old")
-    await stage.cluster.patch("nodes", "node-b", {"metadata": {"labels": {"pool": "b"}}})
-    await stage.pods.nodes_seen()
-    term = {**TERM, "weight": 100}
-    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
-    held = await stage.held("web")
-    await stage.writer.release(held, [{**ADD_PREFERRED, "value": affinity}])
-    assert await stage.pods.bound("web") == "node-b"  # the scheduler would take node-a
-
-
 async def test_a_withdrawn_nomination_leaves_the_pod_held(stage: Stage) -> None:
     held = await stage.held("web")
     await stage.writer.nominate(held, "node-a")
@@ -200,20 +183,8 @@ async def test_gates_of_others_stay_and_may_come_off_in_any_order(stage: Stage) 
     await stage.writer.release(held)  # our gate has moved since
     assert await stage.gates("web") == ["example.com/third"]
     held = await stage.held("api", HOLD_GATE, OTHER_GATE)
-    await stage.writer.release(held, [ADD_PREFERRED])
+    await stage.writer.release(held)
     assert await stage.gates("api") == [OTHER_GATE]
-
-
-async def test_what_was_decided_for_another_affinity_is_not_written(stage: Stage) -> None:
-    held = await stage.held("web")
-    theirs = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [TERM, TERM]}}
-    await stage.patch("web", {"op": "add", "path": "/spec/affinity", "value": theirs})
-    with failing(WriteFailure.CHANGED):
-        await stage.writer.release(held, [ADD_PREFERRED])
-    assert await stage.gates("web") == [HOLD_GATE]
-    assert (await stage.pods.get("web"))["spec"]["affinity"] == theirs
-    await stage.writer.release(held, annotations={RELEASED_ANNOTATION: "node-a"})
-    assert await stage.gates("web") == []
 
 
 async def test_annotations_that_somebody_adds_meanwhile_stay(stage: Stage) -> None:
@@ -245,8 +216,6 @@ async def test_a_pod_that_somebody_else_released_has_changed(stage: Stage) -> No
     await stage.patch("web", {"op": "remove", "path": "/spec/schedulingGates"})
     await stage.pods.bound("web")
     with failing(WriteFailure.CHANGED):
-        await stage.writer.release(held, [ADD_PREFERRED])
-    with failing(WriteFailure.CHANGED):
         await stage.writer.release(held)
     with failing(WriteFailure.CHANGED):
         await stage.writer.nominate(held, "node-a")
@@ -259,7 +228,7 @@ async def test_a_policy_of_somebody_else_refuses_a_release(stage: Stage, reason:
         with failing(WriteFailure.REFUSED, "nobody releases here"):
             await stage.writer.release(held)
         with failing(WriteFailure.REFUSED, "nobody releases here"):
-            await stage.writer.release(held, [ADD_PREFERRED], {RELEASED_ANNOTATION: "node-a"})
+            await stage.writer.release(held, {RELEASED_ANNOTATION: "node-a"})
         await stage.writer.nominate(held, "node-a")  # the status is not its business
         assert stage.writer.pause_seconds == 0
     assert await stage.gates("web") == [HOLD_GATE]

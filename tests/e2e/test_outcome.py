@@ -29,7 +29,6 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed, leader_of
 from tests.e2e.metrics_server import MetricsServer
 from tests.e2e.nodes import Nodes
-from tests.e2e.test_held_release import is_held
 from tests.e2e.workloads import pod
 from webhook.cluster.watch.event_applier import EventApplier
 
@@ -99,28 +98,6 @@ async def test_the_figures_are_those_that_the_objects_of_the_api_server_give(
     assert by_name["trial"].total == expected["trial"]
     (rule,) = by_name["trial"].rules
     assert rule.pods == expected["trial"].rejected
-
-
-async def test_nominated_pods_land_on_the_best_node(
-    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
-) -> None:
-    for number in range(6):
-        await nodes.add(f"node-{number}", {"cpu": f"{4 + number}"}, labels={"rack": "old"})
-    file = tmp_path / "policy.yaml"
-    file.write_text(POLICY.replace("---", "  placement: {at: Release}\n---"), encoding="utf-8")
-    async with installed(
-        cluster, control_plane, tmp_path, [file], options=[("hold", "true")]
-    ) as stowplan:
-        await is_held(cluster, namespace)
-        for number in range(8):
-            await cluster.create(pod(namespace, f"p{number}", requests={"cpu": "700m"}))
-            await eventually(partial(_counted, stowplan, number + 1), "the pod is counted")
-        (replica,) = stowplan.replicas
-        await asyncio.to_thread(replica.stop)
-        report = await _read(account(control_plane))
-    (total,) = (each.total for each in report.policies if each.policy == "packed")
-    assert (total.meant, total.landed, total.ranks) == (8, 8, (8, 0, 0, 0, 0))
-    assert total.points == total.best > total.stock_points
 
 
 async def test_audit_mode_for_what_a_policy_did_holds_on_all_replicas_until_it_is_taken_back(

@@ -38,7 +38,7 @@ metadata: { name: urgent }
 spec:
   match: { objectSelector: { matchLabels: { tier: urgent } } }
   scores: [{ plugin: NodeResourcesBalancedAllocation }]
-  placement: { at: Release, preemption: MODE }
+  placement: { at: Binding, preemption: MODE }
 """
 
 

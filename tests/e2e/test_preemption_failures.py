@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from engine.model.hold import HOLD_FOR_PLACEMENT, HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.hold import HOLD_FOR_PREEMPTION, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.priority_class import PREEMPTION_ANNOTATION, WHILE_HELD
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
@@ -39,7 +39,7 @@ kind: PlacementPolicy
 metadata: { name: urgent }
 spec:
   scores: [{ plugin: NodeResourcesBalancedAllocation }]
-  placement: { at: Release, preemption: On }
+  placement: { at: Binding, preemption: On }
 """
 LOW = ("low-a", "low-b")
 MEMBERS = ("m-0", "m-1")
@@ -69,7 +69,7 @@ class Stage:
     async def need_pod(self) -> None:
         """Create a pod that no node takes."""
         made = self.urgent(pod(self.namespace, "web", requests={"cpu": "3"}))
-        made["metadata"]["annotations"] = {HOLD_REASONS_ANNOTATION: HOLD_FOR_PLACEMENT}
+        made["metadata"]["annotations"] = {HOLD_REASONS_ANNOTATION: HOLD_FOR_PREEMPTION}
         made["spec"]["schedulingGates"] = [{"name": HOLD_GATE}]
         await self.cluster.create(made)
 

@@ -77,6 +77,7 @@ class Mutate:
                 gangs=GangHolds(state.view, lambda: True),
                 now=lambda: Micros(0),
                 seconds=60,
+                counts=PolicyCounts(),
             )
             if holding
             else None

@@ -1,13 +1,12 @@
-"""Holds of new pods: those that policies decide at release, or that wait for quota or a gang."""
+"""Holds of new pods: those that wait for quota or a gang, or whose policies have them held."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from engine.model.decision import Verdict
-from engine.model.hold import HOLD_FOR_GANG, HOLD_FOR_PLACEMENT, HOLD_FOR_QUOTA
+from engine.model.hold import HOLD_FOR_GANG, HOLD_FOR_QUOTA
 from engine.model.never_held import is_never_held
-from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros
@@ -18,6 +17,7 @@ from webhook.admission.gang_hold import GangHolds, may_name_gang
 from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.placement.hold_guard import HoldGuard, Refusal
 from webhook.placement.placer import Placement, Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 
 class PodHolder:
@@ -31,10 +31,11 @@ class PodHolder:
         gangs: says which pods wait for their gang.
         now: the time of day.
         seconds: the bound of a hold.
-        count_refusal: called with the reason for each pod that is advised instead.
+        counts: where placements of held pods are counted.
+        count_refusal: called with the reason for each pod that is not held for it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         placer: Placer,
         guard: HoldGuard,
@@ -43,6 +44,7 @@ class PodHolder:
         gangs: GangHolds,
         now: Callable[[], Micros],
         seconds: int,
+        counts: PolicyCounts,
         count_refusal: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         self._placer = placer
@@ -51,6 +53,7 @@ class PodHolder:
         self._gangs = gangs
         self._now = now
         self._seconds = seconds
+        self._counts = counts
         self._count_refusal = count_refusal
 
     def may_hold(self, request: wire.AdmissionRequest, policies: PolicySet) -> bool:
@@ -63,11 +66,10 @@ class PodHolder:
     def held(
         self, request: wire.AdmissionRequest, pod: PlacementRequest, policies: PolicySet
     ) -> ReviewResult | None:
-        """Return the result that holds a pod, None for one that is to be advised.
+        """Return the result that holds a pod, None for one that is not to be held.
 
-        Nothing is assumed. Nothing is decided either, but for policies that decide at admission:
-        their advice is written on a pod that waits for quota, and what they deny is not held. Of
-        other policies their promises are written, which then hold whoever releases the pod. In a
+        It is placed as if it was not held: advised, or promised what filters say of labels, which
+        then holds whoever releases it. What policies deny is not held. Nothing is assumed. In a
         second round of admission a pod is held that the first has advised, if the guard lets it by
         now: then it is assumed no longer.
 
@@ -81,14 +83,13 @@ class PodHolder:
         if not reasons:
             return None
         advice = Patch()
-        if not _at_admission(applied):
-            advice = self._placer.promised(pod, applied)
-        else:
-            # It is decided again, and counted, at its release.
+        if applied:
             placement = self._placer.place(pod, policies, dry_run=True)
             if placement.verdict is Verdict.DENY:
                 return None
             advice = placement.patch
+            if not request.dry_run:
+                self._counts.count(placement, policies)
         operations = hold_patch(
             pod.pod,
             pod.raw,
@@ -115,9 +116,7 @@ class PodHolder:
 
     def _reasons(self, pod: Pod, applied: Sequence[CompiledPolicy]) -> tuple[str, ...]:
         """Return why a pod is to be held, () if it is not."""
-        reasons = []
-        if _at_release(applied):
-            reasons.append(HOLD_FOR_PLACEMENT)
+        reasons = list(applied[0].placement.hold_reasons) if applied else []
         if self._waits_for_quota(pod):
             reasons.append(HOLD_FOR_QUOTA)
         if self._waits_for_gang(pod):
@@ -140,19 +139,9 @@ class PodHolder:
     def count_advised(self, placement: Placement, policies: PolicySet) -> None:
         """Count a pod that was advised, if it would have been held but for the guard."""
         pod = placement.pod
-        for_placement = policies.may_hold and placement.at is PlacementAt.RELEASE
-        is_meant = for_placement or self._waits_for_quota(pod) or self._waits_for_gang(pod)
+        by_policy = policies.may_hold and placement.is_meant_to_be_held
+        is_meant = by_policy or self._waits_for_quota(pod) or self._waits_for_gang(pod)
         if is_meant and not is_never_held(pod):
             refusal = self._guard.refusal(self._now())
             if refusal is not Refusal.NONE:
                 self._count_refusal(refusal)
-
-
-def _at_admission(applied: Sequence[CompiledPolicy]) -> bool:
-    """Return whether policies, highest priority first, decide a pod when it is created."""
-    return bool(applied) and applied[0].placement.at is PlacementAt.ADMISSION
-
-
-def _at_release(applied: Sequence[CompiledPolicy]) -> bool:
-    """Return whether policies, highest priority first, decide a pod at its release."""
-    return bool(applied) and applied[0].placement.at is PlacementAt.RELEASE

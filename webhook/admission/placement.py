@@ -56,7 +56,7 @@ class PlacementReviews:
         policies: the policies in force.
         clock: monotonic seconds.
         counts: where placements are counted, except those of dry runs.
-        holder: holds the pods that are decided at their release; None where none is held.
+        holder: holds pods; None where none is held.
         queue: of the reviews; None where they do not wait for each other.
     """
 

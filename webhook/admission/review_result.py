@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
     PLACED = "placed"  # advice was written on the pod
     SHARED = "shared"  # the same, by the decision for another pod of the same template
-    HELD = "held"  # the pod is held, and decided when it is released
+    HELD = "held"  # the pod is held until it is released
     KEPT = "kept"  # a binding stays as the scheduler made it
     MOVED = "moved"  # a binding goes to another node
     ABSTAINED = "abstained"  # there is no advice for the pod

@@ -39,7 +39,7 @@ from webhook.cli.cluster_loading import (
     tell_missing,
 )
 from webhook.cli.exit_codes import Exit
-from webhook.cli.held_explanation import ReleaseReport, release_report
+from webhook.cli.held_explanation import HoldReport, hold_report
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show_patch, show_reasons, verdict_line
@@ -65,15 +65,15 @@ class ExplainReport(DecisionReport, frozen=True, kw_only=True):
     """A decision, with the verdict on its quota and with the answer of the webhook.
 
     Attributes:
-        patch: of the answer; of a held pod that of its release.
-        release: of a held pod; None for others.
+        patch: of the answer.
+        hold: of a held pod; None for others.
         bound: of a pod of a live cluster that was decided at its binding; None for others.
     """
 
     quota: QuotaReport
     patch: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
-    release: ReleaseReport | None = None
+    hold: HoldReport | None = None
     bound: BindingExplanation | None = None
 
 
@@ -116,7 +116,7 @@ def explain(
         nodes: how many candidates, and how many of the others, to list.
         inputs: for how many of these to show the inputs of rules, such as cpu limits of 10 of 8
             cores.
-        patch: also print the JSON patch of the webhook; of a held pod that of its release.
+        patch: also print the JSON patch of the webhook.
         json: print everything as JSON, and nothing else.
     """
     notes = console.errors()
@@ -146,20 +146,16 @@ def explain(
     decision, advice = placer.decide(request, policy_set)
     quota = _quota_verdict(request.pod, view, notes)
     queues = queues_pods(view, namespace, "Enforce") and not is_never_held(request.pod)
-    operations, release = advice.operations, None
-    if request.pod.is_held:
-        release = release_report(request, placer, policy_set, recording.state, moment)
-        operations = release.patch
-
+    hold = hold_report(request, view) if request.pod.is_held else None
     bound = binding_explanation(request.pod.annotations, node, decision)
     output = console.output()
     if json:
         report = ExplainReport(
             **structs.asdict(decision_report(decision, most_inputs=None)),
             quota=QuotaReport(quota.allowed, quota.message, queues),
-            patch=tuple(operations),
+            patch=tuple(advice.operations),
             warnings=tuple(advice.warnings),
-            release=release,
+            hold=hold,
             bound=bound,
         )
         output.print_json(msgspec.json.encode(report).decode())
@@ -167,8 +163,8 @@ def explain(
         judged = f"as of {moment_text(moment)} ({origin})"
         if queues and not quota.allowed:
             judged = f"{_QUEUES}\n{judged}"
-        if release is not None:
-            judged = f"{release}\n{judged}"
+        if hold is not None:
+            judged = f"{hold}\n{judged}"
         if bound is not None:
             show_binding(output, bound)
             output.print()
@@ -177,7 +173,7 @@ def explain(
             output.print(f"[yellow]warning:[/] {escape(warning)}")
         if patch:
             output.print()
-            show_patch(output, operations)
+            show_patch(output, advice.operations)
     return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
 
 
@@ -191,7 +187,7 @@ def _as_created(
 ) -> dict[str, Any]:
     """Return a pod that exists as its creation sent it, and no longer count it; others as they are.
 
-    A held pod is still to be decided, and stays as it is. A generated name is not known before
+    A held pod stays as it is: it is still to be placed. A generated name is not known before
     admission, so policies see it alone where they decide later.
     """
     metadata, spec = (manifest.get(key) or {} for key in ("metadata", "spec"))

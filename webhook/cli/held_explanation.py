@@ -1,9 +1,8 @@
-"""What the release of a held pod would do now, decided as the release controller decides."""
+"""What keeps a held pod from the scheduler, as far as a recording tells."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from rich.markup import escape
@@ -14,12 +13,8 @@ from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason, queued_condition_in
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
-from engine.policy import PolicySet
 from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
-from engine.view import ClusterState, ClusterView, quota_requests
-from webhook.placement.held_pods import HeldPod
-from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
+from engine.view import ClusterView, quota_requests
 
 _EVICTING: Final = {
     QueuedReason.WAITING_FOR_RECLAIM,
@@ -28,8 +23,8 @@ _EVICTING: Final = {
 }
 
 
-class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The release of a held pod, if it came now.
+class HoldReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What keeps a held pod from the scheduler.
 
     Attributes:
         waits_for: the gates of others, which have to go first.
@@ -37,75 +32,39 @@ class ReleaseReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         waits_for_gang: what its gang waits for, "" for a pod without a gang.
         evictions: who is evicted for it, or protected from that, as its condition says; "" where
             nobody is.
-        nominated_node: "" for none.
-        reason: why there is no nomination; "" where there is one.
-        patch: of the pod, beside its nomination.
     """
 
     waits_for: tuple[str, ...]
     waits_for_quota: str = ""
     waits_for_gang: str = ""
     evictions: str = ""
-    nominated_node: str
-    reason: str
-    patch: tuple[dict[str, Any], ...]
 
     def __str__(self) -> str:
         """Return it in a line, in the markup of a terminal."""
-        node, reason = escape(self.nominated_node), escape(self.reason)
-        what = f"nominated to {node}" if node else f"released without a nomination: {reason}"
         if self.waits_for:
-            gates = escape(", ".join(self.waits_for))
-            return f"held, and waits for others to remove {gates}; decided now, it would be {what}"
+            return f"held, and waits for others to remove {escape(', '.join(self.waits_for))}"
         if self.evictions:
-            return f"held: {escape(self.evictions)}; decided now, it would be {what}"
+            return f"held: {escape(self.evictions)}"
         if self.waits_for_quota:
-            why = escape(self.waits_for_quota)
-            return f"held, and waits for quota: {why}; decided now, it would be {what}"
+            return f"held, and waits for quota: {escape(self.waits_for_quota)}"
         if self.waits_for_gang:
-            why = escape(self.waits_for_gang)
-            return f"held, and waits for its {why}; decided now, and alone, it would be {what}"
-        return f"held; decided now, it would be {what}"
+            return f"held, and waits for its {escape(self.waits_for_gang)}"
+        return "held, until it is its turn"
 
 
-def release_report(
-    request: PlacementRequest,
-    placer: Placer,
-    policies: PolicySet,
-    state: ClusterState,
-    now: Micros,
-) -> ReleaseReport:
-    """Return what the release of a held pod would do; afterwards it counts on its node.
+def hold_report(request: PlacementRequest, view: ClusterView) -> HoldReport:
+    """Return what keeps a held pod from the scheduler.
 
     Args:
         request: the pod.
-        placer: decides on `state`.
-        policies: that apply.
-        state: the cluster.
-        now: the moment of the decision.
+        view: the cluster.
     """
-    # With them comes a client of the Kubernetes API, which most explanations do not need.
-    from webhook.controllers.release.decider import HeldPodDecider  # noqa: PLC0415
-    from webhook.controllers.release.release_patch import release_patch  # noqa: PLC0415
-
     pod, raw = request.pod, bytes(request.raw)
-    waits_for_quota = _quota_wait(pod, raw, state.view()) if pod.is_queued else ""
-    decider = HeldPodDecider(
-        placer, lambda: policies, state, nominates=lambda _: True, counts=PolicyCounts()
-    )
-    held = HeldPod(pod=pod, version=0, raw=raw, release_by=now, seen_at=now)
-    (decision,) = decider.decide([held])
-    patch: Sequence[Any] = release_patch(
-        raw, pod.uid, decision.patch.operations, decision.patch.annotations
-    )
-    return ReleaseReport(
+    return HoldReport(
         waits_for=tuple(gate for gate in pod.scheduling_gates if gate != HOLD_GATE),
-        waits_for_quota=waits_for_quota,
-        waits_for_gang=_gang_wait(pod, raw, state.view()),
+        waits_for_quota=_quota_wait(pod, raw, view) if pod.is_queued else "",
+        waits_for_gang=_gang_wait(pod, raw, view),
         evictions=_evictions(raw),
-        nominated_node=decision.node_name,
-        reason=decision.reason,
-        patch=tuple(dict(operation) for operation in patch),
     )
 
 

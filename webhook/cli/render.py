@@ -67,8 +67,7 @@ def _show_circumstances(console: Console, report: DecisionReport) -> None:
         console.print(f"policies: {escape(', '.join(report.policies))}")
     if report.held:
         console.print(
-            "decided at release: the pod is held until then where `stowplan serve --hold` is on,"
-            " and advised elsewhere"
+            "the pod is held before the scheduler sees it, where `stowplan serve --hold` is on"
         )
     if report.estimate:
         console.print(f"expected usage: {escape(', '.join(_amounts(report.estimate)))}")

@@ -44,9 +44,7 @@ from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.simulation_tables import show_simulation, write_page
 from webhook.cli.workloads import read_pods
 
-_PLACEMENTS = {
-    str(each): each for each in (ArmPlacement.ADVICE, ArmPlacement.HELD, ArmPlacement.BINDING)
-}
+_PLACEMENTS = {str(each): each for each in (ArmPlacement.ADVICE, ArmPlacement.BINDING)}
 _FORM = f"[NAME=]PATH[,{'|,'.join(_PLACEMENTS)}]"
 _NAMESPACE = "default"
 _MOST_DIGITS = 5  # of a number of nodes or pods
@@ -69,9 +67,8 @@ def simulate_command(
     Args:
         cluster: files or folders as `stowplan snapshot` writes them.
         arm: policies to compare with the scheduler alone, as
-            `[NAME=]PATH[,advice|,held|,binding]`, once for each arm; the name is that of the file
-            or folder if not given. If not given how they decide, then as they say: held at release,
-            binding at binding, else advice.
+            `[NAME=]PATH[,advice|,binding]`, once for each arm; the name is that of the file or
+            folder if not given. If not given how they decide, then as they say.
         arrivals: `recording` for the recorded pods in order of creation, on nodes that are emptied
             of them; `generated` for a day of such pods; or a file or folder of manifests. With a
             change the pods that it concerns, if not given, else `recording`.
@@ -110,7 +107,7 @@ def simulate_command(
 
 
 def _arm(text: str) -> Arm:
-    """Return the arm that `[NAME=]PATH[,advice|,held|,binding]` stands for.
+    """Return the arm that `[NAME=]PATH[,advice|,binding]` stands for.
 
     Raises:
         InvalidFileError: the policies cannot be used.
@@ -132,10 +129,8 @@ def _arm(text: str) -> Arm:
 
 
 def _placement_of(policies: PolicySet) -> ArmPlacement:
-    moments = {policy.placement.at for policy in policies}
-    if PlacementAt.RELEASE in moments:
-        return ArmPlacement.HELD
-    return ArmPlacement.BINDING if PlacementAt.BINDING in moments else ArmPlacement.ADVICE
+    at_binding = any(policy.placement.at is PlacementAt.BINDING for policy in policies)
+    return ArmPlacement.BINDING if at_binding else ArmPlacement.ADVICE
 
 
 def _changes(add_nodes: Sequence[str], drain: Sequence[str], scale: Sequence[str]) -> list[Change]:

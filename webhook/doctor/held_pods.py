@@ -1,4 +1,4 @@
-"""Held pods: whether they are released in time, and whether schedulers follow nominations."""
+"""Held pods: whether they are released in time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ async def held_pods(installation: Installation) -> AsyncIterator[Finding]:
             _queue(report),
             _gates_of_others(queue, now),
             *(_replica(name, status.held) for name, status in running if status.held is not None),
-            _policies(running),
         )
     else:
         found = _switched_off(report, running)
@@ -57,20 +56,13 @@ def _switched_off(report: QueueReport, running: _Running) -> Iterator[Finding]:
     if report.held:
         message = f"{_pods(report.held)} held, and `hold.enabled` is off: nobody releases them"
         yield Finding(Level.PROBLEM, message, "`stowplan release --all` releases them")
-    names = [name for _, status in running[:1] for name in status.policies.at_release]
+    names = [name for _, status in running[:1] for name in status.policies.holding]
     if names:
         yield Finding(
             Level.WARNING,
-            f"policies decide at release, and `hold.enabled` is off: {_some(names)}",
-            "their pods are advised; set `hold.enabled`, or `placement.at: Admission`",
-        )
-
-
-def _policies(running: _Running) -> Iterator[Finding]:
-    if running and not running[0][1].policies.at_release:
-        message = "no policy decides at release, so no pod is held"
-        yield Finding(
-            Level.NOTE, message, "`placement: { at: Release }` in a policy holds its pods"
+            f"policies have pods held, and `hold.enabled` is off: {_some(names)}",
+            "no pod waits for its turn, or has others evicted; set `hold.enabled`, or drop"
+            " `releaseInOrder` and `preemption`",
         )
 
 
@@ -82,16 +74,16 @@ def _queue(report: QueueReport) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "it is unknown who releases pods", advice)
     elif not releaser.holder:
         advice = "see the replicas above"
-        yield Finding(Level.PROBLEM, "no replica leads, so pods are advised, not held", advice)
+        yield Finding(Level.PROBLEM, "no replica leads, so no pod is held", advice)
     elif releaser.renewed_seconds_ago is None or releaser.renewed_seconds_ago >= _STALE_SECONDS:
         seconds = releaser.renewed_seconds_ago
         age = "never" if seconds is None else f"{seconds:.0f} s ago"
-        message = f"{releaser.holder} renewed the Lease {age}, so pods are advised, not held"
+        message = f"{releaser.holder} renewed the Lease {age}, so no pod is held"
         yield Finding(Level.PROBLEM, message, "see its log, and the replicas above")
     elif not releaser.releasing:
         yield Finding(
             Level.WARNING,
-            f"{releaser.holder} leads and releases no pods, so pods are advised, not held",
+            f"{releaser.holder} leads and releases no pods, so none is held",
             "its log has the reason; right after its start it is normal",
         )
     if report.overdue:
@@ -126,24 +118,14 @@ def _gates_of_others(queue: HeldQueue, now: Micros) -> Iterator[Finding]:
 
 
 def _replica(name: str, held: HeldStatus) -> Iterator[Finding]:
-    """Yield why a replica holds no pods, and whether schedulers follow nominations."""
+    """Yield why a replica holds no pods."""
     if held.not_holding:
         why = _NOT_HOLDING.get(held.not_holding, held.not_holding)
         yield Finding(
             Level.WARNING,
-            f"{name} advises pods instead of holding them: {why}",
+            f"{name} holds no pods: {why}",
             "see StowplanNotHolding in the runbook",
         )
-    for scheduler in held.not_nominated:
-        yield Finding(
-            Level.WARNING,
-            f"scheduler {scheduler} does not follow nominations, so its pods get preferred terms",
-            "see StowplanNominationsIgnored in the runbook",
-        )
-    for scheduler, rate in held.hit_rates.items():
-        if scheduler not in held.not_nominated:
-            message = f"{scheduler} binds {rate:.0%} of pods where they were nominated"
-            yield Finding(Level.OK, message)
 
 
 def _pods(count: int) -> str:

@@ -220,7 +220,7 @@ def _evictions(found: _Workload, kinds: frozenset[str]) -> Iterator[Finding]:
             " does not run on one of the best nodes of its advice is evicted while one of them has"
             " room, again and again",
             f"remove `{_PREFERRED}` from `nodeAffinityType` of `{_PLUGIN}`, or have policies decide"
-            " `at: Release`, which writes no preferred terms",
+            " `at: Binding`, which writes no preferred terms",
         )
     if _REQUIRED in kinds:
         yield Finding(
@@ -242,7 +242,7 @@ def _karpenter(found: _Workload) -> Finding:
         Level.WARNING if version is not None else Level.NOTE,
         f"Karpenter {found.name} is {what}: before 1.5 it adds no node for a pod that prefers nodes"
         " by hostname, as advice does",
-        "upgrade it to 1.5, or have policies decide `at: Release`, which writes no such terms",
+        "upgrade it to 1.5, or have policies decide `at: Binding`, which writes no such terms",
     )
 
 

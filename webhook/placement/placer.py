@@ -10,10 +10,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from engine.batch import (
-    BatchOutcome,
     GangPlacement,
     StartingGang,
-    decide_batch,
     place_gang,
 )
 from engine.binding import (
@@ -87,7 +85,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         abstained: number of rules that abstained, by the domain that was too old.
         rejections: by the filters of policies.
         audit: None where no matching policy is in Audit mode.
-        at: when the policies would have the pod decided.
+        is_meant_to_be_held: whether a policy has the pod held.
         patch: operations and warnings for the pod.
         advice: by which the pod counts as assumed; in a second round of admission that of the
             first.
@@ -102,7 +100,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     abstained: Mapping[str, int] = {}
     rejections: Rejections = ()
     audit: AuditedDecision | None = None
-    at: PlacementAt = PlacementAt.ADMISSION
+    is_meant_to_be_held: bool = False
     patch: Patch
     advice: Advice
 
@@ -182,16 +180,6 @@ class Placer:
         completed = self.completed(request, self._view())
         return policies_for(completed, policies, self._now(), scope=self._scope)
 
-    def promised(self, request: PlacementRequest, applied: Sequence[CompiledPolicy]) -> Patch:
-        """Return the patch with what policies require of node labels; see `encode_promises`.
-
-        Args:
-            request: the pod; the labels of its namespace and the time limit are filled in here.
-            applied: the policies that would decide for it, highest priority first.
-        """
-        view = self._view()
-        return encode_promises(applied, self.completed(request, view), view, self._now())
-
     def is_in_scope(self, pod: Pod) -> bool:
         """Return whether a pod is one that may be placed at all."""
         return not skip_reason(pod, self._scope)
@@ -210,25 +198,6 @@ class Placer:
         view = self._view()
         decision = self._decision(self.completed(request, view), policies, view)
         return decision, self._encode(decision, request, view)
-
-    def decide_batch(
-        self, requests: Sequence[PlacementRequest], policies: PolicySet
-    ) -> tuple[list[BatchOutcome], ClusterView]:
-        """Decide for pods in order, each as if those before it were on their nodes.
-
-        Returns:
-            The outcome for each, and the view without them; keeps the view alive.
-        """
-        view = self._view()
-        completed = [self.completed(request, view) for request in requests]
-        freshness, scope = self._freshness(), self._scope
-        outcomes = decide_batch(
-            completed, policies, view, self._now(), scope=scope, freshness=freshness
-        )
-        for request, outcome in zip(completed, outcomes, strict=True):
-            if outcome.decision.pod is request.pod:  # the first of its template
-                self._explain(outcome.decision)
-        return outcomes, view
 
     def bind(
         self,
@@ -313,7 +282,7 @@ class Placer:
             verdict=Verdict.ABSTAIN,
             message=f"the node is decided when the scheduler binds the pod, by {names}",
             audit=_audited(audited),
-            at=PlacementAt.BINDING,
+            is_meant_to_be_held=bool(applied[0].placement.hold_reasons),
             patch=patch,
             advice=patch.advice,
         )
@@ -334,7 +303,7 @@ class Placer:
             abstained=Counter(domain for rule in decision.abstained for domain in rule.abstained),
             rejections=rejections_of(decision),
             audit=_audited(decision.audit),
-            at=decision.placement.at,
+            is_meant_to_be_held=bool(decision.placement.hold_reasons),
             patch=patch,
             advice=patch.advice,
         )

@@ -108,7 +108,7 @@ async def run_server(
                 )
                 outcome = control.outcome.report if control.outcome else None
             hand_over = _take_part(stack, live, control, role)
-        queue = held_queue(settings, services, control.outcomes, now)
+        queue = held_queue(settings, services, now)
 
         # 4. Certificate, readiness and metrics.
         if isinstance(services.certificate, SecretSource):

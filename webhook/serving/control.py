@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.time import Micros, date
+from engine.pipeline import policies_for
 from engine.reclaim import NodeFit
 from engine.view import WhatIf
 from webhook.admission.handler import ReviewHandler
@@ -22,7 +24,6 @@ from webhook.controllers.outcome import AuditedPolicies, OutcomeController
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
 from webhook.controllers.release import (
-    Outcomes,
     Preemptors,
     QuotaPace,
     QuotaQueue,
@@ -53,14 +54,12 @@ class Control:
         handlers: of reviews that the leader alone decides.
         bindings: decides them; None where nobody does.
         outcome: the duty that judges where pods are bound; None where nobody does.
-        outcomes: whether schedulers follow nominations.
     """
 
     duties: Sequence[Duty] = ()
     handlers: Sequence[ReviewHandler] = ()
     bindings: BindingDecider | None = None
     outcome: OutcomeController | None = None
-    outcomes: Outcomes = field(default_factory=Outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +123,6 @@ async def build_control(context: ControlContext) -> Control:
         else (binding_path(context.settings, bindings, context.metrics),),
         bindings=bindings,
         outcome=outcome,
-        outcomes=Outcomes() if releases is None else releases.outcomes,
     )
 
 
@@ -278,7 +276,6 @@ async def _release_services(context: ControlContext) -> ReleaseServices:
         gang_members=pods.gang_members,
         deployments=live.deployments,
         metrics=metrics,
-        outcomes=Outcomes(show=metrics.landed),
         pace=QuotaPace(context.now),
         reclaims=Reclaims(),
         preemptors=Preemptors(is_enabled=settings.preempts),
@@ -306,6 +303,12 @@ def _evictions_and_releases(context: ControlContext, services: ReleaseServices) 
         fit = NodeFit(request, policies, view, cluster.now(), settings.scope(), cluster.freshness())
         return fit.first(WhatIf(view))
 
+    def preemption_of(held: HeldPod) -> ReclaimMode:
+        """Return what the policy that decides the placement of a pod says of preemption."""
+        request, policies = held.placement_request, context.policies.current
+        applied = policies_for(request, policies, cluster.now(), scope=settings.scope())
+        return applied[0].placement.preemption if applied else ReclaimMode.OFF
+
     controller, gangs = release_controller(
         services,
         cluster,
@@ -315,6 +318,7 @@ def _evictions_and_releases(context: ControlContext, services: ReleaseServices) 
         order=settings.queue_order(),
         quota_queue=quota_queue,
         node_for=node_for,
+        preemption_of=preemption_of,
         recreates_gangs=settings.recreate_gangs,
         registry=context.metrics.registry,
         now=context.now,

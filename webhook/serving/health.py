@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.model.placement_options import PlacementAt
+from engine.model.placement_options import PlacementAt, PlacementOptions
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
     BindingStatus,
@@ -102,8 +102,8 @@ class Health:
                 digest=self._policies.digest,
                 loaded_at=self._policies.loaded_at.isoformat(),
                 last_reload_error=self._policies.last_error,
-                at_release=self._decided_at(PlacementAt.RELEASE),
-                at_binding=self._decided_at(PlacementAt.BINDING),
+                holding=self._names(lambda placement: bool(placement.hold_reasons)),
+                at_binding=self._names(lambda placement: placement.at is PlacementAt.BINDING),
                 refused=tuple(
                     each.resource.policy_name
                     for each in self._policies.standings
@@ -125,9 +125,9 @@ class Health:
             bindings=None if self._bindings is None else self._bindings(),
         )
 
-    def _decided_at(self, moment: PlacementAt) -> tuple[str, ...]:
+    def _names(self, applies: Callable[[PlacementOptions], bool]) -> tuple[str, ...]:
         policies = self._policies.current.policies
-        return tuple(policy.name for policy in policies if policy.placement.at is moment)
+        return tuple(policy.name for policy in policies if applies(policy.placement))
 
     def _source(self, source: SourceStatus) -> SourceReport:
         age = age_seconds(source, self._now())

@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
 
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.time import Micros
 from engine.report import HeldStatus, QueueReport, ReleaserReport
-from webhook.controllers.release import Outcomes
 from webhook.placement.held_order import HeldOrder
 from webhook.placement.hold_guard import HoldGuard, ObservedLease
 from webhook.serving.services import Services
 from webhook.settings import Settings
-
-_MOST_SCHEDULERS: Final = 20  # a pod may name any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +22,11 @@ class HeldQueueReporter:
     Attributes:
         pods: those that are held, in order.
         guard: says whether further ones may be held.
-        outcomes: whether schedulers follow nominations; the leader alone learns it.
         lease: as this replica observes it.
     """
 
     pods: HeldOrder
     guard: HoldGuard
-    outcomes: Outcomes
     lease: Callable[[], ObservedLease]
 
     def report(
@@ -55,13 +48,10 @@ class HeldQueueReporter:
     def status(self) -> HeldStatus:
         """Return the held pods in numbers."""
         held, now = self.pods.held, self.pods.now()
-        rates = list(islice(self.outcomes.hit_rates(), _MOST_SCHEDULERS))
         return HeldStatus(
             held=len(held),
             overdue_seconds=round(held.oldest_overdue_seconds(now), 3),
             not_holding=self.guard.refusal(now),
-            hit_rates={name: round(rate, 3) for name, rate in rates},
-            not_nominated=tuple(name for name, _ in rates if not self.outcomes.nominates(name)),
         )
 
     def _releaser(self) -> ReleaserReport:
@@ -75,14 +65,13 @@ class HeldQueueReporter:
 
 
 def held_queue(
-    settings: Settings, services: Services, outcomes: Outcomes, now: Callable[[], Micros]
+    settings: Settings, services: Services, now: Callable[[], Micros]
 ) -> HeldQueueReporter | None:
     """Reporter of a process; None where no pod is held.
 
     Args:
         settings: the settings.
         services: of the process.
-        outcomes: whether schedulers follow nominations.
         now: the time of day.
     """
     live, guard = services.live, services.hold_guard
@@ -97,6 +86,5 @@ def held_queue(
             now=now,
         ),
         guard=guard,
-        outcomes=outcomes,
         lease=lambda: live.elector.observed,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.time import Micros
 from engine.queue import QueueOrder
 from webhook.cluster import Cluster
@@ -22,8 +23,7 @@ from webhook.controllers.leader_election import LeaseElector
 from webhook.controllers.reclaim import EvictionWriter, RunningPods
 from webhook.controllers.release import (
     DecidedPods,
-    HeldPodDecider,
-    Outcomes,
+    GangDecider,
     PodWriter,
     Preemptors,
     QueuedConditions,
@@ -59,8 +59,7 @@ class ReleaseServices:
         unbound: those that are released and not bound.
         gang_members: the members of all gangs.
         deployments: the pods that others may replace.
-        metrics: of writes, holds and landings.
-        outcomes: whether schedulers follow nominations.
+        metrics: of writes and holds.
         pace: how long pods wait for their quotas.
         reclaims: the held pods that others are evicted for.
         preemptors: those that no node takes, and that pods of lower priority may be evicted for.
@@ -74,7 +73,6 @@ class ReleaseServices:
     gang_members: GangMembers
     deployments: DeploymentPods
     metrics: ReleaseMetrics
-    outcomes: Outcomes
     pace: QuotaPace
     reclaims: Reclaims
     preemptors: Preemptors
@@ -91,6 +89,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
     order: QueueOrder,
     quota_queue: QuotaQueue,
     node_for: Callable[[HeldPod], str],
+    preemption_of: Callable[[HeldPod], ReclaimMode],
     recreates_gangs: bool,
     registry: CollectorRegistry,
     now: Callable[[], Micros],
@@ -105,18 +104,18 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         counts: where decisions are counted.
         order: of the held pods.
         quota_queue: the pods that wait for quota.
-        node_for: a node that would take a pod that no policy places, "" for none.
+        node_for: a node that would take a held pod that counts on none, "" for none.
+        preemption_of: what the policy of a held pod says of preemption.
         recreates_gangs: whether members of gangs that failed to start may be evicted.
         registry: of metrics.
         now: the time of day.
     """
-    elector, metrics, outcomes = services.elector, services.metrics, services.outcomes
+    elector, metrics = services.elector, services.metrics
     refusals = Refusals(services.connection, identity=elector.identity)
     registry.register(
         ReleaseCollector(
             held=services.held,
             unbound=services.unbound,
-            outcomes=outcomes,
             refusals=refusals,
             now=now,
             quota_queue=quota_queue,
@@ -140,9 +139,7 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         quota_queue=quota_queue,
     )
     decided = DecidedPods(writes, now=now)
-    decider = HeldPodDecider(
-        placer, lambda: policies.current, cluster.state, outcomes.nominates, counts
-    )
+    decider = GangDecider(placer, lambda: policies.current, cluster.state, counts)
     gang_metrics = GangMetrics(registry)
     gangs = GangController(
         GangParts(
@@ -168,13 +165,12 @@ def release_controller(  # noqa: PLR0913 - named parts, joined in one place
         writes=writes,
         decided=decided,
         gangs=gangs,
-        decider=decider,
         order=order,
-        outcomes=outcomes,
         pace=services.pace,
         scheduler_lease=SchedulerLease(services.connection),
         reclaims=services.reclaims,
         node_for=node_for,
+        preemption_of=preemption_of,
         preemptors=services.preemptors,
     )
     controller = ReleaseController(

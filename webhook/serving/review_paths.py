@@ -120,6 +120,7 @@ def _advise(
             gangs=GangHolds(view, _has_pod_groups(services.cluster)),
             now=services.cluster.now,
             seconds=settings.hold_seconds,
+            counts=counts,
             count_refusal=metrics.hold_refused,
         )
     if settings.placement_mode == "Off" and holder is None:  # pods may be held for quota as well

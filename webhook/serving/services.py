@@ -92,7 +92,7 @@ class ControlledPods:
 
     def __init__(self, settings: Settings, binding: BindingServices | None) -> None:
         self.binding = binding
-        self.unbound = UnboundReleases(most=1) if settings.release_in_order else UnboundReleases()
+        self.unbound = UnboundReleases()
         self.gang_members = GangMembers()
         excluded = frozenset(settings.excluded_namespaces)
         self.running = RunningPods(excluded) if settings.evicts else None

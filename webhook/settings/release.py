@@ -14,15 +14,15 @@ class ReleaseSettings(BaseModel):
 
     hold: bool = Field(
         default=False,
-        description="Hold the pods of policies with `placement: { at: Release }`, and those that"
-        " wait for quota, by a scheduling gate until they are decided and released. Without it, and"
-        " while nobody demonstrably releases pods, such pods are advised like others.",
+        description="Hold pods by a scheduling gate while they wait for quota or their gang, and"
+        " those of policies with `placement: { releaseInOrder: true }` or `preemption`. Without it,"
+        " and while nobody demonstrably releases pods, such pods wait for nothing.",
     )
     hold_max: int = Field(
         default=DEFAULT_HOLD_MAX,
         ge=0,
-        description="Most pods held at a time, about; 0 for none. Beyond it pods are advised: each"
-        " held pod costs the scheduler and every replica some memory.",
+        description="Most pods held at a time, about; 0 for none. Beyond it pods are not held: each"
+        " costs the scheduler and every replica some memory.",
     )
     hold_seconds: int = Field(
         default=DEFAULT_HOLD_SECONDS,
@@ -41,11 +41,6 @@ class ReleaseSettings(BaseModel):
         default=("default",),
         description="Namespaces that TopologicalSort searches for AppGroups, in order; separated by"
         " commas in the environment.",
-    )
-    release_in_order: bool = Field(
-        default=False,
-        description="Release a held pod only when the one before it is bound, which is slow: the"
-        " scheduler sorts pods that are released together again, by priority and creation.",
     )
     reclaim_after_seconds: int = Field(
         default=60,

@@ -44,23 +44,20 @@ class SchedulerModel:
         self._percentage = percentage_of_nodes_to_score
         self._start = 0
 
-    def place(
-        self, request: PlacementRequest, view: ClusterView, now: Micros, nominated: str = ""
-    ) -> str:
+    def place(self, request: PlacementRequest, view: ClusterView, now: Micros) -> str:
         """Return the name of the node for a pod, "" if no node can take it.
 
         Args:
             request: the pod, with what is written on it for the scheduler.
             view: the cluster without it.
             now: the moment.
-            nominated: the node that is tried first and alone; the pod's own where it is empty.
         """
         pod = request.pod
         columns = node_columns(pod, view, now)
         passes = _passing(columns, pod, view, now)
 
         # 1. A nomination ends the search.
-        nominated = nominated or pod.nominated_node_name
+        nominated = pod.nominated_node_name
         row = view.rows.get(nominated) if nominated else None
         if row is not None and passes[row]:
             return nominated

@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import jsonpatch
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import InvalidFileError
 from engine.pipeline import decide
-from engine.placement import Patch, encode_promises, encode_release
+from engine.placement import Patch, encode_promises
 from engine.policy import PolicySet
 from engine.view import ClusterView
 from tests.engine.placement.cluster import (
@@ -78,14 +78,8 @@ def test_without_a_filter_on_labels_nothing_is_written() -> None:
         assert promised(BARE, rules) == Patch()
 
 
-def test_a_release_writes_what_came_since_and_nothing_again() -> None:
-    held = patched(BARE, promised(BARE, policies(EITHER)))
-    assert released(held, policies(EITHER)) == held
-    assert terms_of(released(held, policies(GUARD))) == [_of(X, NO_GPU), _of(Y, NO_GPU)]
-
-
 @given(label_filters.map(str), label_filters.map(str), st.lists(labels, max_size=3))
-@settings(max_examples=30)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
 def test_writing_twice_equals_once(first: str, second: str, nodes: list[dict[str, str]]) -> None:
     view = view_of({f"n{i}": own for i, own in enumerate(nodes)})
     try:
@@ -95,19 +89,12 @@ def test_writing_twice_equals_once(first: str, second: str, nodes: list[dict[str
         raise
     once = patched(BARE, promised(BARE, rules, view))
     assert promised(once, rules, view).operations == ()
-    assert released(once, rules, view) == once
     for name, row in view.rows.items():  # and no node that passes is turned away
         node = view.nodes[row]
         assert node is not None
         decision = decide(request_of(BARE), rules, view, NOW)
         passes = not any(outcome.rejects[row] for outcome in decision.filters)
         assert admits(once, name, node.labels) or not passes
-
-
-def released(pod: Json, rules: PolicySet, view: ClusterView = VIEW) -> Json:
-    request = request_of(pod)
-    decision = decide(request, rules, view, NOW)
-    return patched(pod, encode_release(decision, request, view, estimate={}, message="decided"))
 
 
 def _of(*requirements: Json) -> Json:

@@ -155,10 +155,10 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ("`variables` has no field `b`", "a variable reads only those above it"),
         ),
         (
-            "placement: {at: Release, whenNoneFits: Deny}",
+            "placement: {at: Release}",
             (
-                "a pod that is decided at release cannot be denied any more",
-                "drop `whenNoneFits`, or decide `at: Admission`",
+                "pods are no longer decided at their release",
+                "write `at: Binding`; `releaseInOrder: true` or `preemption` holds them before",
             ),
         ),
         (
@@ -169,7 +169,7 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ),
         ),
         (
-            "placement: {at: Release, whenNoneFits: Wait}",
+            "placement: {at: Admission, whenNoneFits: Wait}",
             (
                 "only a pod that is decided at binding can be let wait",
                 "decide `at: Binding`, or drop `whenNoneFits`",
@@ -183,13 +183,6 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ),
         ),
         (
-            "placement: {at: Binding, preemption: On}",
-            (
-                "pods are evicted for held pods alone",
-                "decide `at: Release`, or drop `preemption`",
-            ),
-        ),
-        (
             "{placement: {at: Binding}, variables: [{name: a, expression: request.userInfo.uid}]}",
             (
                 "`request.userInfo` is not known when a pod is bound",
@@ -197,17 +190,10 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ),
         ),
         (
-            "placement: {preemption: On}",
+            "{placement: {preemption: On},filters: [{name: f, expression: has(request.userInfo)}]}",
             (
-                "pods are evicted for held pods alone",
-                "decide `at: Release`, or drop `preemption`",
-            ),
-        ),
-        (
-            "{placement: {at: Release}, variables: [{name: a, expression: request.userInfo.uid}]}",
-            (
-                "`request.userInfo` is not known when a pod is released",
-                "read `pod` or `object` instead, or decide `at: Admission`",
+                "`request.userInfo` is not known when others are evicted for a pod",
+                "read `pod` or `object` instead, or drop `preemption`",
             ),
         ),
     ],
@@ -216,14 +202,27 @@ def test_a_mistake_comes_with_a_hint(spec: str, mistake: tuple[str, str]) -> Non
     assert _mistakes(spec) == [mistake]
 
 
-def test_what_is_known_at_release_may_be_read_there() -> None:
+def test_what_is_known_at_binding_may_be_read_there() -> None:
     compiled = policy(
         """
-        placement: {at: Release}
+        placement: {at: Binding}
         filters: [{name: a, expression: "request.namespace != '' && object.spec.x == node.name"}]
         """
     )
-    assert compiled.placement.at is PlacementAt.RELEASE
+    assert compiled.placement.at is PlacementAt.BINDING
+
+
+@pytest.mark.parametrize(
+    ("placement", "reasons"),
+    [
+        ("{}", ()),
+        ("{releaseInOrder: true}", ("order",)),
+        ("{preemption: DryRun}", ("preemption",)),
+        ("{at: Binding, preemption: On, releaseInOrder: true}", ("order", "preemption")),
+    ],
+)
+def test_an_order_and_preemption_have_pods_held(placement: str, reasons: tuple[str, ...]) -> None:
+    assert policy(f"placement: {placement}").placement.hold_reasons == reasons
 
 
 def test_a_plugin_is_refused_where_it_does_nothing() -> None:

@@ -152,7 +152,7 @@ def _at_binding(expression: str, mode: str = "Enforce") -> str:
     [
         "{}",
         "mode: Audit",
-        "placement: {at: Release}",
+        "placement: {at: Admission}",
         _at_binding("'a' in node.labels"),
         _at_binding("node.requested.cpu < 1.0 && 'a' in node.labels"),
         _at_binding("!('a' in pod.labels) || node.labels['a'] == pod.labels['a']"),

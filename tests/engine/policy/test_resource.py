@@ -118,7 +118,7 @@ def test_a_spec_that_nests_without_end_is_a_mistake() -> None:
             "spec.match.namespaceSelector: it applies to pods of its own namespace alone",
         ),
         (
-            {"placement": {"at": "Release", "preemption": "DryRun"}},
+            {"placement": {"at": "Binding", "preemption": "DryRun"}},
             "spec.placement.preemption: it may not evict pods",
         ),
     ],

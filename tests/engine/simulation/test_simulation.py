@@ -87,9 +87,7 @@ def test_a_pod_that_fits_nowhere_is_counted_with_the_reason() -> None:
     assert (str(reason.example), reason.pods) == ("shop/p", 1)
 
 
-@pytest.mark.parametrize(
-    "placement", [ArmPlacement.ADVICE, ArmPlacement.HELD, ArmPlacement.BINDING]
-)
+@pytest.mark.parametrize("placement", [ArmPlacement.ADVICE, ArmPlacement.BINDING])
 def test_policies_decide_in_their_arm(placement: ArmPlacement) -> None:
     pods = [recorded_pod(f"p{n}", "a", second=n) for n in range(3)]
     stock, ours, _ = replay(recording(map(large_node, "abc"), pods), arm(placement)).arms
@@ -103,7 +101,7 @@ def test_policies_decide_in_their_arm(placement: ArmPlacement) -> None:
 
 def test_moves_are_counted_against_the_scheduler_alone() -> None:
     pods = [recorded_pod("p", "a")]
-    report = replay(recording([large_node("a"), large_node("b")], pods), arm(ArmPlacement.HELD))
+    report = replay(recording([large_node("a"), large_node("b")], pods), arm(ArmPlacement.BINDING))
     stock, ours, _ = report.arms
     landed_on_b = stock.levels[0].percent[1] > 0
     assert (stock.moves, ours.moves) == (0, int(not landed_on_b))
@@ -135,7 +133,7 @@ def test_a_policy_sees_the_load_of_those_before() -> None:
     nodes = [node(name, cpu="4", memory="16Gi", pods="110") for name in "abc"]
     spec = "{filters: [{plugin: LoadAware, args: {usageThresholds: {cpu: 60}}}]}"
     cluster = recording(nodes, pods, reports)
-    ours = replay(cluster, arm(ArmPlacement.HELD, spec)).arms[1]
+    ours = replay(cluster, arm(ArmPlacement.BINDING, spec)).arms[1]
     assert ours.nodes_used == 3
     assert spread(ours, Measure.LOAD) == (75.0, 0.0, 75.0)
 
@@ -252,9 +250,7 @@ def test_the_most_replicas_of_one_owner_on_one_node_are_told() -> None:
     assert str(recorded.crowd.example).startswith("shop/web-abc-")
 
 
-@pytest.mark.parametrize(
-    "placement", [ArmPlacement.ADVICE, ArmPlacement.HELD, ArmPlacement.BINDING]
-)
+@pytest.mark.parametrize("placement", [ArmPlacement.ADVICE, ArmPlacement.BINDING])
 def test_replicas_are_on_as_many_nodes_as_with_the_scheduler_alone(
     placement: ArmPlacement,
 ) -> None:

@@ -37,7 +37,7 @@ from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 
 NOON = Micros(1_767_614_400 * SECOND)  # 2026-01-05T12:00:00Z
-HELD = {HOLD_REASONS_ANNOTATION: "placement", RELEASE_BY_ANNOTATION: "2026-01-05T12:01:00Z"}
+HELD = {HOLD_REASONS_ANNOTATION: "order", RELEASE_BY_ANNOTATION: "2026-01-05T12:01:00Z"}
 SYSTEM_CRITICAL = 2_000_000_000
 
 POLICY = """
@@ -49,14 +49,16 @@ spec:
   mode: {mode}
   match: {{objectSelector: {{matchLabels: {{{labels}}}}}}}
   scores: [{{name: is-b, expression: "node.name == 'node-b' ? 1 : 0"}}]
-  placement: {{at: {at}}}
+  placement: {{at: {at}, releaseInOrder: {holds}}}
 """
 
 
 def policy(
-    name: str, at: str = "Release", *, labels: str = "", mode: str = "Enforce", priority: int = 0
+    name: str, at: str = "Binding", *, labels: str = "", mode: str = "Enforce", priority: int = 0
 ) -> str:
-    return POLICY.format(name=name, at=at, labels=labels, mode=mode, priority=priority)
+    """Return a policy; one that decides at binding has its pods released in order."""
+    holds = "true" if at == "Binding" else "false"
+    return POLICY.format(name=name, at=at, holds=holds, labels=labels, mode=mode, priority=priority)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,9 @@ class Lease:
 class World:
     """Reviews of new pods, with a guard and a clock that a test moves."""
 
-    def __init__(self, state: ClusterState, folder: Path) -> None:
+    def __init__(
+        self, state: ClusterState, folder: Path, *, decides_bindings: bool = False
+    ) -> None:
         self.state = state
         self.lease = Lease()
         self.has_pod_groups = True
@@ -88,6 +92,7 @@ class World:
             scope=Scope(),
             explanations=self.explanations,
             assumed=cluster,
+            decides_bindings=decides_bindings,
         )
         holder = PodHolder(
             self.placer,
@@ -96,6 +101,7 @@ class World:
             gangs=GangHolds(state.view, lambda: self.has_pod_groups),
             now=self._now,
             seconds=60,
+            counts=self.counts,
             count_refusal=lambda reason: self.refused.update([reason]),
         )
         self._reviews = PlacementReviews(
@@ -155,7 +161,14 @@ def world(state: ClusterState, tmp_path: Path) -> World:
     return World(state, tmp_path).load(policy("late"))
 
 
-def test_a_pod_that_is_decided_at_release_is_held_and_nothing_else(world: World) -> None:
+@pytest.fixture
+def binding(state: ClusterState, tmp_path: Path) -> World:
+    """Where bindings are decided, so that nothing is when a pod is created."""
+    return World(state, tmp_path, decides_bindings=True).load(policy("late"))
+
+
+def test_a_pod_of_an_order_is_held_and_nothing_else(binding: World) -> None:
+    world = binding
     result = world.review()
     assert result.outcome is Outcome.HELD
     after = patched(manifest(), result)
@@ -165,6 +178,20 @@ def test_a_pod_that_is_decided_at_release_is_held_and_nothing_else(world: World)
     assert world.assumed == 0
     assert len(world.explanations) == 0
     assert not any(world.counts.decisions(world.policies).values())
+
+
+def test_where_no_bindings_are_decided_a_held_pod_has_advice(world: World) -> None:
+    after = patched(manifest(), world.review())
+    assert after["metadata"]["annotations"].items() >= HELD.items()
+    assert ADVICE_ANNOTATION in after["metadata"]["annotations"]
+    assert world.assumed == 0
+    assert world.counts.decisions(world.policies)["late", "Enforce", "placed"] == 1
+
+
+def test_a_pod_for_which_others_may_be_evicted_is_held(binding: World) -> None:
+    preempting = policy("late", "Admission").replace("releaseInOrder: false", "preemption: DryRun")
+    after = patched(manifest(), binding.load(preempting).review())
+    assert after["metadata"]["annotations"][HOLD_REASONS_ANNOTATION] == "preemption"
 
 
 def test_a_second_round_of_admission_changes_nothing(world: World) -> None:
@@ -180,7 +207,8 @@ PROMISING = policy("late").replace(
 DISK = [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
 
 
-def test_a_held_pod_has_what_filters_promise_whoever_releases_it(world: World) -> None:
+def test_a_held_pod_has_what_filters_promise_whoever_releases_it(binding: World) -> None:
+    world = binding
     once = patched(manifest(), world.load(PROMISING).review())
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": DISK}}
     assert once == manifest(
@@ -194,7 +222,8 @@ def test_a_held_pod_has_what_filters_promise_whoever_releases_it(world: World) -
     assert len(world.explanations) == 0
 
 
-def test_a_held_pod_is_told_which_filter_it_cannot_have(world: World) -> None:
+def test_a_held_pod_is_told_which_filter_it_cannot_have(binding: World) -> None:
+    world = binding
     either = PROMISING.replace(
         "'disk' in node.labels", "'disk' in node.labels || 'x' in node.labels"
     )
@@ -346,7 +375,8 @@ def test_a_forged_hold_is_no_way_around_a_policy(world: World, forged: dict[str,
     assert "disk" in json.dumps(terms["requiredDuringSchedulingIgnoredDuringExecution"])
 
 
-def test_a_forged_hold_says_no_more_than_a_true_one(world: World) -> None:
+def test_a_forged_hold_says_no_more_than_a_true_one(binding: World) -> None:
+    world = binding
     forged = {HOLD_REASONS_ANNOTATION: "x", RELEASE_BY_ANNOTATION: "2126-01-05T12:00:00Z"}
     pod = manifest({"annotations": forged}, schedulingGates=gates(HOLD_GATE))
     after = patched(pod, world.review(pod))

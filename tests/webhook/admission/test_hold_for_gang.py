@@ -80,7 +80,7 @@ def test_pods_without_a_gang_are_not_held_for_one(world: World) -> None:
 @pytest.mark.parametrize(
     ("policies", "reasons"),
     [
-        ([policy("late")], "placement,gang"),
+        ([policy("late")], "order,gang"),
         ([policy("now", "Admission")], "gang"),
     ],
 )

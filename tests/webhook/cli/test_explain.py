@@ -262,27 +262,32 @@ def test_json_tells_of_all_nodes_what_the_rules_were_given(stowplan: Stowplan) -
     assert given["inputs"] == [{"name": "taints", "text": "dedicated=batch:NoSchedule"}]
 
 
-def test_a_decision_at_release_is_told_with_its_hold(stowplan: Stowplan, tmp_path: Path) -> None:
+IN_ORDER = policy(
+    "late", "{scores: [{plugin: LimitAware}], placement: {at: Binding, releaseInOrder: true}}"
+)
+
+
+def test_a_policy_that_has_pods_held_is_told_so(stowplan: Stowplan, tmp_path: Path) -> None:
     late = tmp_path / "late.yaml"
-    late.write_text(policy("late", "{scores: [{plugin: LimitAware}], placement: {at: Release}}"))
+    late.write_text(IN_ORDER)
     given = ("explain", POD, *CLUSTER, "--policies", str(late))
     ran = stowplan(*given)
     assert ran.out.startswith("Place shop/checkout")
-    assert "decided at release: the pod is held until then" in ran.out
+    assert "the pod is held before the scheduler sees it" in ran.out
     assert json.loads(stowplan(*given, "--json").out)["held"] is True
     assert "held" not in json.loads(stowplan(*EXPLAIN_POD, "--json").out)
 
 
 def test_a_pod_that_is_never_held_is_not_told_to_be(stowplan: Stowplan, tmp_path: Path) -> None:
     late, pod = tmp_path / "late.yaml", tmp_path / "pod.yaml"
-    late.write_text(policy("late", "{scores: [{plugin: LimitAware}], placement: {at: Release}}"))
+    late.write_text(IN_ORDER)
     pod.write_text(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: shop}\n"
         "spec: {priority: 2000000000, containers: [{name: c}]}\n"
     )
     ran = stowplan("explain", str(pod), *CLUSTER, "--policies", str(late))
     assert ran.out.startswith("Place shop/a")
-    assert "decided at release" not in ran.out
+    assert "the pod is held" not in ran.out
 
 
 HELD = """
@@ -294,11 +299,10 @@ spec:
   containers: [{name: web, resources: {limits: {cpu: "1", memory: 1Gi}}}]
 status: {phase: Pending%s}
 """
-AT_RELEASE = policy("late", "{scores: [{plugin: LimitAware}], placement: {at: Release}}")
 
 
 def _explain_held(
-    stowplan: Stowplan, tmp_path: Path, pod: str, *arguments: str, late: str = AT_RELEASE
+    stowplan: Stowplan, tmp_path: Path, pod: str, *arguments: str, late: str = IN_ORDER
 ) -> str:
     (tmp_path / "late.yaml").write_text(late)
     (tmp_path / "pod.yaml").write_text(pod)
@@ -306,24 +310,18 @@ def _explain_held(
     return stowplan("explain", tmp_path / "pod.yaml", *CLUSTER, *policies, *arguments).out
 
 
-def test_a_held_pod_is_told_where_it_would_be_nominated_now(
-    stowplan: Stowplan, tmp_path: Path
-) -> None:
+def test_a_held_pod_is_told_to_be_held(stowplan: Stowplan, tmp_path: Path) -> None:
     pod = HELD % ("{name: stowplan.dev/hold}", "")
-    verdict, release, *_ = _explain_held(stowplan, tmp_path, pod).splitlines()
-    best = verdict.partition("best ")[2].split(",")[0].split(";")[0]
-    assert release == f"held; decided now, it would be nominated to {best}"
+    _, hold, *_ = _explain_held(stowplan, tmp_path, pod).splitlines()
+    assert hold == "held, until it is its turn"
     report = json.loads(_explain_held(stowplan, tmp_path, pod, "--json"))
-    assert report["release"]["nominatedNode"] == best
-    # The patch is that of the release: our gate goes, nobody else's.
-    assert {"op": "remove", "path": "/spec/schedulingGates/0"} in report["patch"]
+    assert report["hold"]["waitsFor"] == []
 
 
 def test_a_held_pod_that_another_gate_keeps_is_told_so(stowplan: Stowplan, tmp_path: Path) -> None:
     pod = HELD % ("{name: stowplan.dev/hold}, {name: example.com/x}", "")
     _, release, *_ = _explain_held(stowplan, tmp_path, pod).splitlines()
-    waits = "held, and waits for others to remove example.com/x; decided now, it would be"
-    assert release.startswith(f"{waits} nominated to ")
+    assert release == "held, and waits for others to remove example.com/x"
 
 
 def test_a_member_of_a_gang_is_told_what_the_gang_waits_for(
@@ -334,19 +332,8 @@ def test_a_member_of_a_gang_is_told_what_the_gang_waits_for(
     annotations = f'annotations: {{{gang}/name: train, {gang}/min-available: "8"}}'
     member = pod.replace("metadata: {", f"metadata: {{{annotations}, ", 1)
     _, release, *_ = _explain_held(stowplan, tmp_path, member).splitlines()
-    waits = "held, and waits for its gang `shop/train`, of which 8 must run together; decided now,"
+    waits = "held, and waits for its gang `shop/train`, of which 8 must run together"
     assert release.startswith(waits)
-
-
-def test_a_held_pod_that_fits_nowhere_would_be_released_all_the_same(
-    stowplan: Stowplan, tmp_path: Path
-) -> None:
-    nowhere = "{filters: [{name: no, expression: \"node.name == 'x'\"}], placement: {at: Release}}"
-    pod = HELD % ("{name: stowplan.dev/hold}", "")
-    out = _explain_held(stowplan, tmp_path, pod, late=policy("late", nowhere))
-    assert out.splitlines()[1].startswith(
-        "held; decided now, it would be released without a nomination: 0 of 4 nodes fit"
-    )
 
 
 QUEUEING = """
@@ -415,7 +402,7 @@ status:
 def test_a_pod_that_waits_for_quota_is_told_what_it_lacks_and_who_has_it(
     cpu: str, most: str, why: str, stowplan: Stowplan, tmp_path: Path
 ) -> None:
-    (tmp_path / "late.yaml").write_text(AT_RELEASE)
+    (tmp_path / "late.yaml").write_text(IN_ORDER)
     (tmp_path / "pod.yaml").write_text(QUEUED % cpu)
     (tmp_path / "cluster.yaml").write_text(QUEUEING % most)
     given = ("--cluster", tmp_path / "cluster.yaml", "--policies", tmp_path / "late.yaml")
@@ -423,7 +410,7 @@ def test_a_pod_that_waits_for_quota_is_told_what_it_lacks_and_who_has_it(
     verdict, release, *_ = ran.out.splitlines()
     assert ran.status == 0
     place = "4th of 17 in shop/team, as its condition says"
-    assert release.startswith(f"held, and waits for quota: {why} ({place}); decided now,")
+    assert release.startswith(f"held, and waits for quota: {why} ({place})")
     assert "exceeded quota" not in verdict
 
 
@@ -445,12 +432,12 @@ def test_a_pod_that_others_are_evicted_for_is_told_whom(
     ):
         assert old in text
         text = text.replace(old, new)
-    (tmp_path / "late.yaml").write_text(AT_RELEASE)
+    (tmp_path / "late.yaml").write_text(IN_ORDER)
     (tmp_path / "pod.yaml").write_text(text)
     (tmp_path / "cluster.yaml").write_text(QUEUEING % "8")
     given = ("--cluster", tmp_path / "cluster.yaml", "--policies", tmp_path / "late.yaml")
     _, release, *_ = stowplan("explain", tmp_path / "pod.yaml", *given).out.splitlines()
-    assert release.startswith(f"held: {why} (as its condition says); decided now,")
+    assert release.startswith(f"held: {why} (as its condition says)")
 
 
 AS_ADMITTED = """

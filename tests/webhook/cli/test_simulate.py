@@ -95,10 +95,10 @@ def test_the_report_as_json_has_the_same_figures_each_time(stowplan: Stowplan) -
 
 
 def test_limits_are_more_even_under_the_policy_for_limits(stowplan: Stowplan) -> None:
-    stock, ours, held, _ = report(stowplan, *ARM, "--arm", f"h={DATA / 'policies'},held").arms
+    stock, ours, bound, _ = report(stowplan, *ARM, "--arm", f"h={DATA / 'policies'},binding").arms
     spreads = [
         spread.spread
-        for arm in (stock, ours, held)
+        for arm in (stock, ours, bound)
         for spread in arm.spreads
         if (spread.measure, spread.resource) == ("limits", "cpu")
     ]
@@ -210,8 +210,8 @@ def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
         (("--scale", "web=3"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `web=3`"),
         (("--scale", "a/b=x"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `a/b=x`"),
         (("--add-nodes", "many"), "--add-nodes: expected `N` or `N=NODE`, not `many`"),
-        (("--arm", "=x"), "--arm: expected `[NAME=]PATH[,advice|,held|,binding]`, not `=x`"),
-        (("--arm", "policies,releas"), "--arm: `releas` is none of `advice`, `held`, `binding`"),
+        (("--arm", "=x"), "--arm: expected `[NAME=]PATH[,advice|,binding]`, not `=x`"),
+        (("--arm", "policies,releas"), "--arm: `releas` is none of `advice`, `binding`"),
         (("--add-nodes", "100000"), "--add-nodes: at most 99999, not `100000`"),
         (("--drain", "node9"), "no node `node9` is recorded"),
         (("--html", "/nowhere/report.html"), "there is no folder `/nowhere`"),

@@ -31,7 +31,7 @@ async def installation() -> AsyncIterator[FakeInstallation]:
         found.server.create(lease())
         found.server.play("GET", QUOTAS_PATH, lambda _: {"items": []})
         for name in POD_NAMES:
-            found.statuses[name]["policies"]["atRelease"] = ["balanced"]
+            found.statuses[name]["policies"]["holding"] = ["balanced"]
             found.statuses[name]["held"] = {"held": 0, "overdueSeconds": 0.0, "notHolding": ""}
         yield found
 
@@ -76,10 +76,8 @@ async def test_pods_that_are_released_in_time_need_nothing(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
     installation.server.create(held("a"))
-    installation.statuses[POD_NAMES[0]]["held"]["hitRates"] = {"default-scheduler": 0.98}
     assert await _found(installation, tmp_path, "held pods") == [
         ("ok", "1 pod is held, none of them overdue"),
-        ("ok", "default-scheduler binds 98% of pods where they were nominated"),
     ]
     assert await _found(installation, tmp_path, "hold limits") == [
         ("ok", "no ResourceQuota and no deadline of a Deployment is in the way")
@@ -93,7 +91,7 @@ async def test_an_overdue_pod_and_a_leader_that_is_gone_are_problems(
     installation.server.create(held("a"))
     installation.server.create(held("b", age=75))
     assert await _found(installation, tmp_path, "held pods") == [
-        ("problem", "stowplan-a renewed the Lease 95 s ago, so pods are advised, not held"),
+        ("problem", "stowplan-a renewed the Lease 95 s ago, so no pod is held"),
         ("problem", "1 of 2 pods are held for longer than they may be"),
     ]
 
@@ -101,11 +99,11 @@ async def test_an_overdue_pod_and_a_leader_that_is_gone_are_problems(
 @pytest.mark.parametrize(
     ("changed", "level", "message"),
     [
-        (lease(holder=""), "problem", "no replica leads, so pods are advised, not held"),
+        (lease(holder=""), "problem", "no replica leads, so no pod is held"),
         (
             lease(releasing="false"),
             "warning",
-            "stowplan-a leads and releases no pods, so pods are advised, not held",
+            "stowplan-a leads and releases no pods, so none is held",
         ),
     ],
 )
@@ -116,23 +114,12 @@ async def test_who_does_not_release_is_said(
     assert (await _found(installation, tmp_path, "held pods"))[0] == (level, message)
 
 
-async def test_a_replica_says_why_it_holds_none_and_which_scheduler_does_not_follow(
+async def test_a_replica_says_why_it_holds_none(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
-    installation.statuses[POD_NAMES[0]]["held"] |= {
-        "notHolding": "full",
-        "hitRates": {"batch": 0.4},
-        "notNominated": ["batch"],
-    }
+    installation.statuses[POD_NAMES[0]]["held"]["notHolding"] = "full"
     assert (await _found(installation, tmp_path, "held pods"))[1:] == [
-        (
-            "warning",
-            "stowplan-a advises pods instead of holding them: as many pods are held as may be",
-        ),
-        (
-            "warning",
-            "scheduler batch does not follow nominations, so its pods get preferred terms",
-        ),
+        ("warning", "stowplan-a holds no pods: as many pods are held as may be"),
     ]
 
 
@@ -157,17 +144,8 @@ async def test_policies_and_pods_that_wait_for_holds_are_found_where_they_are_of
     installation.server.create(held("a"))
     assert await _found(installation, tmp_path, "held pods") == [
         ("problem", "1 pod is held, and `hold.enabled` is off: nobody releases them"),
-        ("warning", "policies decide at release, and `hold.enabled` is off: balanced"),
+        ("warning", "policies have pods held, and `hold.enabled` is off: balanced"),
     ]
-
-
-async def test_holds_that_no_policy_asks_for_are_noted(
-    installation: FakeInstallation, tmp_path: Path
-) -> None:
-    for name in POD_NAMES:
-        installation.statuses[name]["policies"]["atRelease"] = []
-    found = await _found(installation, tmp_path, "held pods")
-    assert found[-1] == ("note", "no policy decides at release, so no pod is held")
 
 
 async def test_a_resource_quota_that_held_pods_use_up_is_found(
@@ -221,7 +199,7 @@ async def test_a_pod_that_comes_back_held_is_well(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
     installation.advice.clear()
-    installation.advice["stowplan.dev/hold-reasons"] = "placement"
+    installation.advice["stowplan.dev/hold-reasons"] = "order"
     found = await _found(installation, tmp_path, "admission")
     assert found[0] == ("ok", "a pod comes back held, to be decided when it is released")
 
@@ -230,7 +208,7 @@ async def test_a_gate_that_another_webhook_adds_after_ours_is_told(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
     def admit(pod: Json) -> Json:
-        metadata = {"name": "tried", "annotations": {"stowplan.dev/hold-reasons": "placement"}}
+        metadata = {"name": "tried", "annotations": {"stowplan.dev/hold-reasons": "order"}}
         gates = [{"name": HOLD}, {"name": OTHER}]
         return {"metadata": metadata, "spec": {**pod["spec"], "schedulingGates": gates}}
 

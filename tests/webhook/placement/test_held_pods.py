@@ -98,7 +98,7 @@ def test_only_pods_that_wait_for_us_alone_are_held(
     assert (watched.pods.get("shop/a") is not None) is is_held
 
 
-def test_expressions_that_are_allowed_at_release_know_what_they_read(tmp_path: Path) -> None:
+def test_expressions_that_are_allowed_after_admission_know_what_they_read(tmp_path: Path) -> None:
     paths = [
         "request.operation == 'CREATE'",
         "request.namespace == 'shop'",
@@ -114,7 +114,8 @@ def test_expressions_that_are_allowed_at_release_know_what_they_read(tmp_path: P
     conditions = [f'    - {{name: c{n}, expression: "{text}"}}' for n, text in enumerate(paths)]
     text = (
         "apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: late}\nspec:\n"
-        "  placement: {at: Release}\n  match:\n    matchConditions:\n" + "\n".join(conditions)
+        "  placement: {at: Binding, preemption: On}\n  match:\n    matchConditions:\n"
+        + "\n".join(conditions)
     )
     (tmp_path / "policy.yaml").write_text(text)
     watched = Watched()

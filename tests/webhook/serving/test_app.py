@@ -32,7 +32,7 @@ async def test_the_probes_answer_and_readiness_says_what_is_loaded(caller: Calle
         "loaded": 2,
         "lastReloadError": "",
         "refused": [],
-        "atRelease": [],
+        "holding": [],
         "atBinding": [],
     }
     assert detail["view"]["nodes"] == 3

@@ -8,23 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.model import api
-from engine.model.pod import pod_of
-from engine.model.time import Micros
-from engine.queue import QueueOrder
-from engine.quota.queueing import QueueRules
-from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller
 from tests.webhook.serving.test_authorization import Reviewer, read
 from tests.webhook.serving.test_services import replica
 from webhook.controllers.leader_election import ObservedLease
-from webhook.controllers.release import Outcomes
-from webhook.controllers.release.pacing import Landing, Release
-from webhook.placement.held_order import HeldOrder
-from webhook.placement.held_pods import HeldPods
-from webhook.placement.hold_guard import HoldGuard
-from webhook.serving.held_queue import HeldQueueReporter
 
 Json = dict[str, Any]
 
@@ -122,30 +110,6 @@ async def test_where_no_pod_is_ever_held_there_is_no_queue(
         assert (await read(caller, "reader", "/debug/queue"))[0] == 404
         _, text = await caller.get(f"{caller.server.url}/statusz")
         assert json.loads(text)["held"] is None
-
-
-def test_the_status_says_which_schedulers_follow_nominations() -> None:
-    outcomes, held = Outcomes(), HeldPods(lambda: Micros(0))
-    for number in range(50):
-        landed = "node-a" if number % 5 else "node-b"
-        release = Release(key="shop/a", uid="1", scheduler_name="lazy", node_name="node-a")
-        pod = pod_of(api.Pod(spec=api.PodSpec(node_name=landed)))
-        outcomes.count(Landing(release, pod), lambda _pod, _node: True)
-    queue = HeldQueueReporter(
-        pods=HeldOrder(
-            held=held,
-            order=QueueOrder(),
-            queue_rules=QueueRules(),
-            view=ClusterState().view,
-            now=lambda: Micros(0),
-        ),
-        guard=HoldGuard(_no_lease, held),
-        outcomes=outcomes,
-        lease=_no_lease,
-    )
-    status = queue.status()
-    assert status.hit_rates == {"lazy": 0.8}  # 40 of 50
-    assert status.not_nominated == ("lazy",)
 
 
 def _no_lease() -> ObservedLease:

@@ -158,7 +158,7 @@ class GangController:
         for held in unit.members:
             parts.state.nominate(held.key, "")  # else they would lack what they have
         reason = lacking_resources(unit, parts.state, parts.members)
-        placed = GangDecision({}, reason) if reason else parts.decider.decide_gang(unit.parts)
+        placed = GangDecision({}, reason) if reason else parts.decider.decide(unit.parts)
         for held in unit.members:
             parts.reclaims.hand_over(held)
         if not placed.reason:

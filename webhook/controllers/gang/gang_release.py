@@ -17,12 +17,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.model.hold import GANG_RELEASED_ANNOTATION
-from engine.placement import ReleasePatch
 from engine.view import ClusterState
 from webhook.controllers.gang.gang_unit import GangUnit
 from webhook.controllers.gang.outcome import GangOutcome
 from webhook.controllers.release.decided_pods import DecidedPods
-from webhook.controllers.release.decider import GangDecision
+from webhook.controllers.release.gang_decider import GangDecision
 from webhook.controllers.release.node_room import would_stay
 from webhook.controllers.release.pod_writer import PodWriter, all_of
 from webhook.controllers.release.states import DecidedPod, ReleaseDecision
@@ -207,9 +206,9 @@ class GangRelease:
         if is_doubtful and not would_stay(parts.state.view(), decision.node_name, held.pod):
             parts.state.nominate(held.key, "")
             decision = ReleaseDecision(reason="its gang runs, and others took its room")
-        annotations = {**decision.patch.annotations, GANG_RELEASED_ANNOTATION: self._moment}
-        patch = ReleasePatch(operations=decision.patch.operations, annotations=annotations)
-        self._written[held.key] = decided.reserve(held, replace(decision, patch=patch))
+        annotations = {**decision.annotations, GANG_RELEASED_ANNOTATION: self._moment}
+        decision = replace(decision, annotations=annotations)
+        self._written[held.key] = decided.reserve(held, decision)
 
     def _is_any_released(self) -> bool:
         """Return whether a member is released, or may be."""
@@ -250,8 +249,7 @@ class GangRelease:
 
     def _node(self, held: HeldPod) -> str:
         """Return the node to nominate for a member, "" for none."""
-        decision = self._decisions[held.key]
-        return decision.node_name if decision.nominates else ""
+        return self._decisions[held.key].node_name
 
     def _members(self) -> list[HeldPod]:
         """Return all members as they are seen now.

@@ -43,7 +43,7 @@ class GangReleases:
             held=parts.held,
             decided=parts.decided,
             writer=parts.writer,
-            place=lambda unit: parts.decider.decide_gang(unit.parts),
+            place=lambda unit: parts.decider.decide(unit.parts),
             missing=lambda unit: missing_members(unit, parts.members),
             clock=parts.clock,
             sleep=parts.sleep,

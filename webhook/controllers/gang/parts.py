@@ -12,7 +12,7 @@ from engine.view import ClusterState
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.outcome import GangOutcome
 from webhook.controllers.reclaim import EvictionWriter
-from webhook.controllers.release import DecidedPods, HeldPodDecider, PodWriter, Reclaims
+from webhook.controllers.release import DecidedPods, GangDecider, PodWriter, Reclaims
 from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPods
 
@@ -41,7 +41,7 @@ class GangParts:
     held: HeldPods
     members: GangMembers
     decided: DecidedPods
-    decider: HeldPodDecider
+    decider: GangDecider
     writer: PodWriter
     evictions: EvictionWriter | None
     events: GangEvents

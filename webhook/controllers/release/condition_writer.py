@@ -14,7 +14,7 @@ from webhook.controllers.release.parts import ReleaseParts
 from webhook.controllers.release.write_error import WriteError
 from webhook.placement.held_pods import HeldPod
 
-_ENOUGH: Final = Wait(QueuedReason.WAITING_FOR_BINDINGS, "the scheduler has enough pods to bind")
+_NOT_BOUND: Final = Wait(QueuedReason.WAITING_FOR_BINDINGS, "the one before it is not bound yet")
 _NO_NODE: Final = Wait(QueuedReason.WAITING_FOR_CAPACITY, "no node takes it")
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,9 @@ class ConditionWriter:
         if refusal:
             return Wait(QueuedReason.RELEASE_REFUSED, refusal)
         parts = self._parts
-        in_order = _ENOUGH if len(self._writes.unbound) else IN_ORDER
+        busy = self._writes.unbound.schedulers_in_order()
+        is_next = held.pod.is_held_for_order and held.pod.scheduler_name in busy
+        in_order = _NOT_BOUND if is_next else IN_ORDER
         in_order = _NO_NODE if held in parts.preemptors else in_order
         of_quota = parts.pace.condition(parts.gangs.first(held).key)
         wait = of_quota or parts.gangs.wait(held) or in_order

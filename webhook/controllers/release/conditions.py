@@ -1,11 +1,11 @@
 """The condition of held pods: what it says, and when it is worth a write.
 
 A condition is for a person who waits, not a log: a pod that is released within a second gets none.
-One that is held for its placement alone moves on by itself, as fast as its scheduler binds pods, so
-it gets none for ten seconds: in a burst most are released by then, and each write is an event that
-their scheduler reads. A pod that waits gets another when its place in the queue changes visibly, or
-when the wait that was foretold is over, at most once a minute. The writes share a rate with
-nominations and releases, so they are few, those of the front first.
+One that waits neither for quota nor for its gang moves on by itself, as fast as its scheduler binds
+pods, so it gets none for ten seconds: in a burst most are released by then, and each write is an
+event that their scheduler reads. A pod that waits gets another when its place in the queue changes
+visibly, or when the wait that was foretold is over, at most once a minute. The writes share a rate
+with nominations and releases, so they are few, those of the front first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BANDS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 """The last place of each band; a place beyond is in one more."""
 
 _SHORTEST_WAIT: Final = 1 * SECOND
-_SHORTEST_WAIT_FOR_PLACEMENT: Final = 10 * SECOND
+_SHORTEST_WAIT_IN_ORDER: Final = 10 * SECOND
 _SHORTEST_PAUSE: Final = 60 * SECOND  # between two writes for one pod
 _PASS_EVERY: Final = 1 * SECOND
 _MOST_PER_PASS: Final = 30  # a tenth of the writes that a controller makes in a second
@@ -154,7 +154,7 @@ class QueuedConditions:
         now: Micros,
     ) -> Mapping[str, str] | None:
         """Return a condition that is due and so counts as written, else None."""
-        shortest = _SHORTEST_WAIT if held.is_unbounded else _SHORTEST_WAIT_FOR_PLACEMENT
+        shortest = _SHORTEST_WAIT if held.is_unbounded else _SHORTEST_WAIT_IN_ORDER
         if now - held.seen_at < shortest:
             return None
         uid, last = held.pod.uid, self._written.get(held.pod.uid)

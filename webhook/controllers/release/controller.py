@@ -1,4 +1,4 @@
-"""The release controller: the leader decides held pods in an order, nominates and releases them."""
+"""The release controller: the leader releases held pods, in an order."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from msgspec.structs import replace
-
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.view import ClusterView
 from webhook.controllers.release.condition_writer import ConditionWriter
 from webhook.controllers.release.gangs import QueueTurns
-from webhook.controllers.release.node_room import has_room
+from webhook.controllers.release.node_room import would_stay
 from webhook.controllers.release.parts import ReleaseParts
 from webhook.controllers.release.post_filter import PostFilter
 from webhook.controllers.release.states import ReleaseDecision
@@ -26,9 +24,8 @@ from webhook.placement.held_pods import HeldPod
 _TICK_SECONDS: Final = 1.0
 """Between two cycles without an event: time alone makes pods overdue or lost."""
 
-_MOST_AT_ONCE: Final = 64
 _AT_ONCE_SECONDS: Final = 0.02
-"""Pods decided between two turns of the event loop, and for how long: reviews wait meanwhile."""
+"""For which nodes are looked at between two turns of the event loop: reviews wait meanwhile."""
 
 _MANY: Final = 200
 _REST: Final = 3.0
@@ -36,6 +33,7 @@ _LONGEST_REST_SECONDS: Final = 0.5
 """The pause after a cycle over so many pods, as a multiple of it: reviews share the processor."""
 
 _OVERDUE: Final = "it was held for as long as a pod may be held"
+_UNRESERVED: Final = "the scheduler finds a node"
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +70,6 @@ class ReleaseController:
         self._is_ready = is_ready
         self._now = now
         self._clock = clock
-        self._at_once = _MOST_AT_ONCE
         self._conditions = ConditionWriter(parts, now=now)
         self._post_filter = PostFilter(parts, now=now)
 
@@ -107,23 +104,22 @@ class ReleaseController:
         await self._decided.end()
 
     async def cycle(self) -> None:
-        """Decide the pods that may be released now, and start to write them."""
-        # 1. Count what became of those that were released.
+        """Release the pods that may go now: start to write them."""
+        # 1. Forget those whose release is seen, or that are not bound in time.
         self._decided.forget_unheld()
-        self._count_outcomes()
+        self._forget_lost()
 
         waiting: Sequence[HeldPod] = ()
         if not self._parts.writes.writer.pause_seconds:
             # 2. Release overdue pods, whatever happens.
             self._release_overdue()
 
-            # 3. Write again what failed; what is old is decided again. Withdraw nominations that
-            # were not followed.
+            # 3. Write again what failed. Withdraw nominations that were not followed.
             self._decided.retry()
             for nomination in self._unbound.take_stale_nominations():
                 self._decided.withdraw_stale(nomination)
 
-            # 4. Decide the next ones in order, and write them.
+            # 4. Release the next ones in order.
             if self._is_ready():
                 waiting = await self._release_next()
                 self._parts.pace.cycle_ended(self._quota_queue.waits, self._decided.keys)
@@ -147,7 +143,7 @@ class ReleaseController:
                 self._decided.reserve(held, decision, is_overdue=True)
 
     async def _release_next(self) -> Sequence[HeldPod]:
-        """Decide pods in order while there is room for more; return those that stay, in order."""
+        """Release pods in order; return those that stay, in order."""
         waiting = self._undecided(self._held)
         view = self._parts.writes.state.view()
         if not waiting:
@@ -163,40 +159,45 @@ class ReleaseController:
         del view  # each nomination would have to copy it
         for held in self._quota_queue.nominated_in_vain(turns.queue):
             self._decided.take_back(held)
-        schedulers = {held.pod.scheduler_name for held in ordered}
-        while batch := list(self._with_room(remaining, self._room_of(schedulers), turns)):
-            began = self._clock()
-            self._decide(batch, turns)
-            self._adapt(len(batch), self._clock() - began)
-            await asyncio.sleep(0)  # reviews and events come in between
+        await self._release_each(remaining, turns)
         return self._undecided(ordered)
 
-    def _decide(self, batch: Sequence[HeldPod], turns: QueueTurns) -> None:
-        """Decide pods in order; the last of them may stand for a gang."""
-        is_gang = batch[-1].key in turns.together
-        pods = batch[:-1] if is_gang else batch
-        for held, decision in zip(pods, self._parts.decider.decide(pods), strict=True):
-            self._reserve(held, decision)
-        if is_gang and not self._gangs.prepare(batch[-1]):
-            self._post_filter.keep_gang(batch[-1])
+    async def _release_each(self, pods: Iterator[HeldPod], turns: QueueTurns) -> None:
+        """Release pods; one of them may stand for a gang."""
+        busy = self._unbound.schedulers_in_order() | self._decided.schedulers_in_order()
+        began = self._clock()
+        for held in pods:
+            if self._clock() - began >= _AT_ONCE_SECONDS:
+                await asyncio.sleep(0)  # reviews and events come in between
+                began = self._clock()
+            if self._held.get(held.key) is not held or not self._decided.may_try(held):
+                continue
+            if held.key in turns.together:
+                if not self._gangs.prepare(held):
+                    self._post_filter.keep_gang(held)
+                continue
+            scheduler = held.pod.scheduler_name
+            if held.pod.is_held_for_order and scheduler in busy:
+                continue
+            if self._release(held) and held.pod.is_held_for_order:
+                busy.add(scheduler)
 
-    def _reserve(self, held: HeldPod, decision: ReleaseDecision) -> None:
-        """Write a pod, unless it stays held as no node takes it."""
-        is_ready = self._reclaims.hand_over(held)
-        if decision.fits_nowhere and (is_ready or self._gangs.reserves_from(held)):
-            return
-        is_placed = decision.node_name or is_ready
-        if not is_placed and self._post_filter.keeps(held, decision):
-            return
-        if is_ready and not decision.node_name:
-            # No policy places it: it goes where others have made room.
+    def _release(self, held: HeldPod) -> bool:
+        """Release a pod unless it stays held, as no node takes it; return whether it goes."""
+        if self._reclaims.hand_over(held):
+            # It goes where others have made room, if that is still there.
             node_name = held.pod.nominated_node_name
-            self._parts.writes.state.nominate(held.key, node_name)
-            decision = replace(decision, node_name=node_name, reason="")
-        self._decided.reserve(held, decision)
+            if not would_stay(self._parts.writes.state.view(), node_name, held.pod):
+                return False
+            self._decided.reserve(held, ReleaseDecision(node_name=node_name))
+            return True
+        if self._post_filter.keeps(held):
+            return False
+        self._decided.reserve(held, ReleaseDecision(reason=_UNRESERVED))
+        return True
 
     def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[HeldPod]:
-        """Return the pods that may be decided, those first whom others were evicted for."""
+        """Return the pods that may be released, those first whom others were evicted for."""
         reclaims, queue = self._reclaims, turns.queue
         self._preemptors.retain(queue)
         ready = [held for held in queue if reclaims.is_ready(held)]
@@ -209,7 +210,7 @@ class ReleaseController:
         return chain(ready, self._quota_queue.releasable(queued, under_way, view, turns.together))
 
     def _rests(self, held: HeldPod) -> bool:
-        """Return whether a pod that no node takes is not to be decided again yet."""
+        """Return whether a node is not to be looked for again yet, for a pod that found none."""
         return self._preemptors.rests(held) and not self._reclaims.is_in_vain(held)
 
     def _reserved(self) -> Iterator[HeldPod]:
@@ -218,7 +219,6 @@ class ReleaseController:
 
     async def _touch(self) -> None:
         """Let a scheduler that was restarted note all nominations again that it has forgotten."""
-        await self._decided.touch()
         for held in self._reserved():
             try:
                 await self._parts.writes.writer.touch(held)
@@ -226,49 +226,18 @@ class ReleaseController:
                 _log.info("pod `%s` is not touched: %s", held.key, error)
 
     def _undecided(self, pods: Iterable[HeldPod]) -> list[HeldPod]:
-        """Return the pods that are not decided."""
+        """Return the pods that are not released now."""
         if not len(self._decided):
             return list(pods)
         return [held for held in pods if held.key not in self._decided]
 
-    def _room_of(self, schedulers: Iterable[str]) -> dict[str, int]:
-        """Return how many more pods may be decided for each scheduler that may get any."""
-        decided = self._decided.uncounted()
-        room = {name: self._unbound.room(name) - decided[name] for name in schedulers}
-        return {name: left for name, left in room.items() if left > 0}
-
-    def _with_room(
-        self, pods: Iterator[HeldPod], room: dict[str, int], turns: QueueTurns
-    ) -> Iterator[HeldPod]:
-        """Yield the next pods that may be written, and whose schedulers may get more.
-
-        One that stands for a gang is the last: its members are placed with all before them.
-        """
-        most = self._at_once
-        while room and most and (held := next(pods, None)):
-            name = held.pod.scheduler_name
-            if name not in room or self._held.get(held.key) is not held:
-                continue
-            if self._decided.may_try(held):
-                yield held
-                if held.key in turns.together:
-                    return
-                most -= 1
-                room[name] -= 1
-                if not room[name]:
-                    del room[name]
-
-    def _adapt(self, pods: int, seconds: float) -> None:
-        """Let the next batch take as long as one may."""
-        fitting = int(pods * _AT_ONCE_SECONDS / max(seconds, 1e-6))
-        self._at_once = max(1, min(fitting, 2 * self._at_once, _MOST_AT_ONCE))
-
     def _is_anything_due(self) -> bool:
-        """Return whether a pod that nobody refuses waits for a write, and not for quota."""
-        waiting = self._quota_queue.waits
+        """Return whether a pod that nobody refuses waits for a write, and for nothing else."""
+        waiting, busy = self._quota_queue.waits, self._unbound.schedulers_in_order()
         for held in self._held:
             is_kept = (
                 held.key in waiting
+                or (held.pod.is_held_for_order and held.pod.scheduler_name in busy)
                 or held in self._preemptors
                 or self._reclaims.keeps(held)
                 or self._gangs.keeps(held)
@@ -290,20 +259,12 @@ class ReleaseController:
                 refusals.retain({held.pod.uid for held in self._held})
                 await refusals.write_events()
 
-    def _count_outcomes(self) -> None:
-        """Count the pods that were bound, and those that were not in time."""
-        state, outcomes, now = self._parts.writes.state, self._parts.outcomes, self._now()
-
-        def still_fits(pod: Pod, node_name: str) -> bool:
-            return has_room(state.view(), node_name, pod, now)
-
-        for landing in self._unbound.take_landings():
-            outcomes.count(landing, still_fits)
+    def _forget_lost(self) -> None:
+        """Count pods on nodes no longer that were released, and not bound in time."""
         for release in self._unbound.take_lost():
             _log.info("pod `%s` was released and is not bound", release.key)
-            outcomes.count_lost()
             if release.key not in self._decided:
-                state.nominate(release.key, "")
+                self._parts.writes.state.nominate(release.key, "")
 
     async def _event(self) -> None:
         """Wait for an event of a held or a released pod, or for a while."""

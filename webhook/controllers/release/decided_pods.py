@@ -1,11 +1,10 @@
-"""Held pods that are decided, and their writes until our gate is gone."""
+"""Held pods that are to be released, and their writes until our gate is gone."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -14,17 +13,14 @@ from engine.model.hold import RELEASED_ANNOTATION
 from engine.model.time import Micros
 from engine.view import ClusterState
 from webhook.controllers.release.conditions import QueuedConditions
-from webhook.controllers.release.pacing import Nomination, Release, UnboundReleases
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.refusals import Refusals
 from webhook.controllers.release.releasing import ReleasingStatus
 from webhook.controllers.release.states import DecidedPod, ReleaseDecision
+from webhook.controllers.release.unbound_releases import Nomination, Release, UnboundReleases
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 from webhook.placement.held_pods import HeldPod, HeldPods
-
-_CHECK_AGAIN_SECONDS: Final = 5.0
-"""After which a pod is decided again: its scheduler may have forgotten the nomination."""
 
 _CHANGED_SECONDS: Final = 1.0
 """After which a pod that was not as we knew it is tried again, even if nothing is seen of it."""
@@ -61,7 +57,7 @@ class WriteParts:
 
 
 class DecidedPods:
-    """The decided pods of the leader, each with its writes.
+    """The pods that the leader releases now, each with its writes.
 
     What fails is left for a later cycle. Writes may end between any two requests, and be repeated.
 
@@ -97,20 +93,20 @@ class DecidedPods:
 
     @property
     def keys(self) -> Iterable[str]:
-        """The keys of the decided pods."""
+        """The keys of the pods that are released now."""
         return self._by_key.keys()
 
     def get(self, key: str) -> DecidedPod | None:
-        """Return a decided pod, None if it is not decided."""
+        """Return a pod that is released now, None for any other."""
         return self._by_key.get(key)
 
-    def uncounted(self) -> Counter[str]:
-        """Return how many placed pods of each scheduler are about to be released."""
-        return Counter(
+    def schedulers_in_order(self) -> set[str]:
+        """Return the schedulers of which a pod that others wait for is about to be released."""
+        return {
             decided.held.pod.scheduler_name
             for decided in self._by_key.values()
-            if decided.decision.node_name and not decided.is_counted
-        )
+            if decided.held.pod.is_held_for_order and decided.is_about_to_go
+        }
 
     def may_try(self, held: HeldPod) -> bool:
         """Whether a pod may be written: nobody refuses it, and it is as we know it."""
@@ -121,14 +117,17 @@ class DecidedPods:
     def reserve(
         self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
     ) -> DecidedPod:
-        """Nominate and release a pod, beside others; the view counts it already.
+        """Release a pod, beside others; where room is reserved for it, the view counts it already.
+
+        Args:
+            held: the pod.
+            decision: of a node that the pod is nominated to, or of none.
+            is_overdue: whether it is released whatever the cluster is like.
 
         Returns:
             what becomes of it.
         """
-        decided = DecidedPod(
-            held=held, decision=decision, since=self._clock(), is_overdue=is_overdue
-        )
+        decided = DecidedPod(held=held, decision=decision, is_overdue=is_overdue)
         self._by_key[held.key] = decided
         self._start(decided)
         return decided
@@ -145,13 +144,10 @@ class DecidedPods:
         self._refused = {key for key in self._refused if held.get(key) is not None}
 
     def retry(self) -> None:
-        """Write again what failed, and give back what is old."""
+        """Write again what failed."""
         for decided in self:
-            if decided.is_writing or decided.is_released:
-                continue
-            if self._is_old(decided):
-                self._give_back(decided)
-            elif self.may_try(decided.held):
+            is_left = decided.is_writing or decided.is_released
+            if not is_left and self.may_try(decided.held):
                 self._start(decided)
 
     def take_back(self, held: HeldPod) -> None:
@@ -192,16 +188,6 @@ class DecidedPods:
             key = f"{nomination.namespace}/{nomination.name}"
             _log.info("nomination of pod `%s`, which is not bound, stays: %s", key, error)
 
-    async def touch(self) -> None:
-        """Let a scheduler that was restarted note the nominations again that it has forgotten."""
-        for decided in self:
-            if decided.is_released or not decided.decision.node_name:
-                continue
-            try:
-                await self._parts.writer.touch(decided.held)
-            except WriteError as error:
-                _log.info("pod `%s` is not touched: %s", decided.held.key, error)
-
     async def end(self) -> None:
         """End the writes, and take back what the view counts ahead of them."""
         for task in self._writes:
@@ -213,10 +199,6 @@ class DecidedPods:
             if not decided.is_released:
                 self._parts.state.nominate(decided.held.key, self._seen_nomination(decided.held))
 
-    def _is_old(self, decided: DecidedPod) -> bool:
-        may_be_decided_again = not (decided.is_overdue or decided.is_counted)
-        return may_be_decided_again and self._clock() - decided.since >= _CHECK_AGAIN_SECONDS
-
     def _start(self, decided: DecidedPod) -> None:
         decided.is_writing = True
         task = asyncio.create_task(self._write(decided))
@@ -227,8 +209,7 @@ class DecidedPods:
         held, parts = decided.held, self._parts
         try:
             if not decided.is_counted:
-                await self._nominate(decided)
-                decided.since = self._clock()
+                await self._prepare(decided)
             await self._release(decided)
             decided.is_released = True
             self._not_before.pop(held.key, None)
@@ -244,25 +225,22 @@ class DecidedPods:
         finally:
             decided.is_writing = False
 
-    async def _nominate(self, decided: DecidedPod) -> None:
-        """Write the nominated node, with the end of the condition if there is one.
+    async def _prepare(self, decided: DecidedPod) -> None:
+        """End the condition of a pod, and take back what it is nominated to without a reason.
 
         Of a pod whose release was refused the condition stays until it is released after all: it
         would come back with each attempt.
         """
-        held, writer, node_name = decided.held, self._parts.writer, _nominated_node(decided)
+        held, writer = decided.held, self._parts.writer
         condition = None if held.key in self._refused else self._last_condition(decided)
-        if node_name == held.pod.nominated_node_name:
-            if condition is not None:
-                await writer.set_condition(held, condition)
-        elif node_name:
-            await writer.nominate(held, node_name, condition)
-        else:
+        if held.pod.nominated_node_name and not decided.decision.node_name:
             await writer.withdraw(held, condition)
+        elif condition is not None:
+            await writer.set_condition(held, condition)
 
     def _last_condition(self, decided: DecidedPod) -> Mapping[str, str] | None:
         """Return the condition that ends the wait of a pod, None if it has none."""
-        node_name = _nominated_node(decided)
+        node_name = decided.decision.node_name
         message = f"nominated to {node_name}" if node_name else decided.decision.reason
         return self._parts.conditions.released(decided.held, message, self._now())
 
@@ -282,14 +260,12 @@ class DecidedPods:
             key=held.key,
             uid=held.pod.uid,
             scheduler_name=held.pod.scheduler_name,
-            node_name=_nominated_node(decided),
-            is_placed=bool(decision.node_name),
+            is_in_order=held.pod.is_held_for_order,
         )
         self._parts.unbound.add(release)
         decided.is_counted = True
         released = {RELEASED_ANNOTATION: decision.node_name or decision.reason}
-        patch = decision.patch
-        await self._parts.writer.release(held, patch.operations, {**patch.annotations, **released})
+        await self._parts.writer.release(held, {**decision.annotations, **released})
 
     async def _failed(self, decided: DecidedPod, error: WriteError) -> None:
         """Do what the failure of a write asks for."""
@@ -350,8 +326,3 @@ class DecidedPods:
         if now is None or now.pod.uid != held.pod.uid:
             return ""
         return now.pod.nominated_node_name
-
-
-def _nominated_node(decided: DecidedPod) -> str:
-    """Return the node that a pod is nominated to, "" for none."""
-    return decided.decision.node_name if decided.decision.nominates else ""

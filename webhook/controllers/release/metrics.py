@@ -1,4 +1,4 @@
-"""Metrics of held pods: how many are held, what becomes of writes, and where pods land."""
+"""Metrics of held pods: how many are held and released, and what becomes of writes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from prometheus_client.registry import Collector
 
 from engine.model.elastic_quota import QuotaKey
 from engine.model.time import SECOND, Micros
-from webhook.controllers.release.outcomes import Outcome, Outcomes
-from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.pod_writer import WriteKind
 from webhook.controllers.release.quota_queue import QuotaQueue
 from webhook.controllers.release.refusals import Refusals
+from webhook.controllers.release.unbound_releases import UnboundReleases
 from webhook.controllers.release.write_error import WriteFailure
 from webhook.placement.held_pods import HeldPods
 
 _HOLD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-_MOST_SCHEDULERS = 20
 _MOST_QUOTAS = 500
 
 
@@ -34,12 +32,6 @@ class ReleaseMetrics:
             "stowplan_held_pod_writes",
             "Writes of held pods, by what they write and what became of them.",
             ["write", "result"],
-            registry=registry,
-        )
-        self._landings = Counter(
-            "stowplan_released_pods",
-            "Released pods that were bound or lost, by where they landed.",
-            ["outcome"],
             registry=registry,
         )
         self._hold_seconds = Histogram(
@@ -58,10 +50,6 @@ class ReleaseMetrics:
         """Count the time for which one pod was held."""
         self._hold_seconds.observe(seconds)
 
-    def landed(self, outcome: Outcome) -> None:
-        """Count one released pod."""
-        self._landings.labels(outcome.value).inc()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseCollector(Collector):
@@ -70,7 +58,6 @@ class ReleaseCollector(Collector):
     Attributes:
         held: the pods that are held.
         unbound: those that are released and not bound.
-        outcomes: where they land.
         refusals: those whose release is refused.
         now: the time of day.
         quota_queue: the pods that wait for quota.
@@ -79,14 +66,13 @@ class ReleaseCollector(Collector):
 
     held: HeldPods
     unbound: UnboundReleases
-    outcomes: Outcomes
     refusals: Refusals
     now: Callable[[], Micros]
     quota_queue: QuotaQueue
     is_leader: Callable[[], bool]
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges; the hit rate of the first so many schedulers."""
+        """Yield the gauges."""
         yield GaugeMetricFamily("stowplan_held_pods", "Pods that are held.", len(self.held))
         yield GaugeMetricFamily(
             "stowplan_held_pods_overdue_seconds",
@@ -103,21 +89,6 @@ class ReleaseCollector(Collector):
             "Released pods that are not bound yet.",
             len(self.unbound),
         )
-        labels = ["scheduler"]
-        hit_rate = GaugeMetricFamily(
-            "stowplan_nomination_hit_rate",
-            "Part of the last 50 nominations that a scheduler followed, of those that fitted.",
-            labels=labels,
-        )
-        suspended = GaugeMetricFamily(
-            "stowplan_nominations_suspended",
-            "Whether pods of a scheduler get preferred terms, as it does not follow nominations.",
-            labels=labels,
-        )
-        for name, rate in islice(self.outcomes.hit_rates(), _MOST_SCHEDULERS):
-            hit_rate.add_metric([name], rate)
-            suspended.add_metric([name], not self.outcomes.nominates(name))
-        yield from (hit_rate, suspended)
         yield self._within_min()
 
     def _within_min(self) -> Metric:

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.resource_names import PODS
 from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
-from engine.model.time import Micros
-from engine.policy import RuleContext, scheduler_filters
 from engine.view import ClusterView, Sum
 
 _REPELLING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
-
-
-def has_room(view: ClusterView, node_name: str, pod: Pod, now: Micros) -> bool:
-    """Return whether a pod that counts on another node, or on none, would fit on a node.
-
-    By all of its filters that are known here. To affinity and spread the pod is where it is: in
-    doubt there is no room.
-    """
-    row = view.rows.get(node_name)
-    if row is None or view.nodes[row] is None:
-        return False
-    labels = view.namespaces.labels.get(pod.namespace, {})
-    request = PlacementRequest(pod=pod, raw=b"", namespace_labels=labels)
-    context = RuleContext(request, view.take(np.array([row])), now)
-    return not any(rule.outcome(context).rejects[0] for rule in scheduler_filters(context))
 
 
 def would_stay(view: ClusterView, node_name: str, pod: Pod) -> bool:

@@ -1,8 +1,8 @@
 """Writes of held pods: nominations, conditions, and the release itself.
 
 A nomination is written by the subresource `pods/status`, which ignores the spec, but not
-annotations; the gate goes by another patch, which ignores the status. So a placed pod takes two
-writes.
+annotations; the gate goes by another patch, which ignores the status. So a pod for which room is
+reserved takes two writes, and any other one.
 Each awaits its answer, and the watches of others keep that order: the scheduler sees the
 nomination before the gate goes. A pod is never replaced (PUT): that drops fields we do not know.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,7 +24,6 @@ from engine.errors import PatchError
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RESERVED_AT_ANNOTATION, WAIT_ANNOTATION
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
 from webhook.controllers.release.paced_connection import PacedConnection
-from webhook.controllers.release.pacing import Nomination
 from webhook.controllers.release.release_patch import (
     NO_ANNOTATIONS,
     Operation,
@@ -32,6 +31,7 @@ from webhook.controllers.release.release_patch import (
     stale_nomination_patch,
     uid_of,
 )
+from webhook.controllers.release.unbound_releases import Nomination
 from webhook.controllers.release.write_error import (
     UnclearError,
     WriteError,
@@ -154,35 +154,29 @@ class PodWriter:
     async def release(
         self,
         held: HeldPod,
-        operations: Sequence[Operation] = (),
         annotations: Mapping[str, str] = NO_ANNOTATIONS,
     ) -> None:
-        """Remove our gate, and change and annotate the pod in the same write.
+        """Remove our gate, and annotate the pod in the same write.
 
         Args:
             held: with our gate, maybe among others.
-            operations: of RFC 6902, made for the pod as it is in `held.raw`.
             annotations: to add.
         """
         with self._counted(WriteKind.RELEASE):
-            await self._release(held, operations, annotations)
+            await self._release(held, annotations)
         if held.pod.created is not None:
             self._observe_hold((self._now() - held.pod.created).total_seconds())
 
-    async def _release(
-        self, held: HeldPod, operations: Sequence[Operation], annotations: Mapping[str, str]
-    ) -> None:
+    async def _release(self, held: HeldPod, annotations: Mapping[str, str]) -> None:
         raw = held.raw or await self._stored(held)
-        patch = _release_patch(raw, held.pod.uid, operations, annotations)
+        patch = _release_patch(raw, held.pod.uid, annotations)
         try:
             await self._send(held, _JSON_PATCH, patch)
         except UnclearError as refusal:
             stored = await self._stored(held)
-            again = _release_patch(stored, held.pod.uid, operations, annotations)
+            again = _release_patch(stored, held.pod.uid, annotations)
             if again == patch:
                 raise WriteError(refusal.failure_where_it_applies, refusal) from refusal
-            if operations:
-                raise WriteError(WriteFailure.CHANGED, refusal) from refusal
             await self._patch_held(held, _JSON_PATCH, again)
 
     async def _patch_status(
@@ -249,13 +243,10 @@ def _path(held: HeldPod) -> str:
 
 
 def _release_patch(
-    raw: bytes,
-    uid: str,
-    operations: Sequence[Operation] = (),
-    annotations: Mapping[str, str] = NO_ANNOTATIONS,
+    raw: bytes, uid: str, annotations: Mapping[str, str] = NO_ANNOTATIONS
 ) -> tuple[Operation, ...]:
     with _patch_errors_as_changed():
-        return release_patch(raw, uid, operations, annotations)
+        return release_patch(raw, uid, annotations)
 
 
 @contextmanager

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.time import Micros
 from webhook.controllers.release.parts import ReleaseParts
-from webhook.controllers.release.states import ReleaseDecision
 from webhook.placement.held_pods import HeldPod
+
+_log = logging.getLogger(__name__)
 
 
 class PostFilter:
-    """Called for pods without a node, as the extension point of kube-scheduler is.
+    """Asked before a pod is released, as the extension point of kube-scheduler is of one in vain.
 
     Args:
         parts: of the release controller.
@@ -24,26 +26,23 @@ class PostFilter:
         self._quota_queue = parts.writes.quota_queue
         self._now = now
 
-    def keeps(self, held: HeldPod, decision: ReleaseDecision) -> bool:
-        """Return whether a pod stays held from now on, while others are evicted for it.
+    def keeps(self, held: HeldPod) -> bool:
+        """Return whether a pod stays held from now on, as no node takes it.
 
-        Args:
-            held: the pod.
-            decision: for no node.
+        Nodes are looked at only where that matters; then a pod counts on the one that takes it.
         """
         preemptors, reclaims = self._parts.preemptors, self._parts.reclaims
-        reclaim, preemption = self._quota_queue.mode_without_node(held), decision.preemption
-        is_possible = preemptors.is_enabled and reclaims.is_running
-        if not (decision.fits_nowhere and is_possible):
-            preemption = ReclaimMode.OFF
+        reclaim, preemption = self._quota_queue.mode_without_node(held), self._preemption(held)
+        is_behind_gang = self._parts.gangs.reserves_from(held)
+        modes = {reclaim, preemption}
+        if not (is_behind_gang or modes != {ReclaimMode.OFF}) or self._has_node(held):
+            return False
+        if is_behind_gang:
+            return True
         for source, mode in (("quota", reclaim), ("preemption", preemption)):
             if mode is ReclaimMode.DRY_RUN:
                 reclaims.add_unplaced(source, held, self._now())
-        if ReclaimMode.ON not in {reclaim, preemption} or reclaims.is_in_vain(held):
-            return False
-        if node_name := "" if decision.fits_nowhere else self._parts.node_for(held):
-            # The scheduler may choose another; the next one finds room for one pod less.
-            self._parts.writes.state.nominate(held.key, node_name)
+        if ReclaimMode.ON not in modes or reclaims.is_in_vain(held):
             return False
         if reclaim is ReclaimMode.ON:
             self._quota_queue.keep_without_node(held)
@@ -59,3 +58,27 @@ class PostFilter:
         """
         if self._quota_queue.mode_without_node(first) is not ReclaimMode.OFF:
             self._quota_queue.keep_without_node(first)
+
+    def _preemption(self, held: HeldPod) -> ReclaimMode:
+        """Return what the policy of a pod says of preemption, as far as anybody is evicted."""
+        is_possible = self._parts.preemptors.is_enabled and self._parts.reclaims.is_running
+        return self._parts.preemption_of(held) if is_possible else ReclaimMode.OFF
+
+    def _has_node(self, held: HeldPod) -> bool:
+        """Return whether a node takes a pod, which then counts there.
+
+        The scheduler may choose another; the next pod finds room for one less. One that is too
+        large to be judged, or where a rule fails, is left to the scheduler.
+        """
+        if not held.raw:
+            return True
+        state = self._parts.writes.state
+        state.nominate(held.key, "")  # it competes with others, not with itself
+        try:
+            node_name = self._parts.node_for(held)
+        except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
+            _log.exception("no node could be looked for, for pod `%s`", held.key)
+            return True
+        if node_name:
+            state.nominate(held.key, node_name)
+        return bool(node_name)

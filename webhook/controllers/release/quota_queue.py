@@ -28,10 +28,10 @@ from engine.quota.queueing import (
 )
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.exceeded_quotas import ExceededQuotas
-from webhook.controllers.release.pacing import UnboundReleases
 from webhook.controllers.release.queued_pods import QueuedPods, quota_label
 from webhook.controllers.release.reclaims import BlockedPod
 from webhook.controllers.release.surging_pods import SurgingPods
+from webhook.controllers.release.unbound_releases import UnboundReleases
 from webhook.placement.held_pods import HeldPod, HeldPods
 
 _LOOK_AGAIN_SECONDS: Final = 2.0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NotRequired, TypeAlias, TypedDict
 
-import jsonpatch
 import jsonpointer
 import msgspec
 
@@ -20,7 +19,6 @@ Operation: TypeAlias = Mapping[str, Any]
 NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 """Nothing to annotate."""
 
-_AFFINITY: Final = "/spec/affinity"
 _ANNOTATIONS: Final = "/metadata/annotations"
 _TRIED_IN_VAIN: Final = ("PodScheduled", "False", "Unschedulable")
 
@@ -34,7 +32,6 @@ class _Metadata(TypedDict, total=False):
 class _Spec(TypedDict, total=False):
     nodeName: str
     preemptionPolicy: str | None
-    affinity: dict[str, Any] | None
     schedulingGates: list[dict[str, str]] | None
 
 
@@ -63,10 +60,9 @@ _document_of: Final = msgspec.json.Decoder(_Document).decode
 def release_patch(
     raw: bytes,
     uid: str,
-    operations: Sequence[Operation] = (),
     annotations: Mapping[str, str] = NO_ANNOTATIONS,
 ) -> tuple[Operation, ...]:
-    """Return the operations that remove our gate, change the spec and annotate a pod.
+    """Return the operations that remove our gate and annotate a pod.
 
     They apply to the pod with this uid alone, where our gate still is at its place, and where
     nobody changed meanwhile what they replace.
@@ -74,28 +70,19 @@ def release_patch(
     Args:
         raw: the pod as JSON.
         uid: of the pod that is to be released.
-        operations: of RFC 6902, made for the affinity and the annotations in `raw`.
-        annotations: to add, beside those in `operations`.
+        annotations: to add.
 
     Raises:
-        PatchError: it is another pod, our gate is gone, or an operation does not apply.
+        PatchError: it is another pod, or our gate is gone.
     """
     document = _document(raw)
     if document["metadata"].get("uid") != uid:
         raise PatchError("another pod has its name")
     unchanged = [_test("/metadata/uid", uid)]
-    if operations:
-        unchanged.append(_test(_AFFINITY, document["spec"].get("affinity")))
-    if (operations or annotations) and not document["metadata"].get("annotations"):
+    if annotations and not document["metadata"].get("annotations"):
         unchanged.append(_test(_ANNOTATIONS, None))  # holds where there are none
-    changes = [*_without_gate(document["spec"]), *operations]
-    try:
-        _apply(changes, document)
-        added = _annotating(document["metadata"], annotations)
-        _apply(added, document)
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        raise PatchError(f"the patch does not apply to the pod: {error}") from error
-    return (*unchanged, *changes, *added)
+    gate = _without_gate(document["spec"])
+    return (*unchanged, *gate, *_annotating(document["metadata"], annotations))
 
 
 def stale_nomination_patch(raw: bytes, uid: str, node_name: str) -> Mapping[str, Any] | None:
@@ -120,14 +107,25 @@ def stale_nomination_patch(raw: bytes, uid: str, node_name: str) -> Mapping[str,
         return None
     if status.get("nominatedNodeName") != node_name:
         return None
-    was_tried = any(
-        (each.get("type"), each.get("status"), each.get("reason")) == _TRIED_IN_VAIN
-        for each in status.get("conditions") or ()
-    )
-    if was_tried and spec.get("preemptionPolicy") != "Never":
+    if _was_tried(status) and spec.get("preemptionPolicy") != "Never":
         return None
     unchanged = {"uid": uid, "resourceVersion": metadata.get("resourceVersion", "")}
     return {"metadata": unchanged, "status": {"nominatedNodeName": None}}
+
+
+def is_tried_in_vain(raw: bytes) -> bool:
+    """Return whether the scheduler has said of a pod that no node takes it; not if unreadable."""
+    try:
+        return _was_tried(_document_of(raw).get("status", {}))
+    except UNREADABLE:
+        return False
+
+
+def _was_tried(status: _Status) -> bool:
+    return any(
+        (each.get("type"), each.get("status"), each.get("reason")) == _TRIED_IN_VAIN
+        for each in status.get("conditions") or ()
+    )
 
 
 def uid_of(raw: bytes) -> str:
@@ -167,9 +165,3 @@ def _annotating(metadata: _Metadata, annotations: Mapping[str, str]) -> list[Ope
 
 def _test(path: str, value: object) -> Operation:
     return {"op": "test", "path": path, "value": value}
-
-
-def _apply(operations: Sequence[Operation], document: _Document) -> None:
-    """Apply operations in place, as they will be sent: jsonpatch changes what they hold."""
-    sent = msgspec.json.decode(msgspec.json.encode(operations))
-    jsonpatch.JsonPatch(sent).apply(document, in_place=True)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from engine.model.request import PlacementRequest
 from engine.simulation.scheduler import SchedulerModel, node_scores, unschedulable_message
@@ -40,11 +43,15 @@ def test_preferred_affinity_counts_twice() -> None:
 
 def test_a_nominated_node_is_taken_if_it_can_take_the_pod_and_forgotten_if_not() -> None:
     view = cluster([node("a", **ROOM), node("b", **ROOM)], [pod("q", "a", requests=HALF)])
-    small, large = incoming(requests={"cpu": "1"}), incoming(requests={"cpu": "3"})
-    model = SchedulerModel(0)
-    assert model.place(small, view, NOW, nominated="a") == "a"
-    assert model.place(large, view, NOW, nominated="a") == "b"
-    assert model.place(small, view, NOW, nominated="gone") == "b"
+
+    def placed(cpu: str, nominated: str) -> str:
+        request = incoming(requests={"cpu": cpu})
+        pod = structs.replace(request.pod, nominated_node_name=nominated)
+        return SchedulerModel(0).place(replace(request, pod=pod), view, NOW)
+
+    assert placed("1", "a") == "a"
+    assert placed("3", "a") == "b"
+    assert placed("1", "gone") == "b"
 
 
 def test_a_pod_that_fits_nowhere_has_no_node_and_reasons() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import api
-from engine.model.hold import HOLD_FOR_PLACEMENT, HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.hold import HOLD_FOR_PREEMPTION, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.priority_class import (
     MINIMUM_PRIORITY_ANNOTATION,
     TOLERATION_SECONDS_ANNOTATION,
@@ -38,7 +38,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def preempting(mode: str) -> PolicySet:
-    return PolicySet([policy(f"placement: {{at: Release, preemption: {mode}}}", "urgent")])
+    return PolicySet([policy(f"placement: {{at: Binding, preemption: {mode}}}", "urgent")])
 
 
 def hold(world: World, name: str = "web", cpu: str = "2", *, priority: int = 100) -> None:
@@ -51,7 +51,7 @@ def hold(world: World, name: str = "web", cpu: str = "2", *, priority: int = 100
                 "namespace": "shop",
                 "name": name,
                 "creationTimestamp": "2026-01-02T04:04:05Z",
-                "annotations": {HOLD_REASONS_ANNOTATION: HOLD_FOR_PLACEMENT},
+                "annotations": {HOLD_REASONS_ANNOTATION: HOLD_FOR_PREEMPTION},
             },
             "spec": {
                 "schedulerName": "default-scheduler",

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
 from engine.model.time import SECOND, Micros, date, micros
 from engine.policy import PolicySet
 from tests.fake_api_server.statuses import ApiFault
@@ -163,8 +163,9 @@ class HeldCluster(RuleBasedStateMachine):
         self.settle()
 
     def labels_of(self, name: str, gates: list[str]) -> tuple[str, dict[str, str]]:  # noqa: ARG002 (as with quotas)
-        """Return the namespace and the annotations of a new pod."""
-        return "shop", {}
+        """Return the namespace and the annotations of a new pod; some are released in order."""
+        reasons = {HOLD_REASONS_ANNOTATION: "order"} if name in {"p-a", "p-b"} else {}
+        return "shop", reasons
 
     def admits(self, name: str, cpu: int, gates: list[str]) -> bool:  # noqa: ARG002 (as with quotas)
         """Return whether quota admits a new pod."""

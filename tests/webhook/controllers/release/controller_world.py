@@ -32,8 +32,7 @@ from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
 from webhook.controllers.release import (
     DecidedPods,
-    HeldPodDecider,
-    Outcomes,
+    GangDecider,
     PodWriter,
     QueuedConditions,
     QuotaPace,
@@ -60,7 +59,7 @@ metadata: {name: packed}
 spec:
   filters: [{name: pool, expression: "node.labels[?'pool'].orValue('') == 'main'"}]
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
-  placement: {at: Release}
+  placement: {at: Binding}
 """
 CREATED = "2026-01-02T03:04:05Z"
 BEGIN = micros(datetime.fromisoformat(CREATED))
@@ -73,9 +72,7 @@ _REAL_SECONDS = 0.002
 class Replica:
     """One replica: what its watch has shown it, and its controller."""
 
-    def __init__(
-        self, world: World, connection: Connection, policies: PolicySet, *, most: int
-    ) -> None:
+    def __init__(self, world: World, connection: Connection, policies: PolicySet) -> None:
         self.world = world
         self.policies = policies
         self.leads = True
@@ -84,14 +81,13 @@ class Replica:
         self.on_sleep: Callable[[], None] = lambda: None
         self.annotations: dict[str, str] = {}
         self.held = HeldPods(world.now, hold_seconds=HOLD_SECONDS)
-        self.unbound = UnboundReleases(most=most, clock=world.clock)
+        self.unbound = UnboundReleases(clock=world.clock)
         self.gang_members = GangMembers()
         self.gang_outcomes: list[GangOutcome] = []
         self.applier = EventApplier(
             now=world.now, observers=[self.held, self.unbound, self.gang_members]
         )
         self.state = self.applier.state
-        self.outcomes = Outcomes(clock=world.clock)
         self.refusals = Refusals(connection, identity="me", clock=world.clock)
         self.counts = PolicyCounts()
         self.explanations = Explanations(limit=10)
@@ -120,9 +116,7 @@ class Replica:
             quota_queue=self.quota_queue,
         )
         decided = DecidedPods(writes, now=world.now, clock=world.clock)
-        decider = HeldPodDecider(
-            placer, lambda: policies, self.state, self.outcomes.nominates, self.counts
-        )
+        decider = GangDecider(placer, lambda: policies, self.state, self.counts)
         self.gangs = gangs_beside(
             writes=writes,
             decided=decided,
@@ -141,9 +135,7 @@ class Replica:
                 writes=writes,
                 decided=decided,
                 gangs=self.gangs,
-                decider=decider,
                 order=QueueOrder(),
-                outcomes=self.outcomes,
                 pace=QuotaPace(world.now),
                 scheduler_lease=SchedulerLease(connection),
                 node_for=self._node_for,
@@ -225,8 +217,8 @@ class World:
     def clock(self) -> float:
         return 1000 + self.seconds
 
-    def replica(self, *, most: int = 200) -> Replica:
-        return Replica(self, self._connection, self._policies, most=most)
+    def replica(self) -> Replica:
+        return Replica(self, self._connection, self._policies)
 
     def node(self, name: str, cpu: str = "4", **labels: str) -> None:
         allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
@@ -243,19 +235,12 @@ class World:
         )
 
     def hold(self, name: str, cpu: str = "3", **spec: Any) -> None:  # noqa: ANN401 (parts of a pod)
-        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-        self.server.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": "shop", "creationTimestamp": CREATED},
-                "spec": {
-                    "containers": [container],
-                    "schedulingGates": [{"name": HOLD_GATE}],
-                    **spec,
-                },
-            }
-        )
+        """Store a pod that is held for nothing more."""
+        self.create(name, "shop", cpu, gated=True, **spec)
+
+    def order(self, name: str, **spec: Any) -> None:  # noqa: ANN401 (parts of a pod)
+        """Store a pod that waits for those before it."""
+        self.create(name, "shop", "1", reasons="order", gated=True, **spec)
 
     def gang(
         self,

@@ -9,7 +9,7 @@ from engine.model.time import Micros
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.gang import GangController, GangEvents, GangOutcome, GangParts
 from webhook.controllers.reclaim import EvictionWriter
-from webhook.controllers.release import DecidedPods, HeldPodDecider, Reclaims, WriteParts
+from webhook.controllers.release import DecidedPods, GangDecider, Reclaims, WriteParts
 from webhook.placement.gang_members import GangMembers
 
 
@@ -17,7 +17,7 @@ def gangs_beside(  # noqa: PLR0913 - named parts, joined in one place
     *,
     writes: WriteParts,
     decided: DecidedPods,
-    decider: HeldPodDecider,
+    decider: GangDecider,
     members: GangMembers,
     reclaims: Reclaims,
     connection: Connection,

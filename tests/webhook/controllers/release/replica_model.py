@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from engine.model import api
-from engine.model.elastic_quota import ElasticQuota
+from engine.model.elastic_quota import ElasticQuota, ReclaimMode
 from engine.model.hold import RELEASED_ANNOTATION
 from engine.model.time import SECOND, Micros, date
-from engine.pipeline import Scope
+from engine.pipeline import Scope, policies_for
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
@@ -36,8 +36,7 @@ from webhook.controllers.gang import GangOutcome
 from webhook.controllers.reclaim import GuardRecord, Guards, RunningPods
 from webhook.controllers.release import (
     DecidedPods,
-    HeldPodDecider,
-    Outcomes,
+    GangDecider,
     PodWriter,
     Preemptors,
     QueuedConditions,
@@ -59,7 +58,6 @@ from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 
 HOLD_SECONDS, RECLAIM_AFTER_SECONDS = 20, 10
-_MOST_UNBOUND = 3
 
 
 class ReplicaModel:
@@ -103,7 +101,7 @@ class ReplicaModel:
         self._doubtful = doubtful
         self.connection = MemoryConnection(server)
         self.held = HeldPods(now, hold_seconds=HOLD_SECONDS)
-        self.unbound = UnboundReleases(most=_MOST_UNBOUND, clock=loop.time)
+        self.unbound = UnboundReleases(clock=loop.time)
         self.annotations: dict[str, str] = {}
         self._server, self._loop, self._now = server, loop, now
         self._seen = {"pods": 0, "nodes": 0}
@@ -153,7 +151,7 @@ class ReplicaModel:
 
     def _parts(self, policies: PolicySet, *, reclaims: bool) -> ReleaseParts:
         state, clock = self._applier.state, self._loop.time
-        outcomes, explanations = Outcomes(clock=clock), Explanations(limit=10)
+        explanations = Explanations(limit=10)
         placer = Placer(view=state.view, now=self._now, scope=Scope(), explanations=explanations)
         writes = WriteParts(
             state=state,
@@ -173,9 +171,7 @@ class ReplicaModel:
             ),
         )
         decided = DecidedPods(writes, now=self._now, clock=clock)
-        decider = HeldPodDecider(
-            placer, lambda: policies, state, outcomes.nominates, PolicyCounts()
-        )
+        decider = GangDecider(placer, lambda: policies, state, PolicyCounts())
         self._gangs = gangs_beside(
             writes=writes,
             decided=decided,
@@ -192,20 +188,23 @@ class ReplicaModel:
             writes=writes,
             decided=decided,
             gangs=self._gangs,
-            decider=decider,
             order=QueueOrder(),
-            outcomes=outcomes,
             pace=QuotaPace(self._now),
             scheduler_lease=SchedulerLease(self.connection),
             reclaims=self.reclaims,
             preemptors=self.preemptors,
             node_for=self._node_for,
+            preemption_of=self._preemption_of,
         )
 
     def _node_for(self, held: HeldPod) -> str:
         view, now = self._applier.state.view(), self._now()
         fit = NodeFit(held.placement_request, self._policies, view, now, Scope(), FRESH)
         return fit.first(WhatIf(view))
+
+    def _preemption_of(self, held: HeldPod) -> ReclaimMode:
+        applied = policies_for(held.placement_request, self._policies, self._now(), scope=Scope())
+        return applied[0].placement.preemption if applied else ReclaimMode.OFF
 
     def _date(self) -> datetime:
         return date(self._now()).astimezone(UTC)

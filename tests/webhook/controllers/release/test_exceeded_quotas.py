@@ -46,7 +46,7 @@ async def test_a_release_that_exceeds_quota_waits_for_a_change_and_is_no_refusal
 async def test_after_a_release_that_exceeded_quota_a_smaller_pod_is_tried(world: World) -> None:
     world.quota("shop", maximum=4)
     world.queue("p", cpu="2", priority=1)
-    replica = world.replica(most=1)
+    replica = world.replica()
     world.server.fail_next(1, 403, method="PATCH", path_prefix=f"{PODS}/p", message=OVER_QUOTA)
     await replica.cycle()
     world.queue("same", cpu="2")

@@ -68,7 +68,7 @@ def cluster(
 ) -> Iterator[GangPreemption]:
     mode = getattr(request, "param", "On")
     policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY.replace("at: Release", f"at: Release, preemption: {mode}"))
+    policy.write_text(POLICY.replace("at: Binding", f"at: Binding, preemption: {mode}"))
     monkeypatch.setattr(GangPreemption, "policies", load_policies([policy]), raising=False)
     made = GangPreemption()
     made.begin(is_ready_at_the_end=True)

@@ -16,8 +16,8 @@ from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
-from webhook.controllers.release.pacing import Nomination
 from webhook.controllers.release.pod_writer import PodWriter
+from webhook.controllers.release.unbound_releases import Nomination
 from webhook.controllers.release.write_error import WriteError, WriteFailure
 from webhook.placement.held_pods import HeldPod
 
@@ -158,33 +158,6 @@ async def test_a_release_removes_our_gate_alone_and_annotates(world: World) -> N
     assert world.gates() == ["other.example/gate", "third.example/gate"]
     assert world.stored()["metadata"]["annotations"] == {"stowplan.dev/released": "node-1"}
     assert world.sent == [("PATCH", f"{PODS}/a")]
-
-
-async def test_annotations_are_added_to_those_that_operations_make(world: World) -> None:
-    held = world.held()
-    operations = [
-        {"op": "add", "path": "/metadata/annotations", "value": {"stowplan.dev/advice": "{}"}},
-        {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {}}},
-    ]
-    await world.writer.release(held, operations, {"stowplan.dev/released": "preferred"})
-    stored = world.stored()
-    assert stored["spec"]["affinity"] == {"nodeAffinity": {}}
-    assert stored["metadata"]["annotations"] == {
-        "stowplan.dev/advice": "{}",
-        "stowplan.dev/released": "preferred",
-    }
-    assert operations[0]["value"] == {"stowplan.dev/advice": "{}"}  # the caller's is as it was
-
-
-async def test_operations_made_for_another_affinity_are_not_written(world: World) -> None:
-    held = world.held()
-    theirs: dict[str, Any] = {"podAffinity": {}}
-    world.server.replace({**world.stored(), "spec": {**world.stored()["spec"], "affinity": theirs}})
-    ours = [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {}}}]
-    with failing(WriteFailure.CHANGED):
-        await world.writer.release(held, ours)
-    assert world.gates() == [HOLD_GATE]
-    assert world.stored()["spec"]["affinity"] == theirs
 
 
 async def test_annotations_that_somebody_added_meanwhile_stay(world: World) -> None:

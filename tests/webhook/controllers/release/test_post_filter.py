@@ -8,6 +8,8 @@ import pytest
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
+from engine.reclaim import NodeFit
+from engine.view import WhatIf
 from tests.webhook.controllers.release.controller_world import BEGIN, World, running_world
 
 
@@ -90,3 +92,22 @@ async def test_two_pods_within_min_that_no_policy_places_are_not_released_for_th
         world.bind("p", "a")
         await replica.cycle()
         assert world.releases() == {"p"}
+
+
+async def test_a_bug_in_a_rule_keeps_no_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_fit: NodeFit, _what_if: WhatIf) -> str:
+        raise AssertionError
+
+    monkeypatch.setattr(NodeFit, "first", failing)
+    world.quota("shop", minimum=4, reclaim=ReclaimMode.ON)
+    world.queue("p")
+    await world.replica().cycle()
+    assert world.releases() == {"p"}
+
+
+async def test_what_a_pod_is_nominated_to_does_not_stand_in_its_own_way(world: World) -> None:
+    world.quota("shop", minimum=4, reclaim=ReclaimMode.ON)
+    world.queue("p", cpu="4")
+    world.server.replace({**world.stored("p"), "status": {"nominatedNodeName": "a"}})
+    await world.replica().cycle()
+    assert (world.releases(), world.nominated("p")) == ({"p"}, "")

@@ -22,7 +22,7 @@ kind: PlacementPolicy
 metadata: {name: packed}
 spec:
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
-  placement: {at: Release}
+  placement: {at: Binding}
 """
 EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "50"))
 """Of each state machine; more of them find what is rarer, some ten a second."""
@@ -48,7 +48,7 @@ def _policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _preempting_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _apply(POLICY.replace("at: Release", "at: Release, preemption: On"), tmp_path, monkeypatch)
+    _apply(POLICY.replace("at: Binding", "at: Binding, preemption: On"), tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("_policy")

@@ -1,14 +1,9 @@
-"""Pods that were released and are not bound yet: how many more may follow, and where they land.
-
-A scheduler that is handed more pods than it binds gets only a longer queue, which it sorts by
-itself. So releases are paced by the bindings that the watch shows, for each scheduler by itself.
-"""
+"""Pods that were released and are not bound yet, and nominations of ours that were not followed."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,8 +13,8 @@ import msgspec
 
 from engine.model.hold import HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
 from engine.model.pod import Pod
+from webhook.controllers.release.release_patch import is_tried_in_vain
 
-_MOST_UNBOUND: Final = 200  # of one scheduler
 _LOST_SECONDS: Final = 60.0
 _MOST_STALE: Final = 100
 """Nominations that are withdrawn at a time."""
@@ -33,16 +28,13 @@ class Release:
         key: `namespace/name`.
         uid: of the pod.
         scheduler_name: of its scheduler.
-        node_name: the nominated node, "" for none.
-        is_placed: whether a node was decided on, nominated or preferred. A pod that fits nowhere is
-            released too; it waits for an autoscaler, and others need not wait for it.
+        is_in_order: whether the next pod of an order waits until it is bound.
     """
 
     key: str
     uid: str
     scheduler_name: str
-    node_name: str = ""
-    is_placed: bool = True
+    is_in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,46 +54,28 @@ class Nomination:
     node_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """A pod that was released and is bound.
-
-    Attributes:
-        release: as it was released.
-        pod: as it was bound.
-    """
-
-    release: Release
-    pod: Pod
-
-
 class UnboundReleases:
     """Released pods that are not bound yet; an observer of pods.
 
     Args:
-        most: placed pods of one scheduler at a time.
         lost_seconds: after which a pod that is not bound is lost.
         clock: seconds that only go forward.
 
     Attributes:
-        changed: set whenever there is more room, or something has landed; to be cleared by whom it
-            wakes.
+        changed: set whenever a pod counts no longer; to be cleared by whom it wakes.
     """
 
     def __init__(
         self,
         *,
-        most: int = _MOST_UNBOUND,
         lost_seconds: float = _LOST_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.changed = asyncio.Event()
-        self._most = most
         self._lost_seconds = lost_seconds
         self._clock = clock
         self._by_key: dict[str, tuple[Release, float]] = {}  # oldest first
-        self._placed: Counter[str] = Counter()  # by scheduler
-        self._landings: list[Landing] = []
+        self._in_order: dict[str, Release] = {}  # by key, those that others wait for
         self._nominations: dict[str, tuple[Nomination, float]] = {}  # oldest first
 
     def __len__(self) -> int:
@@ -112,9 +86,9 @@ class UnboundReleases:
         """Return the keys of the released pods that are not bound."""
         return self._by_key.keys()
 
-    def room(self, scheduler_name: str) -> int:
-        """Return how many more placed pods of a scheduler may be released now."""
-        return max(self._most - self._placed[scheduler_name], 0)
+    def schedulers_in_order(self) -> set[str]:
+        """Return the schedulers of which the next pod of an order has to wait."""
+        return {release.scheduler_name for release in self._in_order.values()}
 
     def add(self, release: Release) -> None:
         """Count a pod; to be called before the write, as its binding may be seen before the answer.
@@ -123,35 +97,31 @@ class UnboundReleases:
         """
         self.discard(release.key)
         self._by_key[release.key] = release, self._clock()
-        self._placed[release.scheduler_name] += release.is_placed
+        if release.is_in_order:
+            self._in_order[release.key] = release
 
-    def discard(self, key: str) -> Release | None:
-        """Count a pod no longer; return what was counted."""
-        release, _ = self._by_key.pop(key, (None, 0.0))
-        if release is not None:
-            self._placed[release.scheduler_name] -= release.is_placed
-            if not self._placed[release.scheduler_name]:
-                del self._placed[release.scheduler_name]  # anybody may name a scheduler
+    def discard(self, key: str) -> None:
+        """Count a pod no longer."""
+        if self._by_key.pop(key, None) is not None:
+            self._in_order.pop(key, None)
             self.changed.set()
-        return release
 
     def clear(self) -> None:
         """Forget all releases, as a replica does that begins to lead; nominations stay."""
         self._by_key.clear()
-        self._placed.clear()
-        self._landings.clear()
+        self._in_order.clear()
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
-        """Note that a pod is bound, or that it is none of ours any more."""
+        """Note that a pod is bound or has no node, or that it is none of ours any more."""
         self._note_nomination(pod)
         counted = self._by_key.get(pod.key)
         if counted is None:
             return
-        release, _ = counted
-        if pod.uid == release.uid and pod.node_name:
-            self._landings.append(Landing(release, pod))
-        if pod.uid != release.uid or pod.node_name or pod.is_terminal or pod.deleting:
-            self.discard(release.key)
+        if pod.uid != counted[0].uid or pod.node_name or pod.is_terminal or pod.deleting:
+            self.discard(pod.key)
+        elif pod.key in self._in_order and not pod.gated and is_tried_in_vain(bytes(raw)):
+            del self._in_order[pod.key]
+            self.changed.set()
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Note that a pod is gone."""
@@ -159,12 +129,7 @@ class UnboundReleases:
         self._nominations.pop(key, None)
         self.discard(key)
 
-    def take_landings(self) -> Iterable[Landing]:
-        """Return the pods that were bound since the last call."""
-        landings, self._landings = self._landings, []
-        return landings
-
-    def take_lost(self) -> Iterable[Release]:
+    def take_lost(self) -> Sequence[Release]:
         """Return the pods that are not bound after the time they have; they count no longer."""
         before = self._clock() - self._lost_seconds
         lost = []
