@@ -1,25 +1,29 @@
-"""What became of decisions: where pods were bound, judged by the policies that decided for them.
+"""What became of decisions: where pods were bound, as the policies see it that had a say.
 
-What belongs here: the judgement of a pod that was bound, against the cluster as it was without it;
-the figures of policies in a window of time; and whether a policy makes things worse. What never
-does: how bindings are seen, where figures are stored, what follows from them.
+What belongs here: what a decision at a binding says of the node, and of the scheduler's; whether
+advice was followed; the figures of policies in a window of time; and whether a policy makes things
+worse. What never does: how bindings are seen, where figures are stored, what follows from them.
 """
 
 from engine.outcome.figures import OutcomeCounts
-from engine.outcome.landing import BoundPod, Judge, PolicyLanding, StockChoice, meant_nodes
+from engine.outcome.landing import (
+    LandingJudgement,
+    PolicyLanding,
+    advised_landings,
+    binding_landings,
+)
 from engine.outcome.verdict import WorseRules, may_be_audited, why_worse
 from engine.outcome.window import OutcomeWindow, WindowState
 
 __all__ = [
-    "BoundPod",
-    "Judge",
+    "LandingJudgement",
     "OutcomeCounts",
     "OutcomeWindow",
     "PolicyLanding",
-    "StockChoice",
     "WindowState",
     "WorseRules",
+    "advised_landings",
+    "binding_landings",
     "may_be_audited",
-    "meant_nodes",
     "why_worse",
 ]

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from engine.outcome.landing import PolicyLanding
+from engine.outcome.landing import LandingJudgement, PolicyLanding
 from engine.report import RANK_BOUNDS, OutcomeFigures
 
 MOST_SERIES: Final = 200
@@ -40,20 +40,17 @@ class OutcomeCounts:
         self.figures: dict[Series, OutcomeFigures] = {}
         self.rules: dict[RuleSeries, int] = {}
 
-    def add(
-        self, namespace: str, landings: Iterable[PolicyLanding], *, landed: bool | None
-    ) -> None:
-        """Count one pod.
-
-        Args:
-            namespace: of the pod.
-            landings: as each policy sees it.
-            landed: whether it landed on a node that it was meant for; None without any.
-        """
+    def add(self, namespace: str, landings: Iterable[PolicyLanding]) -> None:
+        """Count one pod of a namespace, as each policy sees where it landed."""
         for landing in landings:
             figures = self._figures(Series(landing.policy, landing.mode, namespace))
-            _count(figures, landing, landed=landed)
-            for rule in landing.rules:
+            figures.pods += 1
+            figures.landed += landing.landed
+            judgement = landing.judgement
+            if judgement is None:
+                continue
+            _count(figures, judgement)
+            for rule in judgement.rules:
                 key = RuleSeries(landing.policy, landing.mode, rule)
                 self.rules[key] = self.rules.get(key, 0) + 1
 
@@ -83,32 +80,28 @@ def total_of(figures: Iterable[OutcomeFigures]) -> OutcomeFigures:
     return total
 
 
-def _count(figures: OutcomeFigures, landing: PolicyLanding, *, landed: bool | None) -> None:
-    figures.pods += 1
-    figures.meant += landed is not None
-    figures.landed += landed is True
-    figures.denied += landing.is_denied
-    if landing.rank:
-        figures.rank_total += landing.rank
-        band = bisect_left(RANK_BOUNDS, landing.rank)
+def _count(figures: OutcomeFigures, judgement: LandingJudgement) -> None:
+    figures.decided += 1
+    figures.denied += judgement.is_denied
+    figures.moved += judgement.moved
+    if judgement.rank:
+        figures.rank_total += judgement.rank
+        band = bisect_left(RANK_BOUNDS, judgement.rank)
         figures.ranks = tuple(count + (at == band) for at, count in enumerate(figures.ranks))
     else:
         figures.rejected += 1
-    if landing.points is None:
-        return
-    figures.scored += 1
-    figures.points += landing.points
-    figures.best += landing.best
-    if landing.stock is None:
-        return
-    figures.compared += 1
-    figures.compared_points += landing.points
-    figures.stock_points += landing.stock
-    figures.moved += landing.moved
-    if landing.hot is not None:
+    if judgement.hot is not None:
         figures.measured += 1
-        figures.hot += landing.hot[0]
-        figures.stock_hot += landing.hot[1]
+        figures.hot += judgement.hot[0]
+        figures.stock_hot += judgement.hot[1]
+    if judgement.points is not None:
+        figures.scored += 1
+        figures.points += judgement.points
+        figures.best += judgement.best
+    if judgement.chosen is not None and judgement.stock is not None:
+        figures.compared += 1
+        figures.compared_points += judgement.chosen
+        figures.stock_points += judgement.stock
 
 
 def _merge(figures: OutcomeFigures, more: OutcomeFigures) -> None:

@@ -1,4 +1,4 @@
-"""Whether a policy makes things worse than the stock scheduler would."""
+"""Whether a policy makes things worse than the scheduler alone would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class WorseRules(msgspec.Struct, frozen=True, kw_only=True):
     """When a policy makes things worse.
 
     Attributes:
-        least_pods: that must have been compared; fewer say nothing.
+        least_pods: that must have been decided at their binding and compared; fewer say nothing.
         margin: points by its own scores that its pods have less, or percent of its pods that are
             more on hot nodes, than with the stock scheduler.
     """

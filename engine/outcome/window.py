@@ -32,13 +32,11 @@ class StepState(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         start: microseconds since the epoch.
-        unjudged: pods that came too fast for a judgement.
     """
 
     start: int
     figures: list[tuple[Series, OutcomeFigures]] = []
     rules: list[tuple[RuleSeries, int]] = []
-    unjudged: int = 0
 
 
 class WindowState(msgspec.Struct, frozen=True):
@@ -51,7 +49,6 @@ class _Step:
     def __init__(self, start: Micros) -> None:
         self.start = start
         self.counts = OutcomeCounts()
-        self.unjudged = 0
 
 
 class OutcomeWindow:
@@ -67,20 +64,9 @@ class OutcomeWindow:
         self._steps = [_restored(step) for step in (state.steps[-STEPS:] if state else ())]
         self._until = Micros(0)
 
-    def add(
-        self,
-        namespace: str,
-        landings: Iterable[PolicyLanding],
-        now: Micros,
-        *,
-        landed: bool | None,
-    ) -> None:
+    def add(self, namespace: str, landings: Iterable[PolicyLanding], now: Micros) -> None:
         """Count one pod; see `OutcomeCounts.add`."""
-        self._step(now).counts.add(namespace, landings, landed=landed)
-
-    def add_unjudged(self, now: Micros) -> None:
-        """Count a pod that came too fast for a judgement."""
-        self._step(now).unjudged += 1
+        self._step(now).counts.add(namespace, landings)
 
     def forget(self, policy: str) -> None:
         """Forget what a policy did: it is about to act otherwise."""
@@ -99,7 +85,6 @@ class OutcomeWindow:
                     step.start,
                     [(key, replace(each)) for key, each in step.counts.figures.items()],
                     list(step.counts.rules.items()),
-                    step.unjudged,
                 )
                 for step in self._steps
             ]
@@ -130,7 +115,6 @@ class OutcomeWindow:
             since=_text(self._steps[0].start) if self._steps else "",
             until=_text(self._until) if self._steps and self._until else "",
             window_seconds=self._seconds,
-            unjudged=sum(step.unjudged for step in self._steps),
             policies=tuple(
                 [
                     _outcome(name, mode, total, policies, rules)
@@ -162,7 +146,6 @@ _ENFORCE: Final = Mode.ENFORCE.value
 def _restored(state: StepState) -> _Step:
     step = _Step(Micros(state.start))
     step.counts.merge(dict(state.figures), dict(state.rules))
-    step.unjudged = state.unjudged
     return step
 
 

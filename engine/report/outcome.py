@@ -14,46 +14,47 @@ POINT = 100
 
 
 class OutcomeFigures(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """Sums over the bound pods that a policy applies to; points in hundredths.
+    """Sums over the bound pods that a policy had a say in; points in hundredths.
 
     A node's points are those of the policy's own scores by weight, 0 to 100 for each pod; one that
-    a filter rejects has none.
+    a filter rejects has none. "Chosen" is the node that the policies gave a pod at its binding, or,
+    in Audit mode, would have given it.
 
     Attributes:
-        pods: the pods.
-        meant: of those, the ones that were meant for some nodes: advised, or nominated to one.
-        landed: of those, the ones that landed on such a node.
-        rank_total: sum of the ranks of their nodes; a rejected node adds nothing.
+        pods: the pods, advised or decided at their binding.
+        landed: of those, the ones on a node that they were meant for: advised, or chosen.
+        decided: of the pods, those that were decided at their binding; all that follows is of them.
+        moved: pods whose chosen node is another one than the scheduler took.
+        denied: pods whose binding would have been denied.
+        rank_total: sum of the ranks of the nodes that they landed on; a rejected node adds nothing.
         ranks: how many landed on a rank in each band of RANK_BOUNDS; 1 for every node that shares
             the best total, the others by the number of better nodes.
         rejected: pods on a node that policies reject.
-        denied: pods that the policies would have denied.
         scored: pods for which the scores of the policy gave any node points.
         points: of the nodes that the scored landed on.
         best: points of the nodes that were ranked first for them.
-        compared: of the scored, those that the model of the stock scheduler found a node for.
-        compared_points: of the nodes that the compared landed on.
-        stock_points: of the nodes that the model took for them.
-        moved: of the compared, those whose node by the model was another one.
-        measured: of the compared, those for which the usage of both nodes is known.
-        hot: of the measured, those that landed on a node above the threshold of usage.
-        stock_hot: of the measured, those whose node by the model was above it.
+        compared: of the scored, those with a chosen node.
+        compared_points: of the nodes chosen for the compared.
+        stock_points: of the nodes that the scheduler took for them.
+        measured: pods for which the usage of both the chosen and the scheduler's node is known.
+        hot: of the measured, those whose chosen node is above the threshold of usage.
+        stock_hot: of the measured, those whose node by the scheduler is above it.
     """
 
     pods: int = 0
-    meant: int = 0
     landed: int = 0
+    decided: int = 0
+    moved: int = 0
+    denied: int = 0
     rank_total: int = 0
     ranks: tuple[int, ...] = (0,) * (len(RANK_BOUNDS) + 1)
     rejected: int = 0
-    denied: int = 0
     scored: int = 0
     points: int = 0
     best: int = 0
     compared: int = 0
     compared_points: int = 0
     stock_points: int = 0
-    moved: int = 0
     measured: int = 0
     hot: int = 0
     stock_hot: int = 0
@@ -61,7 +62,7 @@ class OutcomeFigures(msgspec.Struct, kw_only=True, rename="camel", omit_defaults
     @property
     def mean_rank(self) -> float | None:
         """Mean rank of the nodes that are not rejected."""
-        ranked = self.pods - self.rejected
+        ranked = self.decided - self.rejected
         return self.rank_total / ranked if ranked else None
 
     @property
@@ -76,12 +77,12 @@ class OutcomeFigures(msgspec.Struct, kw_only=True, rename="camel", omit_defaults
 
     @property
     def mean_gained(self) -> float | None:
-        """Mean points gained against the model of the stock scheduler; negative is worse."""
+        """Mean points gained against the scheduler's own choice; negative is worse."""
         return _mean(self.compared_points - self.stock_points, self.compared)
 
     @property
     def hot_percent_more(self) -> float | None:
-        """Percent of pods on hot nodes, less those that the model would have put there."""
+        """Percent of pods on hot nodes, less those that the scheduler would have put there."""
         return 100 * (self.hot - self.stock_hot) / self.measured if self.measured else None
 
 
@@ -102,8 +103,8 @@ class RuleOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class PolicyOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of the decisions of a policy in the window.
 
-    Of one in Audit mode: what would have changed. Pods with another rank than the first would have
-    gone elsewhere, those on a rejected node could not have gone there.
+    Of one in Audit mode: what would have changed. Pods that have not landed would have gone
+    elsewhere, or waited; those on a rejected node could not have gone there.
 
     Attributes:
         policy: its name.
@@ -138,13 +139,12 @@ class AuditedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OutcomeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of decisions: every bound pod is judged that a policy applies to.
+    """What became of decisions: every bound pod counts that a policy had a say in.
 
     Attributes:
         since: ISO 8601, the beginning of the window; "" while nothing is counted.
         until: ISO 8601, of the latest count.
         window_seconds: the length of a full window.
-        unjudged: bound pods that came too fast for a judgement, whatever their policies.
         policies: by name, those of Enforce mode first.
         audited: policies that are in Audit mode for what they did, by name.
     """
@@ -152,7 +152,6 @@ class OutcomeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     since: str = ""
     until: str = ""
     window_seconds: int
-    unjudged: int = 0
     policies: tuple[PolicyOutcome, ...] = ()
     audited: Mapping[str, AuditedPolicy] = {}
 

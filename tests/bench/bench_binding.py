@@ -23,7 +23,6 @@ from engine.model import api
 from engine.model.placement_options import PlacementAt
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
-from engine.outcome import Judge
 from engine.pipeline import Scope, decide
 from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState
@@ -100,8 +99,8 @@ class _Bench:
                 seen=seen,
                 policies=lambda: policies,
                 counts=PolicyCounts(),
-                judge=Judge(_SCOPE, None, hot_percent=_HOT_PERCENT),
                 records=BindingRecords(),
+                hot_percent=_HOT_PERCENT,
                 lead_seconds_left=lambda: 10.0,
                 succeeds=lambda: False,
                 hand_over=lambda: None,

@@ -44,7 +44,6 @@ from tests.bench.bench_reclaim import plan_for_a_full_node, situation_of, timed
 from tests.bench.bench_simulate import SimulatedPods
 from tests.bench.cel_rules import FILTERS, REQUEST, SCORES
 from tests.bench.generate import GeneratedCluster
-from tests.bench.landings import Landings
 from tests.bench.load.reviews import Reviews
 from tests.bench.measuring import baseline_of, clock, loaded, spare_the_collector
 from tests.bench.replica import Replica
@@ -396,7 +395,6 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
     regex = _Regex(nodes)
-    landings = Landings(world.state, world.policies, world.arriving, _NOW)
     shown = ShownNodes(world.state, _NOW)
     queues = _Queues(pods // 15)
     simulated = SimulatedPods(nodes // 5, pods // 20, _SIMULATED)
@@ -415,7 +413,6 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "an explanation": (world.explanations, world.plain_score),
         "what is kept to explain one": (world.excerpts, world.plain_score),
         "a whole review": (reviews.answered, world.plain_score),
-        "a judgement of a bound pod": (landings.judged, world.plain_score),
         "a report of all nodes": (shown.reported, world.plain_score),
         "a page of all nodes": (shown.whole, world.plain_score),
         "an update of that": (shown.update, world.plain_score),

@@ -132,17 +132,12 @@ _OUTCOME: Final = {
         "pods": {
             "type": "integer",
             "format": "int64",
-            "description": "Pods that it applies to and that were bound since.",
-        },
-        "meant": {
-            "type": "integer",
-            "format": "int64",
-            "description": "Of those, the ones that were advised, or nominated to a node.",
+            "description": "Pods bound since, advised or decided at their binding.",
         },
         "landed": {
             "type": "integer",
             "format": "int64",
-            "description": "Of the meant, the ones that landed on such a node.",
+            "description": "Of those, the ones on a node that they were meant for.",
         },
         "rejected": {
             "type": "integer",
@@ -151,7 +146,7 @@ _OUTCOME: Final = {
         },
         "gain": {
             "type": "string",
-            "description": "Mean points gained against the model of the stock scheduler, of 100.",
+            "description": "Mean points gained against the nodes that the scheduler took, of 100.",
         },
     },
 }

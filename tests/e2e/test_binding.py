@@ -45,7 +45,13 @@ TIMEOUT_SECONDS = 5  # of the webhooks, see `installed`
 
 @asynccontextmanager
 async def binding(
-    cluster: Cluster, control_plane: ControlPlane, folder: Path, policy: str, *, replicas: int = 1
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    folder: Path,
+    policy: str,
+    *,
+    replicas: int = 1,
+    options: Sequence[tuple[str, str]] = (("outcome", "false"),),
 ) -> AsyncIterator[Installed]:
     """Yield an installation whose leader the API server asks about bindings.
 
@@ -53,10 +59,9 @@ async def binding(
     """
     file = folder / "policy.yaml"
     file.write_text(policy, encoding="utf-8")
-    options = [("binding", "true"), ("outcome", "false")]
     async with installed(
         *(cluster, control_plane, folder, [file]),
-        options=options,
+        options=[("binding", "true"), *options],
         replicas=replicas,
         admission_policies=True,
     ) as stowplan:

@@ -27,7 +27,7 @@ from engine.binding import (
 from engine.model import api
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.outcome import Judge
+from engine.outcome import PolicyLanding, binding_landings
 from engine.policy import Mode, PolicySet
 from engine.report import BindingStatus
 from engine.view import ClusterView
@@ -167,8 +167,8 @@ class DeciderParts:
         seen: the pods that wait, and what becomes of bindings.
         policies: those in force.
         counts: where decisions are counted.
-        judge: says where pods land; None where nobody counts outcomes.
-        records: of the decisions, for whoever does.
+        records: of the decisions; None where nobody counts outcomes.
+        hot_percent: of CPU or memory, above which a node is hot in these.
         lead_seconds_left: for how long this replica leads at any rate; 0 or less if it does not.
         succeeds: whether bindings that another replica has answered may still be on their way.
         hand_over: called at the end of a lead with no binding on its way.
@@ -182,8 +182,8 @@ class DeciderParts:
     seen: SeenBindings
     policies: Callable[[], PolicySet]
     counts: PolicyCounts
-    judge: Judge | None
-    records: BindingRecords
+    records: BindingRecords | None
+    hot_percent: int
     lead_seconds_left: Callable[[], float]
     succeeds: Callable[[], bool]
     hand_over: Callable[[], None]
@@ -290,7 +290,7 @@ class BindingDecider:
             raise
         if not parts.ledger.decided(ticket, made.decision, parts.now()):
             return None
-        if record is not None:
+        if record is not None and parts.records is not None:
             parts.records.put(asked.key, record)
         parts.seen.decided(asked, ticket.uid, made.decision)
         return made
@@ -397,23 +397,22 @@ class BindingDecider:
         if full is None and audit is None:
             return None
         parts.counts.count_binding(decision, policies)
-        for mode, each in ((Mode.ENFORCE, decision), (Mode.AUDIT, audit)):
+        modes = ((Mode.ENFORCE, decision), (Mode.AUDIT, audit))
+        for mode, each in modes:
             if each is not None and each.is_moved and each.decision is not None:
                 self._moved.update((name, mode.value) for name in each.decision.policies)
-        if parts.judge is None or decision.action is BindingAction.DENY:
+        if parts.records is None or decision.action is BindingAction.DENY:
             return None
-        landings = parts.judge.judge_binding(
-            full,
-            None if audit is None else audit.decision,
-            policies,
-            view,
-            node_name=decision.node_name,
-            scheduler_node=decision.scheduler_node,
-        )
-        return BindingRecord(
-            uid=waiting.pod.uid,
-            node=decision.node_name,
-            scheduler_node=decision.scheduler_node,
-            audited_node="" if audit is None else audit.node_name,
-            landings=landings,
-        )
+        landings: list[PolicyLanding] = []
+        for mode, each in modes:
+            if each is not None and each.decision is not None:
+                landings += binding_landings(
+                    each.decision,
+                    mode,
+                    view,
+                    node_name=decision.node_name,
+                    chosen="" if each.action is BindingAction.DENY else each.node_name,
+                    scheduler_node=each.scheduler_node,
+                    hot_percent=parts.hot_percent,
+                )
+        return BindingRecord(uid=waiting.pod.uid, node=decision.node_name, landings=landings)

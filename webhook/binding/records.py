@@ -13,21 +13,16 @@ _MOST: Final = 4_096  # of some 500 bytes; a binding is seen within a moment
 
 
 class BindingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding that was decided: where the pod goes, and where it would have gone without us.
+    """A binding that was decided.
 
     Attributes:
         uid: of the pod.
         node: the node that it goes to.
-        scheduler_node: the node that the scheduler took.
-        audited_node: the node that policies in Audit mode would have moved it to; the scheduler's
-            where they would have kept it, "" where there are none.
         landings: where it lands, as each policy sees it.
     """
 
     uid: str
     node: str
-    scheduler_node: str
-    audited_node: str
     landings: Sequence[PolicyLanding]
 
 

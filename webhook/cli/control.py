@@ -21,7 +21,7 @@ def control(*, settings: Annotated[Settings | None, Parameter(name="*")] = None)
     """Do what is done once for all replicas of `stowplan serve`, until SIGINT or SIGTERM.
 
     Several may run: one of them leads, by a Lease, and the others take over when it ends. The
-    leader decides and releases held pods, evicts pods for others, judges where pods are bound,
+    leader decides and releases held pods, evicts pods for others, counts where pods are bound,
     writes the status of quotas, PodGroups and policies, and renews the certificate. It
     answers no review of a pod that is created.
 

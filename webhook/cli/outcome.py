@@ -15,7 +15,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.errors import StowplanError
-from engine.model.count_text import counted
 from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
 from webhook.cli import console
 from webhook.cli.api_errors import reason
@@ -113,9 +112,7 @@ def _record(connection: Connection, lease: str) -> OutcomeRecord:
 
 def _show(output: Console, report: OutcomeReport, namespace: str, policy: str) -> None:
     since, until = report.since or "-", report.until or "-"
-    hasty = counted(report.unjudged, "pod")
-    unjudged = f"; {hasty} came too fast to be judged" if report.unjudged else ""
-    output.print(f"pods bound from {since} to {until}{unjudged}", markup=False, highlight=False)
+    output.print(f"pods bound from {since} to {until}", markup=False, highlight=False)
     chosen = [each for each in report.policies if policy in {"", each.policy}]
     acting = [each for each in chosen if each.mode == _ENFORCE]
     audited = [each for each in chosen if each.mode != _ENFORCE]
@@ -135,6 +132,8 @@ def _acting(policies: Sequence[PolicyOutcome], namespace: str, *, by_namespace: 
         "namespace",
         "pods",
         "as meant",
+        "at binding",
+        "moved",
         "ranked first",
         "mean rank",
         "rejected",
@@ -149,10 +148,12 @@ def _acting(policies: Sequence[PolicyOutcome], namespace: str, *, by_namespace: 
                 escape(each.policy),
                 escape(name),
                 f"{figures.pods}",
-                _percent(figures.landed, figures.meant),
-                _percent(figures.ranks[0], figures.pods),
+                _percent(figures.landed, figures.pods),
+                f"{figures.decided}",
+                _percent(figures.moved, figures.decided),
+                _percent(figures.ranks[0], figures.decided),
                 _number(figures.mean_rank),
-                f"{figures.rejected}",
+                f"{figures.rejected}" if figures.decided else "-",
                 _number(figures.mean_points),
                 _number(figures.mean_lost),
                 _signed(figures.mean_gained),
@@ -169,9 +170,10 @@ def _audited(policies: Sequence[PolicyOutcome], namespace: str, *, by_namespace:
         "pods",
         "elsewhere",
         "rejected",
-        "denied",
+        "waiting",
         "points",
         "gained",
+        "hot, stock",
         "rules",
     )
     for each in policies:
@@ -181,11 +183,12 @@ def _audited(policies: Sequence[PolicyOutcome], namespace: str, *, by_namespace:
                 escape(each.policy),
                 escape(name),
                 f"{figures.pods}",
-                f"{figures.pods - figures.ranks[0]}",
+                f"{figures.pods - figures.landed - figures.denied}",
                 f"{figures.rejected}",
                 f"{figures.denied}",
                 _number(figures.mean_points),
-                _signed(figures.mean_lost),
+                _signed(figures.mean_gained),
+                f"{figures.hot}, {figures.stock_hot}" if figures.measured else "-",
                 escape(rules),
             )
     return table

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 from engine.binding import BindingLedger
 from engine.model.selector_text import parse_selector_text
 from engine.model.time import SECOND, Micros
-from engine.outcome import Judge
 from engine.view import ClusterState
 from webhook.background import in_background
 from webhook.binding import (
@@ -97,7 +96,6 @@ class BindingServices:
         if self._ledger is None:
             raise ValueError("bindings are decided by what is followed")
         pods = cluster.sources["pods"]
-        hot = settings.outcome_hot_percent
         decider = BindingDecider(
             DeciderParts(
                 placer=placer,
@@ -105,8 +103,8 @@ class BindingServices:
                 seen=self.seen,
                 policies=lambda: policies.current,
                 counts=counts,
-                judge=Judge(settings.scope(), None, hot_percent=hot) if settings.outcome else None,
-                records=self.records,
+                records=self.records if settings.outcome else None,
+                hot_percent=settings.outcome_hot_percent,
                 lead_seconds_left=lambda: elector.seconds_left,
                 succeeds=lambda: elector.succeeds and _SETTLED not in elector.inherited,
                 hand_over=lambda: elector.leave(_SETTLED, "true"),

@@ -9,18 +9,25 @@ from dataclasses import dataclass
 
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.time import Micros, date
+from engine.outcome import WorseRules
 from engine.pipeline import policies_for
 from engine.reclaim import NodeFit
 from engine.view import WhatIf
 from webhook.admission.handler import ReviewHandler
-from webhook.binding import BindingDecider, BindingRecords
+from webhook.binding import BindingDecider
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import connected
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.creation_reviews import CreationReviewController
 from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
-from webhook.controllers.outcome import AuditedPolicies, OutcomeController
+from webhook.controllers.outcome import (
+    AuditedPolicies,
+    OutcomeCollector,
+    OutcomeController,
+    OutcomeParts,
+    OutcomeRules,
+)
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
 from webhook.controllers.release import (
@@ -36,7 +43,6 @@ from webhook.placement.held_pods import HeldPod
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
-from webhook.serving.judging import outcome_controller
 from webhook.serving.quota_duties import QuotaDuties
 from webhook.serving.reclaiming import reclaim_controller
 from webhook.serving.releasing import ReleaseServices, release_controller
@@ -53,7 +59,7 @@ class Control:
         duties: of the leader, in the order in which they are started.
         handlers: of reviews that the leader alone decides.
         bindings: decides them; None where nobody does.
-        outcome: the duty that judges where pods are bound; None where nobody does.
+        outcome: the duty that counts where pods are bound; None where nobody does.
     """
 
     duties: Sequence[Duty] = ()
@@ -222,23 +228,33 @@ def _quotas(context: ControlContext, releases: ReleaseServices | None) -> Iterat
 
 
 def _outcome(context: ControlContext) -> OutcomeController | None:
-    """Judge the pods that are bound."""
-    record, bindings = context.live.outcome_record, context.pods.bindings
-    if record is None or bindings is None or context.audited is None:
+    """Count where pods are bound."""
+    live, cluster, policies = context.live, context.cluster, context.policies
+    record, bound, settings = live.outcome_record, context.pods.bound, context.settings
+    if record is None or bound is None or context.audited is None:
         return None
-    return outcome_controller(
-        context.live,
-        record,
-        bindings,
-        context.audited,
-        BindingRecords() if context.pods.binding is None else context.pods.binding.records,
-        context.cluster,
-        placer=context.placer,
-        policies=context.policies,
-        settings=context.settings,
-        registry=context.metrics.registry,
-        now=context.now,
+    controller = OutcomeController(
+        OutcomeParts(
+            connection=live.connection,
+            identity=live.elector.identity,
+            bound=bound,
+            record=record,
+            audited=context.audited,
+            annotate=live.elector.annotate,
+            policies=lambda: policies.current,
+            is_ready=lambda: cluster.is_synced and policies.is_loaded,
+            now=context.now,
+        ),
+        OutcomeRules(
+            window_seconds=settings.outcome_window_seconds,
+            worse=WorseRules(
+                least_pods=settings.outcome_least_pods, margin=settings.outcome_margin
+            ),
+            when_worse=settings.outcome_when_worse,
+        ),
     )
+    context.metrics.registry.register(OutcomeCollector(controller))
+    return controller
 
 
 def _policy_status(context: ControlContext, outcome: OutcomeController | None) -> Iterator[Duty]:

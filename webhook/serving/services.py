@@ -16,6 +16,7 @@ from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAI
 from engine.model.time import Micros, date
 from engine.quota import QuotaVerdict, ReservationTimeouts
 from webhook.background import in_background
+from webhook.binding import BindingRecords
 from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret_source import SecretSource
 from webhook.certificates.secret_store import SecretStore
@@ -26,7 +27,7 @@ from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.client.watched_objects import WatchedObjects
 from webhook.cluster.watch.event_applier import PodObserver
 from webhook.controllers.leader_election import LeaseElector
-from webhook.controllers.outcome import Bindings, OutcomeRecord
+from webhook.controllers.outcome import BoundPods, OutcomeRecord
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
 from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import UnboundReleases
@@ -87,7 +88,7 @@ class ControlledPods:
         unbound: those that are released and not bound.
         gang_members: the members of all gangs.
         running: the pods that may be evicted; None where none ever is.
-        bindings: the pods that are bound; None where nobody judges them.
+        bound: the pods that are bound; None where nobody counts them.
     """
 
     def __init__(self, settings: Settings, binding: BindingServices | None) -> None:
@@ -96,12 +97,13 @@ class ControlledPods:
         self.gang_members = GangMembers()
         excluded = frozenset(settings.excluded_namespaces)
         self.running = RunningPods(excluded) if settings.evicts else None
-        self.bindings = Bindings() if settings.outcome else None
+        records = BindingRecords() if binding is None else binding.records
+        self.bound = BoundPods(records) if settings.outcome else None
 
     def observers(self) -> list[PodObserver]:
         """Those that get each pod."""
         seen = None if self.binding is None else self.binding.seen
-        every = (self.unbound, self.gang_members, self.running, self.bindings, seen)
+        every = (self.unbound, self.gang_members, self.running, self.bound, seen)
         return [each for each in every if each is not None]
 
 
@@ -124,7 +126,7 @@ class LiveServices:
         held: the pods that are held.
         deployments: the pods that others may replace.
         certificate: where it is stored; None where it is given by files.
-        outcome_record: figures of the leader; None where nobody judges.
+        outcome_record: figures of the leader; None where nobody counts.
         controlled: what control knows of pods; None in a process without it.
     """
 

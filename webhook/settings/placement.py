@@ -11,7 +11,7 @@ from webhook.settings.values import Names, Paths
 
 
 class PlacementSettings(BaseModel):
-    """Policies, the pods that they place, and the judgement of where those land."""
+    """Policies, the pods that they place, and what is counted of where those land."""
 
     policies: Paths = Field(
         default=(),
@@ -50,9 +50,9 @@ class PlacementSettings(BaseModel):
     )
     outcome: bool = Field(
         default=True,
-        description="Judge each bound pod that a policy applies to: where it landed, against our"
-        " ranking and a model of the stock scheduler. The leader does, in a fiftieth of its idle"
-        " time.",
+        description="Count where pods are bound: of each that is decided at its binding the node it"
+        " got against the one that the scheduler took, of each that was advised whether it landed"
+        " there. The leader does.",
     )
     outcome_window_seconds: int = Field(
         default=3_600, ge=60, le=86_400, description="Time whose outcomes a policy is measured by."
@@ -60,16 +60,16 @@ class PlacementSettings(BaseModel):
     outcome_least_pods: int = Field(
         default=100,
         ge=1,
-        description="Pods of a policy that must have been compared with the model of the stock"
-        " scheduler in that time before it can be found to make things worse.",
+        description="Pods of a policy that must have been decided at their binding in that time"
+        " before it can be found to make things worse.",
     )
     outcome_margin: int = Field(
         default=5,
         ge=1,
         le=100,
         description="Points, of 100 by its own scores, that the pods of a policy must have less"
-        " than with the stock scheduler to make things worse; or percent of them that are more on"
-        " hot nodes.",
+        " than on the nodes that the scheduler took to make things worse; or percent of them that"
+        " are more on hot nodes.",
     )
     outcome_hot_percent: int = Field(
         default=80,

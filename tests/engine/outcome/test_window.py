@@ -3,7 +3,13 @@ from __future__ import annotations
 import msgspec
 
 from engine.model.time import SECOND, Micros
-from engine.outcome import OutcomeWindow, PolicyLanding, WindowState, WorseRules
+from engine.outcome import (
+    LandingJudgement,
+    OutcomeWindow,
+    PolicyLanding,
+    WindowState,
+    WorseRules,
+)
 from engine.outcome.figures import MOST_SERIES, OutcomeCounts
 from engine.report import OutcomeFigures, OutcomeReport
 from tests.engine.measured_cluster import NOW
@@ -15,13 +21,15 @@ HOUR = 3600
 
 
 def landing(
-    points: int | None = 5000, stock: int | None = 5000, rank: int = 1, **more: object
+    chosen: int | None = 5000, stock: int | None = 5000, *, landed: bool = True, **more: object
 ) -> PolicyLanding:
-    return msgspec.structs.replace(
-        PolicyLanding(
-            policy="p", mode="Enforce", rank=rank, points=points, best=10_000, stock=stock
-        ),
-        **more,
+    """Return the landing of a pod that the policy `p` has decided at its binding."""
+    judgement = LandingJudgement(rank=1, points=chosen, best=10_000, chosen=chosen, stock=stock)
+    return PolicyLanding(
+        policy="p",
+        mode="Enforce",
+        landed=landed,
+        judgement=msgspec.structs.replace(judgement, **more),
     )
 
 
@@ -35,16 +43,17 @@ def report_of(window: OutcomeWindow, seconds: int = 0) -> OutcomeReport:
 
 def test_figures_add_up_by_namespace_and_in_total() -> None:
     window = OutcomeWindow(HOUR)
-    window.add("shop", [landing(rank=1)], NOW, landed=True)
-    window.add("shop", [landing(rank=6, points=2500, moved=True)], NOW, landed=False)
-    window.add("batch", [landing(rank=0, points=0, rules=("has-room",))], NOW, landed=None)
+    window.add("shop", [landing()], NOW)
+    window.add("shop", [landing(2500, rank=6, moved=True)], NOW)
+    window.add("batch", [landing(0, rank=0, rules=("has-room",))], NOW)
+    window.add("batch", [PolicyLanding(policy="p", mode="Enforce", landed=False)], NOW)
     (policy,) = report_of(window).policies
     assert (policy.policy, policy.mode) == ("p", "Enforce")
     assert [each.namespace for each in policy.namespaces] == ["batch", "shop"]
     assert policy.total == OutcomeFigures(
-        pods=3,
-        meant=2,
-        landed=1,
+        pods=4,
+        landed=3,
+        decided=3,
         rank_total=7,
         ranks=(1, 0, 1, 0, 0),
         rejected=1,
@@ -65,8 +74,8 @@ def test_figures_add_up_by_namespace_and_in_total() -> None:
 
 def test_what_is_older_than_the_window_counts_no_longer() -> None:
     window = OutcomeWindow(HOUR)
-    window.add("shop", [landing()], NOW, landed=True)
-    window.add("shop", [landing()], later(1800), landed=True)
+    window.add("shop", [landing()], NOW)
+    window.add("shop", [landing()], later(1800))
     assert report_of(window, 1800).policies[0].total.pods == 2
     assert report_of(window, HOUR + 1).policies[0].total.pods == 1
     assert report_of(window, 3 * HOUR).policies == ()
@@ -74,22 +83,20 @@ def test_what_is_older_than_the_window_counts_no_longer() -> None:
 
 def test_another_replica_goes_on_where_the_last_one_ended() -> None:
     window = OutcomeWindow(HOUR)
-    window.add("shop", [landing(rules=("has-room",))], NOW, landed=True)
-    window.add_unjudged(NOW)
+    window.add("shop", [landing(rules=("has-room",))], NOW)
     stored = msgspec.json.encode(window.state())
     again = OutcomeWindow(HOUR, msgspec.json.decode(stored, type=WindowState))
-    again.add("shop", [landing()], later(1), landed=True)
-    window.add("shop", [landing()], later(1), landed=True)
+    again.add("shop", [landing()], later(1))
+    window.add("shop", [landing()], later(1))
     assert report_of(again, 1) == report_of(window, 1)
-    assert report_of(again, 1).unjudged == 1
 
 
 def test_a_policy_is_worse_with_fewer_points_than_the_stock_scheduler() -> None:
     window = OutcomeWindow(HOUR)
     for _ in range(2):
-        window.add("shop", [landing(points=4000)], NOW, landed=True)
+        window.add("shop", [landing(4000)], NOW)
     assert not report_of(window).policies[0].worse  # two pods say nothing
-    window.add("shop", [landing(points=4000)], NOW, landed=True)
+    window.add("shop", [landing(4000)], NOW)
     assert report_of(window).policies[0].worse == (
         "its pods landed on nodes with 10.0 points less by its own scores than those of the stock"
         " scheduler, over 3 pods"
@@ -101,7 +108,7 @@ def test_a_policy_is_worse_with_fewer_points_than_the_stock_scheduler() -> None:
 def test_a_policy_is_worse_with_more_pods_on_hot_nodes() -> None:
     window = OutcomeWindow(HOUR)
     for hot in ((True, False), (True, False), (False, True), (False, False)):
-        window.add("shop", [landing(hot=hot)], NOW, landed=True)
+        window.add("shop", [landing(hot=hot)], NOW)
     # 2 of 4 pods, less 1 of 4
     assert report_of(window).policies[0].worse == (
         "25.0 % more of its pods landed on hot nodes than with the stock scheduler, over 4 pods"
@@ -111,15 +118,15 @@ def test_a_policy_is_worse_with_more_pods_on_hot_nodes() -> None:
 def test_a_policy_in_audit_mode_is_never_worse() -> None:
     window = OutcomeWindow(HOUR)
     for _ in range(5):
-        audited = landing(policy="q", mode="Audit", points=0, stock=None)
-        window.add("shop", [audited], NOW, landed=None)
+        audited = msgspec.structs.replace(landing(0), policy="q", mode="Audit")
+        window.add("shop", [audited], NOW)
     (policy,) = report_of(window).policies
-    assert (policy.policy, policy.total.mean_lost, policy.worse) == ("q", 100, "")
+    assert (policy.policy, policy.total.mean_gained, policy.worse) == ("q", -50, "")
 
 
 def test_namespaces_beyond_the_counted_ones_count_together() -> None:
     counts = OutcomeCounts()
     for number in range(2 * MOST_SERIES):
-        counts.add(f"n{number}", [landing()], landed=True)
+        counts.add(f"n{number}", [landing()])
     assert len(counts.figures) == MOST_SERIES + 1
     assert sum(each.pods for each in counts.figures.values()) == 2 * MOST_SERIES

@@ -22,8 +22,9 @@ from tests.webhook.cli.running import Ran, Stowplan
 
 SHOP = OutcomeFigures(
     pods=40,
-    meant=40,
-    landed=30,
+    landed=40,
+    decided=40,
+    moved=10,
     rank_total=60,
     ranks=(30, 10, 0, 0, 0),
     scored=40,
@@ -37,8 +38,21 @@ SHOP = OutcomeFigures(
     stock_hot=4,
 )
 AUDITED = OutcomeFigures(
-    pods=10, ranks=(4, 3, 0, 0, 0), rejected=3, denied=1, scored=10, points=50_000, best=80_000
+    pods=10,
+    landed=3,
+    decided=10,
+    moved=6,
+    denied=1,
+    ranks=(4, 3, 0, 0, 0),
+    rejected=3,
+    scored=10,
+    points=50_000,
+    best=80_000,
+    compared=9,
+    compared_points=72_000,
+    stock_points=45_000,
 )
+ADVISED = OutcomeFigures(pods=8, landed=6)
 REPORT = OutcomeReport(
     since="2026-01-01T10:00:00Z",
     until="2026-01-01T11:00:00Z",
@@ -50,6 +64,7 @@ REPORT = OutcomeReport(
             total=SHOP,
             namespaces=(NamespaceOutcome(namespace="shop", figures=SHOP),),
         ),
+        PolicyOutcome(policy="hinted", mode="Enforce", total=ADVISED),
         PolicyOutcome(
             policy="trial",
             mode="Audit",
@@ -98,11 +113,15 @@ async def test_it_shows_where_pods_landed_and_what_audit_mode_would_have_changed
     assert ran.status == 0
     assert "pods bound from 2026-01-01T10:00:00Z to 2026-01-01T11:00:00Z" in ran.out
     assert [cell.strip() for cell in cells(ran, "balanced")] == [
-        *("balanced", "all", "40", "75 %", "75 %", "1.5", "0"),
+        *("balanced", "all", "40", "100 %", "40", "25 %", "75 %", "1.5", "0"),
         *("90.0", "5.0", "+20.0", "1, 4"),
     ]
+    # Of advice only is known whether it was followed.
+    assert [cell.strip() for cell in cells(ran, "hinted")] == [
+        *("hinted", "all", "8", "75 %", "0", *"-------", "-"),
+    ]
     assert [cell.strip() for cell in cells(ran, "trial")] == [
-        *("trial", "all", "10", "6", "3", "1", "50.0", "+30.0", "has-room 3"),
+        *("trial", "all", "10", "6", "3", "1", "50.0", "+30.0", "-", "has-room 3"),
     ]
 
 

@@ -15,13 +15,13 @@ def row(name: str = "calm", outcome: PolicyOutcome | None = None) -> PolicyRow:
 
 def test_its_effect_is_where_pods_were_bound() -> None:
     total = OutcomeFigures(
-        pods=20, meant=10, landed=9, scored=20, points=160_000, best=170_000,
+        pods=20, landed=18, decided=20, scored=20, points=160_000, best=170_000,
         compared=20, compared_points=160_000, stock_points=100_000,
         measured=20, hot=1, stock_hot=6,
     )  # fmt: skip
     outcome = PolicyOutcome(policy="calm", mode="Enforce", total=total)
     body = policy_page(row(outcome=outcome), [busy(65)], counted=True).body
-    assert "<dd>90.0 %</dd>" in body  # 9 of 10 meant
+    assert "<dd>90.0 %</dd>" in body  # 18 of 20
     assert "<dd>+30.0</dd>" in body  # (160,000 - 100,000) / 20 pods / 100
     assert "<dd>5.0</dd>" in body  # (170,000 - 160,000) / 20 pods / 100
     assert '6 <span aria-hidden="true">→</span><span class="unseen">to</span> 1<' in body

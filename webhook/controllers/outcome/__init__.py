@@ -1,22 +1,19 @@
-"""What became of advice and nominations: where pods were bound, and what that says of policies."""
+"""What became of decisions: where pods were bound, and what that says of policies."""
 
 from webhook.controllers.outcome.audited_policies import AuditedPolicies
-from webhook.controllers.outcome.bindings import Bindings
+from webhook.controllers.outcome.bound_pods import BoundPods
 from webhook.controllers.outcome.controller import (
     OutcomeController,
     OutcomeParts,
     OutcomeRules,
 )
-from webhook.controllers.outcome.landing_judge import JudgeParts, LandingJudge
 from webhook.controllers.outcome.metrics import OutcomeCollector
 from webhook.controllers.outcome.record import AUDITED_KEY, OutcomeRecord, Recorded
 
 __all__ = [
     "AUDITED_KEY",
     "AuditedPolicies",
-    "Bindings",
-    "JudgeParts",
-    "LandingJudge",
+    "BoundPods",
     "OutcomeCollector",
     "OutcomeController",
     "OutcomeParts",

@@ -1,11 +1,11 @@
-"""The task of the leader that judges bindings, and what follows for policies that do harm."""
+"""The task of the leader that counts where pods are bound, and acts on policies that do harm."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -16,19 +16,18 @@ from engine.model.time import Micros, date
 from engine.outcome import (
     OutcomeCounts,
     OutcomeWindow,
+    PolicyLanding,
     WindowState,
     WorseRules,
+    advised_landings,
     may_be_audited,
-    meant_nodes,
 )
-from engine.policy import CompiledPolicy, PolicySet
+from engine.policy import CompiledPolicy, Mode, PolicySet
 from engine.report import AuditedPolicy, OutcomeReport
-from webhook.binding import BindingRecords
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.object_event import ObjectEvent, ObjectReference
 from webhook.controllers.outcome.audited_policies import AUDITED_ANNOTATION, AuditedPolicies
-from webhook.controllers.outcome.bindings import Binding, Bindings
-from webhook.controllers.outcome.landing_judge import LandingJudge
+from webhook.controllers.outcome.bound_pods import BoundPod, BoundPods
 from webhook.controllers.outcome.record import (
     AUDITED_KEY,
     REPORT_KEY,
@@ -39,12 +38,9 @@ from webhook.controllers.outcome.record import (
 from webhook.placement.live_policies import WhenWorse
 
 _ROUND_SECONDS: Final = 10.0
-_LATER_SECONDS: Final = 0.25
-"""From a binding to its judgement: what the next pods wait for goes first."""
-
 _STORE_SECONDS: Final = 60.0
 _LAST_STORE_SECONDS: Final = 2.0
-_REPORTED: Final = "makes things worse than the stock scheduler would"
+_REPORTED: Final = "makes things worse than the scheduler alone would"
 _SET_TO_AUDIT: Final = "is set to Audit"
 
 _log = logging.getLogger(__name__)
@@ -57,9 +53,7 @@ class OutcomeParts:
     Attributes:
         connection: to the API server, for Events.
         identity: of this process, written in each Event.
-        bindings: the pods that are bound.
-        judge: judges them.
-        decided: what was decided at bindings: nothing is judged again that is there.
+        bound: the pods that are bound.
         record: of the figures.
         audited: keeps policies in Audit mode here.
         annotate: writes an annotation on the Lease, for the other replicas.
@@ -70,9 +64,7 @@ class OutcomeParts:
 
     connection: Connection
     identity: str
-    bindings: Bindings
-    judge: LandingJudge
-    decided: BindingRecords
+    bound: BoundPods
     record: OutcomeRecord
     audited: AuditedPolicies
     annotate: Callable[[str, str], None]
@@ -125,38 +117,26 @@ class OutcomeController:
         self._window: OutcomeWindow | None = None
         self._stored: WindowState | None = None
         self._stored_at = float("-inf")
-        self._unjudged = 0
-
-    @property
-    def unjudged(self) -> int:
-        """Bound pods that could not be judged, since the start of this process."""
-        return self._unjudged + self._parts.bindings.missed
 
     async def run(self) -> None:
         """Count until cancelled."""
-        due = self._clock()
         await self.begin()
         try:
             while True:
-                self._parts.bindings.changed.clear()
-                await self.count()
-                if self._clock() >= due:
-                    await self.round()
-                    due = self._clock() + _ROUND_SECONDS
-                if await self._is_bound_before(due):
-                    await asyncio.sleep(_LATER_SECONDS)
+                await self.round()
+                await asyncio.sleep(_ROUND_SECONDS)
         finally:
             await self.end()
 
     async def begin(self) -> None:
         """Go on where the last leader ended."""
         self._window = await self._restored()
-        self._parts.bindings.begin()
+        self._parts.bound.begin(self._count)
 
     async def end(self) -> None:
         """Count no more: another replica does, and goes on from here if it can be told."""
         window, self._window = self._window, None
-        self._parts.bindings.end()
+        self._parts.bound.end()
         self.worse, self.audited_policies = {}, {}
         if window is not None:
             try:
@@ -171,30 +151,20 @@ class OutcomeController:
             return self._report(self._window)
         return await self._parts.record.report(self._rules.window_seconds)
 
-    async def count(self) -> None:
-        """Judge and count the new bindings; reviews come in between."""
-        while (binding := self._parts.bindings.pop()) is not None:
-            window, parts = self._window, self._parts
-            if window is not None and parts.is_ready() and parts.judge.concerns(binding.pod):
-                self._count(window, binding)
-                await asyncio.sleep(0)
+    def _count(self, bound: BoundPod) -> None:
+        """Count where a pod was bound, by what its decision or its advice says of that node."""
+        window, landings = self._window, self._landings(bound)
+        if window is not None and landings:
+            window.add(bound.namespace, landings, self._parts.now())
+            self.counts.add(bound.namespace, landings)
 
-    def _count(self, window: OutcomeWindow, binding: Binding) -> None:
-        parts, pod, now = self._parts, binding.pod, self._parts.now()
-        decided = parts.decided.take(pod.key, pod.uid, pod.node_name)
-        if decided is not None:
-            window.add(pod.namespace, decided.landings, now, landed=True)
-            self.counts.add(pod.namespace, decided.landings, landed=True)
-            return
-        landings = parts.judge.judge(binding, parts.bindings.waiting())
-        if landings is None:
-            self._unjudged += 1
-            window.add_unjudged(now)
-            return
-        meant = meant_nodes(pod)
-        landed = pod.node_name in meant if meant else None
-        window.add(pod.namespace, landings, now, landed=landed)
-        self.counts.add(pod.namespace, landings, landed=landed)
+    def _landings(self, bound: BoundPod) -> Sequence[PolicyLanding]:
+        if bound.decided is not None:
+            return bound.decided.landings
+        if bound.advice is None:
+            return ()
+        acting = {each.name for each in self._parts.policies() if each.mode is Mode.ENFORCE}
+        return advised_landings(bound.advice, bound.node_name, acting)
 
     async def round(self) -> None:
         """Follow what an operator has written, judge the policies, and store the figures."""
@@ -288,11 +258,3 @@ class OutcomeController:
         return window.report(
             parts.now(), parts.policies(), self._rules.worse, self.audited_policies
         )
-
-    async def _is_bound_before(self, due: float) -> bool:
-        """Wait for a binding or for the next round; return whether there is a binding."""
-        try:
-            async with asyncio.timeout(max(0.0, due - self._clock())):
-                return await self._parts.bindings.changed.wait()
-        except TimeoutError:
-            return False

@@ -33,27 +33,23 @@ class OutcomeCollector(Collector):
 
     Attributes:
         controller: counts them.
-        judged_seconds: returns the time that judgements have taken.
     """
 
     controller: OutcomeController
-    judged_seconds: Callable[[], float]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         yield self._counter(
             "stowplan_outcome_pods",
-            "Pods that were bound and judged, by whether they landed where they were meant to.",
+            "Pods that were bound, advised or decided at their binding, by whether they landed"
+            " where they were meant to.",
             "landed",
-            lambda each: {
-                "as-meant": each.landed,
-                "elsewhere": each.meant - each.landed,
-                "not-meant": each.pods - each.meant,
-            },
+            lambda each: {"as-meant": each.landed, "elsewhere": each.pods - each.landed},
         )
         yield self._counter(
             "stowplan_outcome_ranks",
-            "Pods that were bound, by the rank of their node among the candidates of the policies.",
+            "Pods that were decided at their binding, by the rank of their node among the"
+            " candidates of the policies.",
             "rank",
             lambda each: dict(
                 zip((*_BANDS, "rejected"), (*each.ranks, each.rejected), strict=True)
@@ -74,39 +70,29 @@ class OutcomeCollector(Collector):
         )
         yield self._counter(
             "stowplan_outcome_compared_points",
-            "Points by the scores of a policy, added up over the pods that a model of the stock"
-            " scheduler found a node for: of the node that they landed on, and of the model's.",
+            "Points by the scores of a policy, added up over the pods that it has a node for at"
+            " their binding: of that node, and of the one that the scheduler took.",
             "node",
             lambda each: {
-                "landed": each.compared_points / POINT,
+                "chosen": each.compared_points / POINT,
                 "stock": each.stock_points / POINT,
             },
         )
         yield self._counter(
             "stowplan_outcome_compared_pods",
-            "Pods in these points, by whether the model takes the same node.",
-            "stock",
-            lambda each: {"same": each.compared - each.moved, "other": each.moved},
+            "Pods in these points.",
+            "",
+            lambda each: {"": each.compared},
         )
         yield self._counter(
             "stowplan_outcome_hot_pods",
-            "Pods whose node, or that of the model of the stock scheduler, was above the threshold"
-            " of usage.",
+            "Pods for which the node of the policies, or the one that the scheduler took, was above"
+            " the threshold of usage.",
             "node",
-            lambda each: {"landed": each.hot, "stock": each.stock_hot},
+            lambda each: {"chosen": each.hot, "stock": each.stock_hot},
         )
         yield from self._of_rules()
         yield from self._of_policies()
-        yield CounterMetricFamily(
-            "stowplan_outcome_unjudged_pods",
-            "Bound pods that came too fast for a judgement, or could not be judged.",
-            self.controller.unjudged,
-        )
-        yield CounterMetricFamily(
-            "stowplan_outcome_judging_seconds",
-            "Seconds that judgements have taken.",
-            self.judged_seconds(),
-        )
 
     def _counter(
         self, name: str, text: str, label: str, values: Callable[[OutcomeFigures], dict[str, float]]
@@ -131,7 +117,7 @@ class OutcomeCollector(Collector):
     def _of_policies(self) -> Iterator[Metric]:
         worse = GaugeMetricFamily(
             "stowplan_outcome_policy_worse",
-            "1 for a policy that makes things worse than the stock scheduler would.",
+            "1 for a policy that makes things worse than the scheduler alone would.",
             labels=["policy"],
         )
         for name in self.controller.worse:

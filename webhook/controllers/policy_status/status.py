@@ -49,16 +49,14 @@ class OutcomeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         since: ISO 8601.
-        pods: those it applies to.
-        meant: of those, the advised and the nominated.
-        landed: of the meant, those on such a node.
+        pods: those that were advised, or decided at their binding.
+        landed: of those, the ones on a node that they were meant for.
         rejected: pods on a node that its filters turn away.
-        gain: mean points against the model of the stock scheduler, as a text; "" if unknown.
+        gain: mean points against the nodes that the scheduler took, as a text; "" if unknown.
     """
 
     since: str = ""
     pods: int = 0
-    meant: int = 0
     landed: int = 0
     rejected: int = 0
     gain: str = ""
@@ -183,7 +181,6 @@ def _outcome(facts: PolicyFacts) -> OutcomeStatus | None:
     return OutcomeStatus(
         since=facts.since,
         pods=figures.pods,
-        meant=figures.meant,
         landed=figures.landed,
         rejected=figures.rejected,
         gain="" if gain is None else f"{gain:.1f}",

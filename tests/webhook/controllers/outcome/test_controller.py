@@ -6,14 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.outcome import PolicyLanding
 from engine.policy import Mode
 from engine.report import OutcomeReport
 from tests.webhook.controllers.outcome.worlds import POLICY, World, world
-from webhook.binding import BindingRecord
 from webhook.controllers.outcome import AuditedPolicies, OutcomeCollector
 
-ADVICE = {"stowplan.dev/advice": '{"policies":["prefers-a"],"nodes":["a"],"candidates":3}'}
+ADVICE = {"policies": ["prefers-a"], "nodes": ["a"], "candidates": 3}
 
 
 def config_map(world: World) -> dict[str, Any]:
@@ -34,125 +32,85 @@ def mode(world: World) -> Mode:
     return policy.mode
 
 
-async def test_a_bound_pod_is_judged_against_the_ranking_and_the_stock_scheduler(
+async def test_a_pod_that_is_decided_at_its_binding_counts_against_the_scheduler_s_choice(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as made:
-        made.bind("as-meant", "a", ADVICE)
-        made.bind("elsewhere", "c", ADVICE)
-        made.bind("not-meant", "b")
+        made.bind("better", "a", "c")
+        made.bind("kept", "b", "b")
         (policy,) = (await made.report()).policies
         total = policy.total
-        assert (total.pods, total.meant, total.landed) == (3, 2, 1)
-        assert total.ranks == (1, 2, 0, 0, 0)
-        assert (total.mean_points, total.mean_lost) == (50, 50)  # 100, 0 and 50 of 100
-        assert (total.compared, total.stock_points, total.moved) == (3, 15_000, 2)
+        assert (total.pods, total.landed, total.decided, total.moved) == (2, 2, 2, 1)
+        assert total.ranks == (1, 1, 0, 0, 0)
+        assert (total.mean_points, total.mean_lost, total.mean_gained) == (75, 25, 50)
         assert [each.namespace for each in policy.namespaces] == ["shop"]
 
 
-async def test_a_pod_that_was_decided_at_its_binding_is_not_judged_again(tmp_path: Path) -> None:
-    # The model of the scheduler would take `b`, but the scheduler has said `c`: of the landings as
-    # they were recorded, 100 points where `c` has 0.
+async def test_a_pod_that_was_advised_counts_by_whether_that_was_followed(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
-        landing = PolicyLanding(
-            policy="prefers-a",
-            mode="Enforce",
-            rank=1,
-            points=10_000,
-            best=10_000,
-            stock=0,
-            moved=True,
-        )
-        for name, uid in (("decided", "uid-decided"), ("escaped", "uid-escaped")):
-            record = BindingRecord(
-                uid=uid, node="a", scheduler_node="c", audited_node="", landings=[landing]
-            )
-            made.decided.put(f"shop/{name}", record)
-        made.bind("decided", "a")
+        for name, node in (("follows", "a"), ("does-not", "c")):
+            made.show(name, advice=ADVICE)
+            made.show(name, node, advice=ADVICE)
+        made.show("of-nobody")
+        made.show("of-nobody", "a")
         (policy,) = (await made.report()).policies
-        assert (policy.total.pods, policy.total.compared, policy.total.moved) == (1, 1, 1)
-        assert (policy.total.stock_points, policy.total.meant, policy.total.landed) == (0, 1, 1)
-        # One that is elsewhere than was answered is judged as any other: the model takes `b`.
-        made.bind("escaped", "c")
-        (policy,) = (await made.report()).policies
-        assert (policy.total.pods, policy.total.stock_points) == (2, 5_000)
+        total = policy.total
+        assert (total.pods, total.landed, total.decided, total.rejected) == (2, 1, 0, 0)
+        assert (total.mean_rank, total.mean_points, total.mean_gained) == (None, None, None)
 
 
-async def test_pods_that_were_never_seen_waiting_are_not_counted(tmp_path: Path) -> None:
+async def test_advice_of_policies_that_are_not_in_force_does_not_count(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
-        made.show(
-            {
-                "metadata": {"name": "old", "namespace": "shop", "uid": "1"},
-                "spec": {"nodeName": "a"},
-            }
-        )
-        made.show({"metadata": {"name": "new", "namespace": "shop", "uid": "2"}, "spec": {}})
-        made.show(
-            {
-                "metadata": {"name": "new", "namespace": "shop", "uid": "3"},
-                "spec": {"nodeName": "a"},
-            }
-        )
-        made.show({"metadata": {"name": "gone", "namespace": "shop", "uid": "4"}, "spec": {}})
-        made.applier.delete_pod("shop", "gone")
+        forged = ADVICE | {"policies": ["forged"]}
+        made.show("forged", advice=forged)
+        made.show("forged", "a", advice=forged)
+        assert (await made.report()).policies == ()
+        assert not made.controller.counts.figures
+
+
+async def test_a_pod_that_is_elsewhere_than_was_answered_does_not_count(tmp_path: Path) -> None:
+    async with world(tmp_path) as made:
+        made.decide("escaped", "a")
+        made.show("escaped")
+        made.show("escaped", "c")
         assert (await made.report()).policies == ()
 
 
-async def test_pods_that_no_policy_places_are_not_judged(tmp_path: Path) -> None:
+async def test_a_pod_counts_once(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
-        for name, spec in (("other", {"schedulerName": "other"}), ("mine", {})):
-            meta = {"name": name, "namespace": "shop", "uid": name}
-            made.show({"metadata": meta, "spec": spec})
-            made.show({"metadata": meta, "spec": {**spec, "nodeName": "a"}})
-        (policy,) = (await made.report()).policies
-        assert policy.total.pods == 1
+        made.bind("decided", "a")
+        made.show("advised", advice=ADVICE)
+        for name, advice in (("decided", None), ("advised", ADVICE)):
+            made.show(name, "a", advice=advice)
+            made.show(name, "a", advice=advice)
+        assert (await made.report()).policies[0].total.pods == 2
 
 
-async def test_what_comes_too_fast_is_counted_as_not_judged(tmp_path: Path) -> None:
+async def test_advised_pods_that_were_never_seen_waiting_are_not_counted(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
-        for number in range(300):
-            made.bind(f"p{number}", "a")
-        report = await made.report()
-        assert report.policies[0].total.pods == 256
-        assert made.controller.unjudged == 44
+        made.show("old", "a", advice=ADVICE)
+        made.show("new", advice=ADVICE)
+        made.show("new", "a", uid="of-another", advice=ADVICE)
+        made.show("gone", advice=ADVICE)
+        made.bound.pod_deleted("shop", "gone")
+        made.show("gone", "a", advice=ADVICE)
+        assert (await made.report()).policies == ()
 
 
-async def test_a_leader_that_is_busy_with_others_judges_a_quarter_as_much(tmp_path: Path) -> None:
+async def test_what_is_bound_while_another_replica_leads_is_not_counted(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
-        made.judgement_seconds = 0.01
-        for number in range(120):
-            made.bind(f"p{number}", "a")
-        before = (await made.report()).policies[0].total.pods
-        assert before in {100, 101}  # a second of them at once
-        made.seconds += 41.0
-        made.processor_seconds += 40.0
-        for number in range(120, 180):
-            made.bind(f"p{number}", "a")
-        # 40 s x 0.005 + 1 s x 0.02 = 0.22 s; all of it idle would be 0.82 s
-        pods = (await made.report()).policies[0].total.pods - before
-        assert pods in {22, 23}
-
-
-async def test_judgements_take_a_fiftieth_of_the_time_of_the_leader(tmp_path: Path) -> None:
-    async with world(tmp_path) as made:
-        made.judgement_seconds = 0.1
-        for number in range(20):
-            made.bind(f"p{number}", "a")
-        report = await made.report()
-        # a second of them at once: the tenth uses up the last of it, but for a rounding error
-        assert report.policies[0].total.pods in {10, 11}
-        assert report.unjudged == 20 - report.policies[0].total.pods
-        made.seconds = 50.0  # a second more
-        for number in range(20, 40):
-            made.bind(f"p{number}", "a")
-        assert (await made.report()).policies[0].total.pods in {20, 21, 22}
+        await made.controller.end()
+        made.bind("theirs", "a")
+        await made.controller.begin()
+        made.bind("ours", "a")
+        assert (await made.report()).policies[0].total.pods == 1
 
 
 async def test_the_next_leader_goes_on_with_the_figures(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
-        made.bind("first", "a", ADVICE)
+        made.bind("first", "a")
         await made.report()
-        made.bind("second", "b", ADVICE)
+        made.bind("second", "b")
         before = await made.report()
         assert stored_pods(made) == 1
         await made.controller.end()
@@ -160,7 +118,7 @@ async def test_the_next_leader_goes_on_with_the_figures(tmp_path: Path) -> None:
         assert stored_pods(made) == 2  # with its end
         assert (await made.controller.report()) == before  # a replica that does not lead
         await made.controller.begin()
-        made.bind("third", "a", ADVICE)
+        made.bind("third", "a")
         assert (await made.report()).policies[0].total.pods == 3
 
 
@@ -182,7 +140,7 @@ async def test_figures_are_stored_once_a_minute_and_only_by_the_leader(tmp_path:
 async def test_a_policy_that_makes_things_worse_is_reported_once(tmp_path: Path) -> None:
     async with world(tmp_path) as made:
         for number in range(3):
-            made.bind(f"p{number}", "c")  # 0 points, the model's node 50
+            made.bind(f"p{number}", "c")  # 0 points, the scheduler's node 50
         report = await made.report()
         await made.controller.round()
         assert report.policies[0].worse.startswith("its pods landed on nodes with 50.0 points less")
@@ -218,10 +176,11 @@ async def test_where_that_is_wanted_it_is_set_to_audit_until_somebody_takes_it_b
         await made.controller.begin()
         assert mode(made) is Mode.AUDIT
 
-        # in Audit mode its pods are judged by what it would have done
+        # in Audit mode it is compared by what it would have done
         made.bind("later", "b")
         (policy,) = (await made.report()).policies
-        assert (policy.mode, policy.total.mean_lost, policy.total.compared) == ("Audit", 50, 0)
+        total = policy.total
+        assert (policy.mode, total.landed, total.moved, total.mean_gained) == ("Audit", 0, 1, 50)
 
         # somebody takes it back
         taken_back = config_map(made)
@@ -284,7 +243,7 @@ async def test_a_config_map_that_cannot_be_read_is_begun_anew(
 
 
 def metric(world: World, name: str) -> float:
-    for family in OutcomeCollector(world.controller, lambda: 0.0).collect():
+    for family in OutcomeCollector(world.controller).collect():
         for sample in family.samples:
             if sample.name == name and sample.labels == {"policy": "prefers-a"}:
                 return sample.value

@@ -1,7 +1,8 @@
-"""A cluster of three nodes, policies, and a leader that judges what is bound."""
+"""Pods that are bound to three nodes, a policy, and a leader that counts them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,30 +11,26 @@ from typing import Any
 import msgspec
 
 from engine.model import api
-from engine.model.node import node_of
+from engine.model.advice import ADVICE_ANNOTATION
+from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros
-from engine.outcome import Judge, WorseRules
-from engine.pipeline import Scope
+from engine.outcome import LandingJudgement, PolicyLanding, WorseRules
+from engine.policy import Mode
 from engine.report import OutcomeReport
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from webhook.binding import BindingRecords
-from webhook.cluster import Cluster
+from webhook.binding import BindingRecord, BindingRecords
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection, connected
-from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.outcome import (
     AuditedPolicies,
-    Bindings,
-    JudgeParts,
-    LandingJudge,
+    BoundPods,
     OutcomeController,
     OutcomeParts,
     OutcomeRecord,
     OutcomeRules,
 )
 from webhook.placement.live_policies import LivePolicies, WhenWorse
-from webhook.placement.placer import Placer
 
 Json = dict[str, Any]
 BEGIN = Micros(1_700_000_000 * SECOND)
@@ -49,12 +46,14 @@ spec:
 """
 
 
+_POINTS = {"a": 10_000, "b": 5_000, "c": 0}
+_RANKS = {"a": 1, "b": 2, "c": 3}
+
+
 class World:
-    """A server, a cluster, a clock, and a leader; tests bind pods.
+    """A server, a clock, and a leader; tests bind pods.
 
     Attributes:
-        judgement_seconds: of the processor that a judgement takes.
-        stock: the node that the model of the stock scheduler takes.
         lease: annotations of the Lease.
         leads: whether writes are allowed.
     """
@@ -64,41 +63,14 @@ class World:
     ) -> None:
         self.server = server
         self.seconds = 0.0
-        self.processor_seconds = 0.0
-        self.judgement_seconds = 0.0
-        self.stock = "b"
         self.lease: dict[str, str] = {}
         self.leads = True
-        self.bindings = Bindings()
         self.decided = BindingRecords()
-        state = ClusterState()
-        self.applier = EventApplier(state, now=self.now, observers=[self.bindings])
-        for name in "abc":
-            wire = {
-                "metadata": {"name": name},
-                "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "1000"}},
-            }
-            state.set_node(node_of(msgspec.convert(wire, api.Node)))
-        self.cluster = Cluster(state=state, now=self.now, is_live=True)
-        self.policies = LivePolicies([policies], track=state.track_sums)
-        self.placer = Placer(view=self.cluster.view, now=self.now, scope=Scope())
-        self.judge = LandingJudge(
-            JudgeParts(
-                cluster=self.cluster,
-                placer=self.placer,
-                judge=Judge(Scope(), self._stock_choice, hot_percent=80),
-                policies=lambda: self.policies.current,
-            ),
-            clock=lambda: self.seconds,
-            processor=lambda: self.processor_seconds,
-        )
+        self.bound = BoundPods(self.decided)
+        self.policies = LivePolicies([policies], track=ClusterState().track_sums)
         self._connection = connection
         self._when_worse = when_worse
         self.controller = self.leader()
-
-    def _stock_choice(self, *_: object) -> str:
-        self.processor_seconds += self.judgement_seconds
-        return self.stock
 
     def now(self) -> Micros:
         return Micros(BEGIN + int(self.seconds * SECOND))
@@ -109,9 +81,7 @@ class World:
             OutcomeParts(
                 connection=self._connection,
                 identity="one",
-                bindings=self.bindings,
-                judge=self.judge,
-                decided=self.decided,
+                bound=self.bound,
                 record=OutcomeRecord(
                     ConfigMapStore(
                         self._connection,
@@ -134,29 +104,56 @@ class World:
             clock=lambda: self.seconds,
         )
 
-    def bind(self, name: str, node: str, annotations: Mapping[str, str] | None = None) -> None:
-        """Let the watch show a new pod, and then its binding."""
+    def bind(self, name: str, node: str, scheduler_node: str = "b") -> None:
+        """Decide a pod at its binding, and let the watch show it there."""
+        self.decide(name, node, scheduler_node)
+        self.show(name)
+        self.show(name, node)
+
+    def decide(self, name: str, node: str, scheduler_node: str = "b") -> None:
+        """Answer the binding of a pod; a policy in Audit mode would have said `a`."""
+        (policy,) = self.policies.current
+        chosen = "a" if policy.mode is Mode.AUDIT else node
+        landing = PolicyLanding(
+            policy="prefers-a",
+            mode=policy.mode.value,
+            landed=chosen == node,
+            judgement=LandingJudgement(
+                rank=_RANKS[node],
+                points=_POINTS[node],
+                best=_POINTS["a"],
+                chosen=_POINTS[chosen],
+                stock=_POINTS[scheduler_node],
+                moved=chosen != scheduler_node,
+            ),
+        )
+        record = BindingRecord(uid=f"uid-{name}", node=node, landings=[landing])
+        self.decided.put(f"shop/{name}", record)
+
+    def show(
+        self,
+        name: str,
+        node: str = "",
+        *,
+        uid: str = "",
+        advice: Mapping[str, object] | None = None,
+    ) -> None:
+        """Let the watch show a pod."""
+        annotations = {} if advice is None else {ADVICE_ANNOTATION: json.dumps(advice)}
         manifest: Json = {
             "metadata": {
                 "name": name,
                 "namespace": "shop",
-                "uid": f"uid-{name}",
-                "annotations": dict(annotations or {}),
+                "uid": uid or f"uid-{name}",
+                "annotations": annotations,
             },
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]},
+            "spec": {"nodeName": node},
         }
-        self.show(manifest)
-        self.show({**manifest, "spec": {**manifest["spec"], "nodeName": node}})
-
-    def show(self, manifest: Json) -> None:
-        """Let the watch show a pod."""
         raw = msgspec.json.encode(manifest)
-        wire = msgspec.json.decode(raw, type=api.Pod)
-        self.applier.prepare_pod(wire, raw)()
+        self.bound.pod_changed(pod_of(msgspec.json.decode(raw, type=api.Pod)), 1, raw)
 
     async def report(self) -> OutcomeReport:
-        """Count what was bound, end a round, and return the figures."""
-        await self.controller.count()
+        """End a round, and return the figures."""
         await self.controller.round()
         return await self.controller.report()
 

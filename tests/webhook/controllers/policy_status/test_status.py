@@ -123,13 +123,13 @@ def test_a_policy_that_does_less_than_it_should_is_degraded(
 
 def test_figures_of_the_window_are_shown() -> None:
     figures = OutcomeFigures(
-        pods=9, meant=8, landed=7, rejected=1, compared=4, compared_points=1000, stock_points=400
+        pods=9, landed=7, rejected=1, compared=4, compared_points=1000, stock_points=400
     )
     outcome = PolicyOutcome(policy="web", mode="Enforce", total=figures)
     facts = PolicyFacts(policy=policy(), outcome=outcome, since=THEN)
     shown = status_of(accepted(), facts, PolicyStatus(), NOW).outcome
     # (1000 - 400) / 4 hundredths of a point
-    assert shown == OutcomeStatus(since=THEN, pods=9, meant=8, landed=7, rejected=1, gain="1.5")
+    assert shown == OutcomeStatus(since=THEN, pods=9, landed=7, rejected=1, gain="1.5")
 
 
 def test_what_was_written_is_right_and_conditions_of_others_stay() -> None:
