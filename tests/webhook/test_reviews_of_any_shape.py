@@ -54,7 +54,7 @@ class Mutate:
 
     Args:
         policies: their folder.
-        holding: whether it holds pods whose policy decides at release.
+        holding: whether it holds pods whose policy releases them in order.
     """
 
     def __init__(self, policies: Path, *, holding: bool) -> None:
@@ -122,14 +122,14 @@ class _Releasing:
     age_seconds: float = 1.0
 
 
-@pytest.fixture(scope="module", params=["Admission", "Release"])
+@pytest.fixture(scope="module", params=["", "  placement: {releaseInOrder: true}\n"])
 def mutate(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mutate]:
     folder = tmp_path_factory.mktemp("policies")
-    (folder / "advising.yaml").write_text(f"{ADVISING}  placement: {{at: {request.param}}}\n")
+    (folder / "advising.yaml").write_text(f"{ADVISING}{request.param}")
     (folder / "denying.yaml").write_text(DENYING)
-    one = Mutate(folder, holding=request.param == "Release")
+    one = Mutate(folder, holding=bool(request.param))
     yield one
     one.close()
 

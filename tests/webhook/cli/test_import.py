@@ -56,4 +56,4 @@ def test_a_name_that_no_policy_can_have_is_refused(stowplan: Stowplan, tmp_path:
     (tmp_path / "scheduler.yaml").write_text(ENTRY)
     ran = stowplan("import", tmp_path / "scheduler.yaml", "--name", "Our Policy")
     assert (ran.status, ran.out) == (3, "")
-    assert ran.err.startswith("<stdout>:5:9: `Our Policy` does not match ")
+    assert ran.err.startswith("<stdout>:5:9: `Our Policy` is no name\n")

@@ -18,7 +18,8 @@ def test_it_says_what_became_of_the_pod_at_its_binding() -> None:
         message="moved from node9 to node1: another node is better",
     )
     body = pod_page(PodReport(pod=POD, node="node1", noted="noted", binding=binding), {}).body
-    assert "<dt>Scheduler's node</dt><dd>node9</dd>" in body
+    assert "Scheduler's node" in body
+    assert '<a href="node?name=node9" title="node9">' in body
     assert "Move: BetterNode" in body
     assert body.count("moved from node9 to node1: another node is better") == 1
     assert "Noted on the pod" not in body

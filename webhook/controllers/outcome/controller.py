@@ -37,7 +37,7 @@ from webhook.controllers.outcome.record import (
 )
 from webhook.placement.live_policies import WhenWorse
 
-_ROUND_SECONDS: Final = 10.0
+_ROUND_SECONDS: Final = 20.0
 _STORE_SECONDS: Final = 60.0
 _LAST_STORE_SECONDS: Final = 2.0
 _REPORTED: Final = "makes things worse than the scheduler alone would"
