@@ -201,7 +201,7 @@ class BindingLedger:
     def has_moves_on_their_way(self) -> bool:
         """Whether a pod may yet be bound to a node that its scheduler does not know of.
 
-        Who gives up the Lease in good order calls `lead_ends`, answers until there is none, for the
+        Who gives up the Lease in good order calls `lead_ends`, waits until there is none, for the
         next leader would not know of it, and gives it up then.
         """
         return any(len(way.nodes) > 1 for way in self._on_their_way.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -232,13 +231,19 @@ class BindingDecider:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Wait for a moment until all that was answered is seen, and say so if it is."""
-        until = time.monotonic() + _SETTLE_SECONDS
-        while not self._parts.ledger.is_settled(self._parts.now()):
-            if time.monotonic() >= until:
+        """Wait until all that was answered is seen, and say so if it is.
+
+        For what goes where the scheduler expects it, a moment; for a move as long as nobody else
+        may lead: the next leader would not know of it, and let the scheduler fill its node.
+        """
+        parts, ledger = self._parts, self._parts.ledger
+        until = parts.now() + int(_SETTLE_SECONDS * SECOND)
+        while not ledger.is_settled(parts.now()):
+            is_unknown_to_next = ledger.has_moves_on_their_way and parts.lead_seconds_left() > 0
+            if parts.now() >= until and not is_unknown_to_next:
                 return
             await asyncio.sleep(_SETTLE_POLL_SECONDS)
-        self._parts.hand_over()
+        parts.hand_over()
 
     async def run(self) -> None:
         """Forget bindings that failed, until cancelled."""

@@ -50,6 +50,7 @@ LEASE: Final = 1.0
 LEASE_MARGIN: Final = 0.2
 CACHE_LAG: Final = 0.5
 PAUSE: Final = 1.0
+SETTLE: Final = 0.5  # how long who ends waits for what is on its way
 _NOT_JUDGED: Final = frozenset({BindingReason.POD_UNKNOWN, BindingReason.NODE_UNKNOWN})
 SIZES: Final = (500, 500, 500, 1000, 1000, 1500, 2000, 3000)  # millicores
 
@@ -382,7 +383,7 @@ class Leader:
         self._seen_until = 0.0
         self.frozen_until = 0.0
         self.resting_until = 0.0
-        self.is_ending = False
+        self.ends_by = 0.0  # at which it gives up the Lease but for moves; 0 while it goes on
         self.is_leading = False
         world.clock.after(0.1, self._tick)
 
@@ -428,12 +429,15 @@ class Leader:
         if self.is_leading and lease.holder != self.name:
             self.ledger.lead_ends()
             self.is_leading = False
-        if self.is_ending and lease.holder == self.name:
+        if self.ends_by and lease.holder == self.name:
             self.ledger.lead_ends()
             lease.until = self.holds_until = world.clock.now + LEASE
-            if self.ledger.has_moves_on_their_way:
+            is_settled = self.ledger.is_settled(world.clock.micros)
+            if not is_settled and (
+                world.clock.now < self.ends_by or self.ledger.has_moves_on_their_way
+            ):
                 return
-            lease.holder, lease.is_settled = "", self.ledger.is_settled(world.clock.micros)
+            lease.holder, lease.is_settled = "", is_settled
             lease.until = world.clock.now
             self.is_leading = False
             self.resting_until = world.clock.now + 1  # it begins anew
@@ -448,7 +452,7 @@ class Leader:
             lease.holder, lease.is_settled = self.name, False
             lease.until = self.holds_until = world.clock.now + LEASE
             self.ledger.lead_begins(world.clock.micros, last)
-            self.is_leading, self.is_ending = True, False
+            self.is_leading, self.ends_by = True, 0.0
 
     def call(
         self,
@@ -744,7 +748,7 @@ class World:
         self.clock.after(self.random.expovariate(1 / self.faults.handover), self._hand_over)
         for leader in self.leaders:
             if leader.is_leading and not self._is_ending:
-                leader.is_ending = True
+                leader.ends_by = self.clock.now + SETTLE
 
     # The API server.
 

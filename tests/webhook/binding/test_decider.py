@@ -1,4 +1,4 @@
-"""What is kept of bindings that are asked about."""
+"""What is kept of bindings that are asked about, and how a leader ends."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 import gc
 from pathlib import Path
 
+import pytest
+
 from engine.model.time import Micros
+from engine.pipeline import Scope
+from tests.engine.binding.test_ledger import Desk, after
+from tests.engine.binding.worlds import NOW, by_rank
 from tests.fake_api_server import fake_api_server
 from webhook.binding import ReboundEvents, SeenBindings
-from webhook.binding.decider import AskedBinding
+from webhook.binding.decider import AskedBinding, BindingDecider, DeciderParts
 from webhook.cluster.client.connection import connected
-
-NOW = Micros(0)
+from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
 
 
 def events_in_memory() -> int:
@@ -36,3 +41,73 @@ async def test_nothing_is_kept_of_a_pod_whose_caller_has_less_time_than_it_may_t
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
         assert events_in_memory() < before + 10
+
+
+class _Clock:
+    """A time that goes on by a quarter of a second whenever somebody looks.
+
+    Args:
+        desk: where a pod is seen.
+        node_name: on which node.
+        seen_after: in how many seconds.
+    """
+
+    def __init__(self, desk: Desk, node_name: str, seen_after: float) -> None:
+        self.seconds = 0.0
+        self._desk = desk
+        self._node_name = node_name
+        self._seen_after = seen_after
+
+    def now(self) -> Micros:
+        self.seconds += 0.25
+        if self.seconds >= self._seen_after:
+            self._desk.see("p", self._node_name)
+        return after(self.seconds)
+
+
+@pytest.mark.parametrize(
+    ("node_name", "seen_after", "lead_seconds", "is_settled"),
+    [
+        ("b", 3, 10, True),  # it was moved, and is waited for
+        ("b", 3, 2, False),  # by then another one may lead
+        ("a", 3, 10, False),  # it goes where the scheduler expects it
+        ("a", 0.5, 10, True),
+    ],
+)
+async def test_who_ends_waits_for_moves_as_long_as_nobody_else_may_lead(
+    tmp_path: Path,
+    node_name: str,
+    seen_after: float,
+    lead_seconds: float,
+    is_settled: bool,  # noqa: FBT001
+) -> None:
+    desk, handed_over = Desk("p"), asyncio.Event()
+    clock = _Clock(desk, node_name, seen_after)
+    async with (
+        fake_api_server() as server,
+        connected(server.kubeconfig(tmp_path), None) as connection,
+    ):
+        parts = DeciderParts(
+            placer=Placer(view=desk.state.view, now=lambda: NOW, scope=Scope()),
+            ledger=desk.ledger,
+            seen=SeenBindings(ReboundEvents(connection, identity="replica-1"), lambda: NOW),
+            policies=by_rank,
+            counts=PolicyCounts(),
+            records=None,
+            hot_percent=80,
+            lead_seconds_left=lambda: lead_seconds - clock.seconds,
+            succeeds=lambda: False,
+            hand_over=handed_over.set,
+            is_ready=lambda: True,
+            seen_until=lambda: NOW,
+            now=clock.now,
+        )
+        lead = asyncio.create_task(BindingDecider(parts).lead())
+        await asyncio.sleep(0)  # it leads
+        if node_name == "b":
+            desk.moved("p")
+        else:
+            desk.ask("p")
+        lead.cancel()
+        await asyncio.gather(lead, return_exceptions=True)
+    assert handed_over.is_set() == is_settled
