@@ -33,12 +33,13 @@ async def test_the_leader_is_asked_about_bindings_and_hands_over_when_it_ends(
     service = f"{release.name}-leader"
 
     async def led_to(address: str) -> bool:
-        (found,) = [
-            one
+        found = [
+            endpoint["addresses"]
             for one in await cluster.list_all(_SLICES, release.namespace)
             if one["metadata"]["name"] == f"{service}-ipv4"
+            for endpoint in one["endpoints"]
         ]
-        return [one["addresses"] for one in found["endpoints"]] == [[address]]
+        return found == [[address]]
 
     async with fronting([]) as front, fronting([]) as leaders_front:
         url = f"https://{LOCAL}:{front.port}"
