@@ -140,6 +140,8 @@ async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_vict
     await stage.pods.add_nodes("node-a", cpu="1")
     await stage.pods.create("old", "1")
     await stage.pods.bound("old")
+    slow = {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/slow"]}
+    await stage.patch("old", slow)  # nobody here stops its containers, it would be gone at once
     async with priority_class(stage.cluster, "patient", 1000, preempts=False):
         held = await stage.held("web", priorityClassName="patient")
         await stage.writer.nominate(held, "node-a")
@@ -160,6 +162,8 @@ async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_vict
         await eventually(is_nominated, "the scheduler evicts the old pod for it")
         await stage.writer.withdraw_stale(_nomination(held))
         assert await stage.pods.nominated("urgent") == "node-a"
+        await stage.patch("old", {"op": "remove", "path": "/metadata/finalizers"})
+        assert await stage.pods.bound("urgent") == "node-a"
 
 
 def _nomination(held: HeldPod) -> Nomination:

@@ -27,7 +27,18 @@ from tests.e2e.workloads import deployment, pod
 from webhook.serving.composition import run_server, wall_clock
 from webhook.settings import Settings
 
-BALANCED = (Path(__file__).parents[2] / "policies" / "balanced" / "policy.yaml").read_text("utf-8")
+BALANCED = """
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: balanced}
+spec:
+  filters:
+  - {plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 400%}}}
+  - {plugin: LoadAware, args: {usageThresholds: {cpu: 65}}}
+  scores:
+  - {plugin: LimitAware}
+  - {plugin: LoadAware, weight: 2}
+"""
 LIMITS_ALONE = BALANCED + '  placement: { schedulerScores: "Off" }\n'
 LIMITS_REQUIRED = BALANCED + ('  placement: { schedulerScores: "Off", dynamicFilters: Required }\n')
 CORES = 16

@@ -26,8 +26,9 @@ _RULE_MISTAKES: Final[tuple[Json, ...]] = (
     {},
 )
 _PLACEMENT_MISTAKES: Final[tuple[Json, ...]] = (
-    {"at": "Release", "whenNoneFits": "Deny"},
-    {"preemption": "On"},
+    {"at": "Binding", "whenNoneFits": "Deny"},
+    {"whenNoneFits": "Wait"},
+    {"minGain": 2},
 )
 _MISTAKES: Final[tuple[Json, ...]] = (
     *({"filters": [rule]} for rule in _RULE_MISTAKES),
@@ -48,7 +49,7 @@ _TYPE_MISTAKES: Final[tuple[Json, ...]] = (
 )
 _BEYOND_NAMESPACE: Final[tuple[Json, ...]] = (
     {"match": {"namespaceSelector": {}}},
-    {"placement": {"at": "Release", "preemption": "DryRun"}},
+    {"placement": {"preemption": "DryRun"}},
 )
 
 
