@@ -88,7 +88,7 @@ def test_the_webhook_takes_the_settings_it_is_given(
     pod_spec = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]
     container = pod_spec["containers"][0]
     for variable in container["env"]:
-        monkeypatch.setenv(variable["name"], variable.get("value", "of-the-pod"))
+        monkeypatch.setenv(variable["name"], variable.get("value", "10.0.0.1"))  # of the pod
     taken = Settings()
     assert container["args"][0] == "serve"
     # Whoever is told to end has time for all it wants to do.
@@ -154,12 +154,14 @@ def test_what_keeps_it_available_fits_the_number_of_replicas(
 @pytest.mark.parametrize(
     ("values", "namespace", "expects"),
     [
-        ({}, "stowplan-system", "true"),
+        ({"binding.enabled": False}, "stowplan-system", "true"),
+        ({"webhook.url": "https://stowplan.example.com"}, "stowplan-system", "true"),
+        ({}, "stowplan-system", "false"),  # it is placed at its binding
         ({"placement.mode": "Audit"}, "stowplan-system", "false"),
         ({"enabled": False}, "stowplan-system", "false"),
         ({"tests.expectAdvice": False}, "stowplan-system", "false"),
-        ({"excludedNamespaces": ["default"]}, "stowplan-system", "false"),
-        ({}, "default", "false"),  # our own namespace is left alone
+        ({"binding.enabled": False, "excludedNamespaces": ["default"]}, "stowplan-system", "false"),
+        ({"binding.enabled": False}, "default", "false"),  # our own namespace is left alone
     ],
 )
 def test_advice_is_expected_only_of_an_installation_that_gives_it(

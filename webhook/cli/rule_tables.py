@@ -8,10 +8,11 @@ from rich.table import Table
 
 from engine.cel.vector import Plan
 from engine.model.label_condition import Exactness
-from engine.model.placement_options import DynamicFilters
+from engine.model.placement_options import DynamicFilters, PlacementAt
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
 from webhook.cli.tables import plain_table
 
+_AT_BINDING = "binding"
 _MICROS_PER_MILLI = 1000
 
 
@@ -30,14 +31,17 @@ def rules_table(policies: PolicySet) -> Table:
 
 
 def enforced_by(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> str:
-    """Return how a rule is written on a pod."""
+    """Return what sees to it that a rule holds."""
+    placement = policy.placement
+    is_at_binding = placement.at is PlacementAt.BINDING
     if isinstance(rule, ScoreRule):
-        return "advice only"
+        return _AT_BINDING if is_at_binding else "advice only"
     labels = rule.labels.summary
-    names_nodes = policy.placement.dynamic_filters is DynamicFilters.REQUIRED
-    if labels.exactness is Exactness.EXACT or not names_nodes:
+    names_nodes = placement.dynamic_filters is DynamicFilters.REQUIRED
+    if labels.exactness is Exactness.EXACT or not (is_at_binding or names_nodes):
         return labels.summary
-    return "node names" if labels.exactness is Exactness.NONE else f"{labels.summary}, node names"
+    rest = _AT_BINDING if is_at_binding else "node names"
+    return rest if labels.exactness is Exactness.NONE else f"{labels.summary}, {rest}"
 
 
 def cost_millis(rule: FilterRule | ScoreRule) -> float | None:

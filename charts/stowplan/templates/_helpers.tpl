@@ -66,9 +66,10 @@ app.kubernetes.io/component: control
 {{ include "stowplan.fullname" . }}-leader
 {{- end }}
 
-{{/* "true" where the API server asks about bindings. */}}
+{{/* "true" where the API server asks about bindings; elsewhere all policies advise new pods. */}}
 {{- define "stowplan.binds" -}}
-{{- and .Values.binding.enabled (ne (include "stowplan.mode" .Values.placement.mode) "Off") }}
+{{- $isReached := or (not .Values.webhook.url) .Values.binding.url (eq .Values.control.mode "Embedded") }}
+{{- and .Values.binding.enabled (ne (include "stowplan.mode" .Values.placement.mode) "Off") (not (empty $isReached)) }}
 {{- end }}
 
 {{/* What the pods of a process are found by: (dict "root" $ "component" "webhook"). */}}
@@ -187,7 +188,8 @@ matchExpressions:
 {{- define "stowplan.advisesTest" -}}
 {{- $asked := and .Values.enabled (eq (include "stowplan.mode" .Values.placement.mode) "Enforce") }}
 {{- $excluded := include "stowplan.excludedNamespaces" . | fromJsonArray }}
-{{- and .Values.tests.expectAdvice $asked (not (has .Values.tests.namespace $excluded)) }}
+{{- $advised := and $asked (ne (include "stowplan.binds" .) "true") }}
+{{- and .Values.tests.expectAdvice $advised (not (has .Values.tests.namespace $excluded)) }}
 {{- end }}
 
 {{- define "stowplan.webhookAnnotations" -}}

@@ -52,6 +52,15 @@ def test_required_dynamic_filters_are_enforced_by_node_names(
     assert ["LoadAware", "filter", "node", "names", "plugin"] in words
 
 
+def test_what_no_label_says_is_enforced_at_the_binding(stowplan: Stowplan) -> None:
+    words = [
+        line.split() for line in stowplan("lint", "arm-when-able", "balanced").out.splitlines()
+    ]
+    assert ["keep-off-arm", "filter", "labels"] in [each[:3] for each in words]
+    assert ["arm-first", "score", "x", "10", "binding"] in [each[:5] for each in words]
+    assert ["LoadAware", "filter", "binding", "plugin"] in words
+
+
 def test_verbose_shows_how_each_part_is_evaluated(stowplan: Stowplan, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     _, head, plan = stowplan("lint", tmp_path, "-v").out.partition("\nmixed: same-name\n")

@@ -108,9 +108,12 @@ def test_warnings_are_results_with_the_rule_that_found_them(
 
 
 def test_a_file_beyond_the_working_folder_is_named_in_full(
-    stowplan: Stowplan, folder: Path
+    stowplan: Stowplan, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    elsewhere = ROOT / "policies" / "limit-aware"
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    policy = (ROOT / "policies" / "limit-aware" / "policy.yaml").read_text(encoding="utf-8")
+    warned = policy.replace("at: Binding", "dynamicFilters: Required")
+    (elsewhere / "policy.yaml").write_text(warned, encoding="utf-8")
     assert stowplan("lint", elsewhere, "--sarif", "lint.sarif").status == 0
     (result,) = sarif(folder / "lint.sarif")["results"]
     location = result["locations"][0]["physicalLocation"]
