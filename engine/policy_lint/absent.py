@@ -161,13 +161,21 @@ def _hint(part: Part, read: KeyRead) -> str:
 def _optional(root: ast.Node, read: KeyRead) -> str:
     """Return what is never absent, where it is compared with a constant or searched; "" elsewhere.
 
-    It is the string, number or list that no pod names.
+    It is the string, number, list or map that no pod names.
     """
     path = (*read.path, read.key)
     if _is_test(root, path):
         return f"{_start_of(read)}.orValue(false)"
     if any(_is_element(node, path) for node, _ in ast.walk(root)):
         return ""  # of an empty list there is no element either
+    for node, _ in ast.walk(root):
+        match node:
+            case ast.Binary(
+                operator="==" | "!=",
+                left=left,
+                right=ast.ListLiteral(elements=()) | ast.MapLiteral(entries=()) as empty,
+            ) if path_of(left, {}) == path:
+                return f"{_start_of(read)}.orValue({unparse(empty)})"
     reads = Reads(root)
     found = {
         each.path[len(path) :]: each for each in reads.comparisons if _is_below(each.path, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from engine.policy import CompiledPolicy
+from engine.policy import CompiledPolicy, ScoreRule
 from engine.policy.findings import Finding
 from engine.policy_lint.absent import absent_findings
 from engine.policy_lint.effects import effect_findings
@@ -14,7 +14,8 @@ from engine.policy_lint.logic import logic_findings
 from engine.policy_lint.ordering import ordering_findings
 from engine.policy_lint.parts import parts_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
-from engine.policy_lint.units import Amount, amount_of, unit_findings
+from engine.policy_lint.statuses import status_findings
+from engine.policy_lint.units import Amount, absolute_findings, amount_of, unit_findings
 
 _TOO_LONG: Final = "its rules take too long to try all of them: try them with `stowplan lint`"
 
@@ -26,7 +27,10 @@ def meaning_findings(policy: CompiledPolicy) -> Iterator[Finding]:
         yield from unit_findings(part.name, part.program, amounts)
         if part.variable:
             amounts[part.variable] = amount_of(part.program, amounts)
+        if isinstance(part.rule, ScoreRule):
+            yield from absolute_findings(policy, part, amounts)
         yield from logic_findings(part)
+        yield from status_findings(part)
         yield from ordering_findings(policy, part)
         yield from generated_name_findings(part)
         yield from absent_findings(policy, part)

@@ -6,7 +6,7 @@ The unit of a field is that of `engine.policy.environment`; arithmetic carries i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
@@ -15,8 +15,10 @@ from typing import Final, NamedTuple, TypeAlias
 from engine.cel import CelError, Program, ast, compile_node, new_frame
 from engine.cel.unparse import unparse
 from engine.model.resource_names import counts_bytes
+from engine.policy import CompiledPolicy
 from engine.policy.environment import TABLE, ExpressionScope, environment
 from engine.policy.findings import Finding
+from engine.policy_lint.parts import Part, references_of
 
 _ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _UNITS: Final[Mapping[str, str]] = {entry.path: entry.unit for entry in TABLE}
@@ -38,7 +40,8 @@ _MOST_OVERCOMMIT: Final = 20  # limits of all pods of a node, as a multiple of w
 _MOST_SHARE: Final = 5  # of usage or requests in what a node offers
 _LEAST_PERCENT: Final = 1
 _GREATEST_WEIGHT: Final = 1000  # beyond it a factor converts one unit to another
-_OF_A_NODE: Final = frozenset({"node.limits", "node.requested", "node.usage", "pod.requests"})
+_IN_USE: Final = frozenset({"node.limits", "node.requested", "node.usage"})
+_OF_A_NODE: Final = _IN_USE | {"pod.requests"}
 
 
 class _Unit(Enum):
@@ -93,6 +96,33 @@ def unit_findings(
     return tuple(
         Finding(part, f"unit? `{unparse(mix.node)}`{mix.message}", mix.hint, mix.node.offset)
         for mix in reader.mixes
+    )
+
+
+def absolute_findings(
+    policy: CompiledPolicy, part: Part, variables: Mapping[str, Amount]
+) -> Iterator[Finding]:
+    """Yield a finding for a score that is an amount in use, whatever the node has of it.
+
+    Args:
+        policy: the policy.
+        part: the score.
+        variables: what is known of the policy's variables.
+    """
+    amount = amount_of(part.program, variables)
+    if not isinstance(amount, Measured) or amount.unit is _Unit.SHARE:
+        return
+    of, _, resource = amount.path.rpartition(".")
+    reads = references_of(policy, part.program)
+    if of not in _IN_USE or any(path[:2] == ("node", "allocatable") for path in reads):
+        return
+    share = f"{amount.path} / node.allocatable.{resource}"
+    yield Finding(
+        part.name,
+        f"unit? `{amount.path}` is in {amount.unit.value}: a large node that is half full counts "
+        "as fuller than a small one that is full",
+        f"a share of the node is `{share}`; `1.0 - {share}` prefers the node where it is least",
+        part.program.root.offset,
     )
 
 

@@ -23,10 +23,11 @@ def _world() -> ClusterView:
     """Return nodes `arm`, which is full and tainted, and `amd`, which has no fault."""
     pressure = NodeCondition("DiskPressure", "True", "", None)
     calm = NodeCondition("DiskPressure", "False", "", None)
+    down, up = (NodeCondition("Ready", status, "", None) for status in ("False", "True"))
     taint = api.Taint(key="a", effect="NoSchedule")
     return view_of(
-        node("arm", labels=_ARM, conditions=(pressure,), taints=(taint,), ready=False),
-        node("amd", labels=_AMD, conditions=(calm,)),
+        node("arm", labels=_ARM, conditions=(pressure, down), taints=(taint,), ready=False),
+        node("amd", labels=_AMD, conditions=(calm, up)),
     )
 
 
@@ -64,6 +65,31 @@ _CASES = (
         "`'NoSchedule'`",
         "!node.taints.exists(t, t.effect == 'NoSchedule')",
         ("amd",),
+    ),
+    # `arm` has pressure and is not ready, `amd` has no fault: a status of any type tells neither.
+    Mended(
+        "node.conditions.all(c, c.status == 'False')",
+        "`node.conditions.all(c, c.type == 'Ready' || c.status == 'False')`",
+        "node.conditions.all(c, c.type == 'Ready' || c.status == 'False')",
+        ("amd",),
+    ),
+    Mended(
+        "!node.conditions.exists(c, c.status != 'False')",
+        "`node.conditions.exists(c, c.type != 'Ready' && c.status != 'False')`",
+        "!node.conditions.exists(c, c.type != 'Ready' && c.status != 'False')",
+        ("amd",),
+    ),
+    Mended(
+        "node.conditions.all(c, c.status == 'True')",
+        "`node.conditions.all(c, c.type != 'Ready' || c.status == 'True')`",
+        "node.conditions.all(c, c.type != 'Ready' || c.status == 'True')",
+        ("amd",),
+    ),
+    Mended(
+        "node.conditions.exists(c, c.status == 'False')",
+        "`node.conditions.exists(c, c.type == 'Ready' && c.status == 'False')`",
+        "node.conditions.exists(c, c.type == 'Ready' && c.status == 'False')",
+        ("arm",),
     ),
     Mended("node.ready == 'True'", "`node.ready`", "node.ready", ("amd",)),
     Mended("node.ready == 'false'", "`!node.ready`", "!node.ready", ("arm",)),
@@ -237,6 +263,13 @@ def _condition(expression: str) -> str:
             "!object.spec.hostNetwork",
             "`object.spec.?hostNetwork.orValue(false)`",
             "!object.spec.?hostNetwork.orValue(false)",
+            {},
+            True,
+        ),
+        (
+            "object.spec.nodeSelector == {}",
+            "`object.spec.?nodeSelector.orValue({})`",
+            "object.spec.?nodeSelector.orValue({}) == {}",
             {},
             True,
         ),

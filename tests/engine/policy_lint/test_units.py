@@ -4,7 +4,10 @@ import pytest
 
 from engine.cel import compile_program
 from engine.policy.environment import ExpressionScope, environment
+from engine.policy.expressions import ScoreExpression
+from engine.policy_lint import policy_warnings
 from engine.policy_lint.units import amount_of, unit_findings
+from tests.engine.policy.worlds import NOW, node, policy, request_of, usage, view_of
 
 GIB = 1 << 30
 _RULES = environment(ExpressionScope.RULES, {})
@@ -97,3 +100,51 @@ def test_variables_carry_what_they_measure() -> None:
     for expression in ("variables.wanted < 4096.0", "node.usage.memory < variables.limit"):
         (found,) = unit_findings("", compile_program(expression, rules), variables)
         assert "is in bytes" in found.message
+
+
+@pytest.mark.parametrize(
+    ("score", "share"),
+    [
+        ("node.usage.cpu", "node.usage.cpu / node.allocatable.cpu"),
+        ("-node.usage.cpu", "node.usage.cpu / node.allocatable.cpu"),
+        ("-0.001 * node.limits.memory", "node.limits.memory / node.allocatable.memory"),
+        ("pod.priority > 0 ? node.requested.cpu : 0.0", "node.requested.cpu / node.allo"),
+    ],
+)
+def test_a_score_by_what_is_in_use_needs_what_the_node_has_of_it(score: str, share: str) -> None:
+    (warning,) = policy_warnings(policy(f"scores: [{{name: r, expression: '{score}'}}]"))
+    assert "unit?" in warning.message
+    assert f"a share of the node is `{share}" in warning.hint
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        "node.usage.cpu / node.allocatable.cpu",
+        "node.allocatable.cpu - node.usage.cpu",
+        "node.allocatable.memory",
+        "-node.podCount",
+    ],
+)
+def test_a_score_by_a_share_or_by_what_is_free_is_fine(score: str) -> None:
+    assert policy_warnings(policy(f"scores: [{{name: r, expression: '{score}'}}]")) == ()
+
+
+@pytest.mark.parametrize(
+    ("score", "best"),
+    [("-node.usage.cpu", "small"), ("1.0 - node.usage.cpu / node.allocatable.cpu", "large")],
+)
+def test_the_hint_for_cores_in_use_leads_to_the_emptier_node(score: str, best: str) -> None:
+    # 8 of 64 cores are an eighth, 3 of 4 are three quarters; yet 8 cores are more than 3.
+    view = view_of(
+        node("large", allocatable={"cpu": 64_000}),
+        usage("large", cpu=8_000),
+        node("small", allocatable={"cpu": 4_000}),
+        usage("small", cpu=3_000),
+    )
+    compiled = policy(f"scores: [{{name: r, expression: '{score}'}}]")
+    evaluator = compiled.scores[0].evaluator
+    assert isinstance(evaluator, ScoreExpression)
+    (rows,) = view.valid.nonzero()
+    scores, _ = evaluator.score(compiled.context(request_of(), view, NOW), rows)
+    assert view.names[rows[scores.argmax()]] == best
