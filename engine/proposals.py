@@ -122,7 +122,7 @@ class _Placed:
 
 
 def _percent(amount: int, of: int) -> float:
-    return amount * _PERCENT / of
+    return round(amount * _PERCENT / of, 1)  # as figures are shown, so that both count alike
 
 
 def _hot_nodes(cluster: _Placed) -> Iterator[Proposal]:

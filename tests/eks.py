@@ -177,6 +177,7 @@ class EksCluster:
             "name": name,
             "namespace": namespace,
             "uid": f"{namespace}-{name}",
+            "generateName": f"{owner}-" if owner_kind == "ReplicaSet" else "",
             "creationTimestamp": _time(created),
             "labels": {
                 "app": owner.partition("-")[0],

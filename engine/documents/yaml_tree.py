@@ -289,7 +289,7 @@ def fatal_problem(source: Source, error: yaml.YAMLError | LimitExceededError) ->
     if isinstance(error, LimitExceededError):
         return source.problem_at(error.index, str(error))
     if isinstance(error, ReaderError):
-        return source.problem_at(error.position, f"not a text: {error.reason}")
+        return source.problem_at(error.position, f"not text: {error.reason}")
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return Diagnostic(file=source.file, message=f"not YAML: {error}")
     message = error.problem or "cannot be read"

@@ -133,7 +133,7 @@ class DrainNode:
         leaving = {
             each.pod.key
             for each in changed.cluster.pods
-            if each.pod.node_name == self.node and is_movable(each.pod)
+            if each.pod.node_name == drained.name and is_movable(each.pod)
         }
         cluster = replace(changed.cluster, nodes=nodes)
         return replace(changed, cluster=cluster, moves=changed.moves | leaving)
@@ -192,13 +192,15 @@ def _deployment(pod: Pod) -> str:
 
 
 def _node(cluster: RecordedCluster, name: str) -> Node:
-    node = next((node for node in cluster.nodes if node.name == name), None)
-    if node is None:
-        names = [node.name for node in cluster.nodes]
-        whole = next((other for other in names if other.startswith(f"{name}.")), "")
-        hint = f"did you mean `{whole}`?" if whole else did_you_mean(name, names)
-        raise ChangeError(f"no node `{name}` is recorded" + (f"\nhint: {hint}" if hint else ""))
-    return node
+    """Return the node of a name; its domain may be left out, as tables do, where one has it."""
+    named = [node for node in cluster.nodes if node.name == name]
+    found = named or [node for node in cluster.nodes if node.name.startswith(f"{name}.")]
+    if len(found) == 1:
+        return found[0]
+    known = [each.name for each in found] or [node.name for node in cluster.nodes]
+    short = [each.partition(".")[0] for each in known]
+    hint = did_you_mean(name, known) or did_you_mean(name, short) or f"such as `{known[0]}`"
+    raise ChangeError(f"no node `{name}` is recorded\nhint: {hint}")
 
 
 def _kind(node: Node) -> tuple[tuple[str, int], ...]:

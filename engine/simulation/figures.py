@@ -67,8 +67,11 @@ def node_levels(levels: Percents) -> tuple[NodeLevels, ...]:
 
 
 def hot_nodes(levels: Percents, thresholds: Mapping[str, float]) -> int:
-    """Return the number of nodes whose load is above the threshold of any resource."""
-    hot = [levels[Measure.LOAD, name] > threshold for name, threshold in thresholds.items()]
+    """Return the number of nodes whose load, as it is shown, is above any threshold."""
+    hot = [
+        levels[Measure.LOAD, name].round(_DIGITS) > threshold
+        for name, threshold in thresholds.items()
+    ]
     return int(np.count_nonzero(np.any(hot, axis=0)))
 
 

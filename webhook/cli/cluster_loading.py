@@ -21,6 +21,7 @@ ClusterPaths: TypeAlias = Annotated[list[Path], Parameter(consume_multiple=1)]
 
 _MOST_PROBLEMS: Final = 3
 _USAGE_HINT: Final = "`kubectl get nodes.metrics.k8s.io -o json > usage.json`, and `--cluster` both"
+_ONCE_HINT: Final = "name the files of one recording alone"
 _OBJECTS_HINT: Final = "`kubectl get nodes,pods,namespaces -A -o json` has all of them"
 
 
@@ -56,6 +57,11 @@ def load_cluster(
         console.print(str(problem), markup=False, soft_wrap=True)
     if (more := len(recording.problems) - _MOST_PROBLEMS) > 0:
         console.print(f"... and {counted(more, 'more mistake')}: such objects are left out")
+    for kind, names in recording.repeated.items():
+        what = f"{counted(len(names), kind)} recorded again, such as `{names[0]}`"
+        console.print(
+            f"{what}: the last one counts\nhint: {_ONCE_HINT}", markup=False, soft_wrap=True
+        )
     return recording
 
 

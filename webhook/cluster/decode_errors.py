@@ -92,7 +92,7 @@ def parse(error: ValueError | RecursionError) -> tuple[str, _Steps]:
     if isinstance(error, RecursionError):
         return "nested too deeply", ()
     if isinstance(error, UnicodeDecodeError):
-        return "not a text in UTF-8", ()
+        return "not valid UTF-8", ()
     message = _MESSAGE.fullmatch(str(error))
     if message is None or message["place"] is None:
         return str(error), ()

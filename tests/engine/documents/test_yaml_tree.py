@@ -76,7 +76,7 @@ def test_what_stands_before_a_syntax_error_is_reported_with_it() -> None:
         ("{[a]: 1}", "a key must be a string"),
         ("b: {<<: 1}", "merge keys are not supported"),
         ("!!python/object:os.system x", "YAML tags are not supported"),
-        ("a: \x07", "not a text: control characters are not allowed"),
+        ("a: \x07", "not text: control characters are not allowed"),
         ("%YAML 3.0\n---\na", "not YAML: found incompatible YAML document"),
     ],
 )

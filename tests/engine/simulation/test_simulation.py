@@ -122,7 +122,7 @@ def test_a_node_above_a_threshold_is_hot() -> None:
     pods = [recorded_pod("p", "a", cpu="6")]
     reports = [report("a", {"cpu": 5300, "memory": 0})]  # 66.25 % of 8 cores
     assert replay(recording([large_node("a")], pods, reports)).arms[0].hot_nodes == 1
-    reports = [report("a", {"cpu": 5200, "memory": 0})]  # 65 %
+    reports = [report("a", {"cpu": 5203, "memory": 0})]  # 65.04 %, which is shown as 65.0
     assert replay(recording([large_node("a")], pods, reports)).arms[0].hot_nodes == 0
 
 

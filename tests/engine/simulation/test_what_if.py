@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +48,7 @@ def fates(arm: ArmReport) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def shop(*pods: RecordedPod, nodes: str = "ab", **limits: int) -> RecordedCluster:
+def shop(*pods: RecordedPod, nodes: Iterable[str] = "ab", **limits: int) -> RecordedCluster:
     """Return nodes of 8 cores, and a quota for namespace shop if it has limits."""
     quota = ElasticQuota(
         namespace="shop", name="shop", group=UPSTREAM_GROUP, min={}, max=limits, used={}
@@ -205,6 +206,14 @@ def test_a_recording_is_replayed_on_the_changed_cluster() -> None:
 def test_a_change_to_what_is_not_there_is_an_error(change: Change, message: str) -> None:
     with pytest.raises(ChangeError, match=message):
         answer(shop(recorded_pod("p", "a"), of_deployment("web", 1, "a")), change)
+
+
+def test_a_node_may_be_named_without_its_domain_where_one_has_it() -> None:
+    pod = recorded_pod("p", "a.example")
+    (stock,) = answer(shop(pod, nodes=("a.example", "b.example")), DrainNode("a")).arms
+    assert fates(stock) == {"p": (PodFate.PLACED, "a.example", "b.example")}
+    with pytest.raises(ChangeError, match="did you mean"):
+        answer(shop(pod, nodes=("a.example", "a.test")), DrainNode("a"))
 
 
 # Quotas and ages.

@@ -75,3 +75,10 @@ def test_of_many_mistakes_three_are_shown_and_the_others_counted(
     err = stowplan("eval", "node.name", "--cluster", cluster).err
     assert err.count("spec.containers: expected") == 3
     assert "... and 16 more mistakes: such objects are left out" in err
+
+
+def test_objects_that_are_recorded_again_are_told(stowplan: Stowplan, tmp_path: Path) -> None:
+    again = tmp_path / "again.yaml"
+    again.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node1}\n")
+    err = stowplan("eval", "node.name", "--cluster", DATA / "cluster.yaml", again).err
+    assert "1 Node recorded again, such as `node1`: the last one counts\nhint: " in err

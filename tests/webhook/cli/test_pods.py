@@ -32,7 +32,7 @@ def pod(containers: str) -> str:
     ("content", "message"),
     [
         (b"", ": the file is empty"),
-        (b"\xa9\x00\xff", ": neither YAML nor JSON: not a text in UTF-8"),
+        (b"\xa9\x00\xff", ": neither YAML nor JSON: not valid UTF-8"),
         (b"a: b: c", ":1:5: not YAML: mapping values are not allowed"),
         (b"foo: bar", ":1:1: not an object of Kubernetes: it has no `kind`"),
         (b'{"kind": "Pod"', ": not JSON: input data was truncated"),

@@ -177,7 +177,7 @@ def test_items_that_are_no_objects_are_told(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_spoil_only_their_object(tmp_path: Path) -> None:
     content = json_list(pod({}, name="spoilt")).encode().replace(b"spoilt", b"\xff")
     (problem,) = load(tmp_path / "cluster.json", content).problems
-    assert problem.message == "items[0]: not a text in UTF-8"
+    assert problem.message == "items[0]: not valid UTF-8"
     assert problem.hint == "the Pod is left out"
 
 

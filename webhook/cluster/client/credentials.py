@@ -208,7 +208,7 @@ def _contexts(path: Path) -> list[str]:
     try:
         config = yaml.safe_load(path.read_text("utf-8"))
     except UnicodeDecodeError as error:
-        problem = "not a kubeconfig: not a text in UTF-8"
+        problem = "not a kubeconfig: not valid UTF-8"
         raise InvalidFileError([Diagnostic(file=str(path), message=problem)]) from error
     except (yaml.YAMLError, OSError) as error:
         raise _invalid(path, error) from error

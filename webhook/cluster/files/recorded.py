@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError
+from engine.model import api
 from engine.model.count_text import counted
+from engine.model.kinds import Kind
 from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.time import Micros
 from engine.view import ClusterState
@@ -56,6 +58,7 @@ class Recording:
         loaded: number of objects in `state` by kind.
         skipped: number of objects of each other kind, such as `Deployment.apps`.
         problems: mistakes in the objects that were left out.
+        repeated: objects of each kind that were recorded again; the last of each counts.
     """
 
     state: ClusterState
@@ -63,6 +66,7 @@ class Recording:
     loaded: Mapping[str, int]
     skipped: Mapping[str, int]
     problems: tuple[Diagnostic, ...] = ()
+    repeated: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def load_recorded(
@@ -131,6 +135,8 @@ class _Loader:
         self._loaded: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._problems: list[Diagnostic] = []
+        self._names: defaultdict[str, set[str]] = defaultdict(set)
+        self._repeated: defaultdict[str, list[str]] = defaultdict(list)
         self._unlisted = 0
         self._progress = progress or (lambda _done, _total: None)
         self._done, self._total = 0, total
@@ -184,6 +190,7 @@ class _Loader:
             loaded=self._loaded,
             skipped=self._skipped,
             problems=tuple(self._problems),
+            repeated=dict(self._repeated),
         )
 
     def _no_cluster(self, name: str) -> Diagnostic:
@@ -205,7 +212,7 @@ class _Loader:
             self._skipped[f"{found.kind}.{found.group}" if found.group else found.kind] += 1
             return
         try:
-            wire = found.decode(applier.kind.wire)
+            wire: Any = found.decode(applier.kind.wire)  # of a table of kinds
             if self._is_observed and applier.prepare is not None:
                 applier.prepare(wire, msgspec.Raw(msgspec.json.encode(found.plain())))()
             else:
@@ -214,6 +221,15 @@ class _Loader:
             self._report(decode_errors(found, applier.kind.wire, error))
         else:
             self._loaded[found.kind] += 1
+            self._note_name(applier.kind, wire.metadata)
+
+    def _note_name(self, kind: Kind, metadata: api.ObjectMeta) -> None:
+        names, name = self._names[kind.name], metadata.name
+        if metadata.namespace:
+            name = f"{metadata.namespace}/{name}"
+        if name in names:
+            self._repeated[kind.kind].append(name)
+        names.add(name)
 
     def _note_version(self, found: ApiObject) -> None:
         try:
@@ -283,7 +299,7 @@ def _objects(data: bytes, file: str) -> Iterator[ApiObject | Diagnostic]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        problem = Diagnostic(file=file, message="neither YAML nor JSON: not a text in UTF-8")
+        problem = Diagnostic(file=file, message="neither YAML nor JSON: not valid UTF-8")
         raise InvalidFileError([problem]) from error
     return read_yaml(text, file)
 

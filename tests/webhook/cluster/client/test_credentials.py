@@ -58,7 +58,7 @@ async def test_in_a_pod_a_new_token_is_used_at_once(tmp_path: Path) -> None:
     [
         (b"", "not a kubeconfig: expected a mapping of keys to values"),
         (b"[]", "not a kubeconfig: expected a mapping of keys to values"),
-        (b"\xc2\x00", "not a kubeconfig: not a text in UTF-8"),
+        (b"\xc2\x00", "not a kubeconfig: not valid UTF-8"),
         (b"contexts: [{name: dev}]", "it has no context `prod`\nhint: it has `dev`"),
         (b"contexts: [{name: prd}]", "it has no context `prod`\nhint: did you mean `prd`?"),
         (b"contexts: 5", "it has no context `prod`"),

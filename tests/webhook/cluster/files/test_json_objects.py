@@ -13,7 +13,7 @@ UNREADABLE = {
         "expected an object of Kubernetes: expected a list, got a whole number"
     ),
     b'{"items": []}': "not an object of Kubernetes: it has no `kind`",
-    b'{"kind": "\xff"}': "not JSON: not a text in UTF-8",
+    b'{"kind": "\xff"}': "not JSON: not valid UTF-8",
     b'{"spec": ' + b"[" * 10_000: "not JSON: nested too deeply",
 }
 

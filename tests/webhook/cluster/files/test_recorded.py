@@ -180,8 +180,15 @@ def test_kinds_that_no_rule_reads_are_skipped_and_counted(tmp_path: Path) -> Non
 
 def test_of_two_objects_that_are_the_same_the_last_counts(tmp_path: Path) -> None:
     bigger = {**NODE, "status": {"allocatable": {"cpu": "8"}}}
-    view = loaded(tmp_path, as_yaml(NODE), as_yaml(bigger)).state.view()
+    recording = loaded(tmp_path, as_yaml(NODE), as_yaml(POD), as_yaml(bigger))
+    view = recording.state.view()
     assert view.amount(view.allocatable, "cpu").tolist() == [8000]
+    assert recording.repeated == {"Node": [NODE["metadata"]["name"]]}
+
+
+def test_pods_of_one_name_in_two_namespaces_are_two(tmp_path: Path) -> None:
+    other = {**POD, "metadata": {**POD["metadata"], "namespace": "other"}}
+    assert loaded(tmp_path, as_yaml(NODE), as_yaml(POD), as_yaml(other)).repeated == {}
 
 
 def test_what_yaml_itself_finds_wrong_with_an_object_is_reported(tmp_path: Path) -> None:
@@ -243,9 +250,7 @@ def test_files_that_cannot_be_read_are_reported_together(tmp_path: Path) -> None
 
 
 def test_what_is_neither_yaml_nor_json_is_refused(tmp_path: Path) -> None:
-    assert problems(tmp_path, b"\x93\xff\x00") == [
-        "0.yaml: neither YAML nor JSON: not a text in UTF-8"
-    ]
+    assert problems(tmp_path, b"\x93\xff\x00") == ["0.yaml: neither YAML nor JSON: not valid UTF-8"]
 
 
 def test_the_words_of_a_kubectl_that_failed_are_refused(tmp_path: Path) -> None:
