@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.report import QuotaAmount, QuotaRow, QuotasReport
 from webhook.pages.amounts import percent
-from webhook.pages.figures import Bars, marks_in_rows, stacked_rows
+from webhook.pages.figures import Bars, marks_in_rows, stacked_rows, upright
 from webhook.pages.page import Figure, Page
 from webhook.pages.query import Query, chosen, part_of, text_of
 from webhook.pages.templates import linked, render
@@ -83,7 +83,7 @@ def _fullest(report: QuotasReport, resource: str) -> Sequence[_Level]:
 
 
 def _fill(levels: Sequence[_Level]) -> Figure:
-    """Return a row for each quota: used within min, used beyond it, reserved; min as a mark."""
+    """Return a row for each quota: used within min, beyond it, reserved; min as a mark."""
     within, beyond, reserved, minima = [], [], [], dict[str, float]()
     for level in levels:
         least = level.amount.used if level.amount.min is None else level.amount.min
@@ -97,8 +97,12 @@ def _fill(levels: Sequence[_Level]) -> Figure:
         Bars("used beyond min", beyond),
         Bars("reserved", reserved),
     )
+    whole, _ = upright(100, "")  # the axis says it
     figure = stacked_rows(
-        [level.name for level in levels], bars, x="% of max, or of min where there is no max"
+        [level.name for level in levels],
+        bars,
+        x="% of max, or of min where there is no max",
+        shapes=[whole],
     )
     marks = marks_in_rows("min", minima)
     return {"data": [*figure["data"], marks], "layout": figure["layout"]}

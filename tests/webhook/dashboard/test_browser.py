@@ -74,6 +74,11 @@ async def test_every_page_opens_without_a_complaint_and_without_another_host(
             await tab.page.get_by_text(shows).first.wait_for()
             assert tab.complaints == [], page
             assert await tab.barriers() == [], page
+            await tab.page.set_viewport_size({"width": 390, "height": 800})
+            assert await tab.page.evaluate("document.documentElement.scrollWidth") == 390, page
+            captions = "Array.from(document.querySelectorAll('caption'), each => each.offsetWidth)"
+            assert max(await tab.page.evaluate(captions), default=0) <= 390, page
+            await tab.page.set_viewport_size({"width": 1280, "height": 720})
         assert tab.hosts == {url.authority}
 
 

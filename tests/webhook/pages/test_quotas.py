@@ -30,6 +30,12 @@ def test_a_row_has_what_is_used_within_min_beyond_it_and_reserved() -> None:
     assert "2 cores" in page.body
 
 
+def test_a_line_is_where_a_quota_is_full() -> None:
+    over = QuotaAmount(resource="cpu", used=7000, max=2000)
+    (line,) = quotas_page(report(quota("a", over)), {}).figures["fill"]["layout"]["shapes"]
+    assert (line["x0"], line["x1"]) == (100, 100)
+
+
 def test_the_fullest_quota_is_on_top() -> None:
     amounts = [QuotaAmount(resource="cpu", used=used, max=1000) for used in (100, 900, 500)]
     rows = [quota(name, each) for name, each in zip("abc", amounts, strict=True)]
