@@ -1,4 +1,7 @@
-"""The plugin reference, made of the plugins themselves. Run as `python -m tests.docs`."""
+"""The plugin reference, made of the plugins themselves, and the contents of long pages.
+
+Run as `python -m tests.docs`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from pydantic.alias_generators import to_camel
 from engine.model.quantity import INT64_MIN
 from engine.plugins import MAX_SCORE, PLUGINS, Plugin
 from engine.view import DOMAIN_NAMES
+from tests.contents import long_pages, with_contents
 
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = ROOT / "docs" / "plugins.md"
@@ -106,7 +110,7 @@ Schema: TypeAlias = dict[str, Any]
 def plugin_reference() -> str:
     """Return the page, in Markdown."""
     parts = [HEAD, *(_section(name, plugin) for name, plugin in PLUGINS.items())]
-    return "\n".join(parts)
+    return with_contents("\n".join(parts))
 
 
 def _section(name: str, plugin: Plugin) -> str:
@@ -266,3 +270,5 @@ def _shipped(name: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     PAGE.write_text(plugin_reference(), encoding="utf-8")
+    for path in long_pages():
+        path.write_text(with_contents(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.plugins import PLUGINS
+from tests.contents import long_pages, with_contents
 from tests.docs import EXAMPLES, PAGE, plugin_reference
 from tests.engine.policy.worlds import policy
 
@@ -36,6 +37,19 @@ def test_the_guide_shows_policies_and_links_all_of_them() -> None:
 
 def test_the_plugin_reference_is_what_the_plugins_say_of_themselves() -> None:
     assert PAGE.read_text(encoding="utf-8") == plugin_reference(), "run `make docs`"
+
+
+@pytest.mark.parametrize("path", long_pages(), ids=lambda path: path.name)
+def test_a_long_page_begins_with_links_to_its_sections(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    assert with_contents(page) == page, "run `make docs`"
+
+
+def test_sections_are_linked_by_the_anchors_of_their_headings() -> None:
+    page = "# P\n\nIn short.\n\n## `a.b`, and C-d\n\n```\n## no heading\n```\n## E\n"
+    linked = with_contents(page)
+    assert "\n\n**On this page:** [a.b, and C-d](#ab-and-c-d) · [E](#e)\n\n## `a.b`" in linked
+    assert with_contents(linked) == linked
 
 
 def test_every_arg_of_a_plugin_is_explained() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from engine.cel import functions
 from engine.cel.functions import Overload
 from engine.cel.values import Opaque
+from tests.contents import with_contents
 from tests.policy_docs.function_examples import EXAMPLES, MACROS
 
 HEAD: Final = """\
@@ -24,11 +25,11 @@ and the optional `map.?key` and `map[?'key']`.
 """
 
 FAMILIES: Final[dict[str, tuple[ModuleType, str]]] = {
-    "standard": (functions.standard, "Texts, lists and maps: the basics"),
+    "standard": (functions.standard, "Strings, lists and maps: the basics"),
     "conversions": (functions.conversions, "Conversions between types"),
     "timestamps": (functions.timestamps, "Moments and durations"),
-    "strings": (functions.strings, "Texts"),
-    "format_strings": (functions.format_strings, "Formatted texts"),
+    "strings": (functions.strings, "Strings"),
+    "format_strings": (functions.format_strings, "Formatted strings"),
     "regex": (functions.regex, "Regular expressions (RE2)"),
     "lists": (functions.lists, "Lists"),
     "k8s_lists": (functions.k8s_lists, "Lists, by Kubernetes"),
@@ -68,7 +69,7 @@ def function_reference() -> str:
     parts = [HEAD, "## Macros", "", *rows]
     for family, (module, heading) in FAMILIES.items():
         parts += ["", f"## {heading}", "", *_table(family, module.FUNCTIONS)]
-    return "\n".join([*parts, ""])
+    return with_contents("\n".join([*parts, ""]))
 
 
 def _table(family: str, overloads: tuple[Overload, ...]) -> list[str]:
