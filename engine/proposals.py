@@ -184,8 +184,8 @@ def _soft_taints(cluster: _Placed) -> Iterator[Proposal]:
         key = Counter(taint.key for soft in tainted.values() for taint in soft).most_common(1)[0][0]
         yield Proposal(
             "off-soft-taints",
-            f"{counted(len(tainted), 'node')} have a soft taint, such as {key}, and "
-            f"{counted(len(unwanted), 'pod')} run there without tolerating it",
+            f"{counted(len(unwanted), 'pod')} without a toleration on "
+            f"{counted(len(tainted), 'node')} with a soft taint, such as {key}",
         )
 
 
@@ -209,7 +209,7 @@ def _gpus(cluster: _Placed) -> Iterator[Proposal]:
         key = _label_of(having, cluster.nodes)
         yield Proposal(
             "keep-off-gpu-nodes",
-            f"{counted(len(guests), 'pod')} that ask for no {resource} run on "
+            f"{counted(len(guests), 'pod')} without a request for {resource} on "
             f"{counted(len(having), 'node')} that have it",
             {
                 "resource": resource,
@@ -250,7 +250,7 @@ def _spot(cluster: _Placed) -> Iterator[Proposal]:
         others = [pod for pod in cluster.movable if "Job" not in pod.owner_kinds]
         strayed = sum(pod.node_name in spot for pod in others)
         missed = sum(pod.node_name not in spot for pod in batch)
-        if not (strayed or missed):
+        if not batch or not (strayed or missed):
             continue
         yield Proposal(
             "spot-for-batch",

@@ -44,12 +44,13 @@ def write_proposals(folder: Path, recording: Sequence[Path]) -> int:
         hint = "`stowplan init DIR` writes a policy to start from"
         raise StowplanError(f"the recording gives no reason for a policy\nhint: {hint}")
     cluster = RecordedCluster.of(view, pods, loaded.recorded_at)
-    effects = _effects(found, cluster)
+    effects, best = _effects(found, cluster)
     texts = {f".{SCHEMA.name}": SCHEMA.read_text("utf-8")}
     for each in found:
         texts |= _texts(each, effects[each.name])
     write_new(folder, texts)
-    _show(folder, found, effects, recording)
+    _show(folder, found, effects)
+    _show_next(folder, folder if best == _ALL or len(found) == 1 else folder / best, recording)
     return Exit.OK
 
 
@@ -78,8 +79,8 @@ def _filled(text: str, indent: str) -> str:
     )
 
 
-def _effects(found: Sequence[Proposal], cluster: RecordedCluster) -> dict[str, str]:
-    """Return what each policy, and all of them together, would change on the cluster."""
+def _effects(found: Sequence[Proposal], cluster: RecordedCluster) -> tuple[dict[str, str], str]:
+    """Return what each policy, and all of them, would change, and which of them does it best."""
     policies: dict[str, PolicySet] = {}
     for each in found:
         text = _texts(each, "")[f"{each.name}/{_FILES[0]}"]
@@ -92,8 +93,16 @@ def _effects(found: Sequence[Proposal], cluster: RecordedCluster) -> dict[str, s
     scenario = what_if(cluster, (), recorded_arrivals(cluster.pods))
     report = simulate(Simulation(scenario=scenario, arms=arms))
     stock, *others = report.arms
+    proposed = [arm for arm in others if arm.name in {*policies, _ALL}]
     moves = counted(report.arrivals.pods, "pod")
-    return {arm.name: _effect(stock, arm, moves) for arm in others if arm.name in {*policies, _ALL}}
+    best = min(proposed, key=_badness)
+    return {arm.name: _effect(stock, arm, moves) for arm in proposed}, best.name
+
+
+def _badness(arm: ArmReport) -> tuple[float, ...]:
+    """Return the figures that are shown of an arm, the most important first; less is better."""
+    shown = (round(_most(arm, measure)) for measure in (Measure.LOAD, Measure.LIMITS))
+    return (arm.unplaced, arm.hot_nodes, *shown)
 
 
 def _effect(stock: ArmReport, arm: ArmReport, pods: str) -> str:
@@ -114,9 +123,7 @@ def _most(arm: ArmReport, measure: Measure) -> float:
     return max((each.max for each in spreads), default=0.0)
 
 
-def _show(
-    folder: Path, found: Sequence[Proposal], effects: dict[str, str], recording: Sequence[Path]
-) -> None:
+def _show(folder: Path, found: Sequence[Proposal], effects: dict[str, str]) -> None:
     output = console.output()
     for each in found:
         output.print(f"[bold]{escape(str(folder / each.name / _FILES[0]))}[/]")
@@ -125,11 +132,14 @@ def _show(
     if len(found) > 1:
         output.print(f"\n[bold]{_ALL}[/]")
         output.print(_filled(f"simulated: {effects[_ALL]}", "  "), markup=False)
-    place = quote(str(folder))
+
+
+def _show_next(folder: Path, arm: Path, recording: Sequence[Path]) -> None:
+    """Print how to go on, with the picture of the policy that is best by itself."""
     clusters = " ".join(f"--cluster {quote(str(path))}" for path in recording)
-    output.print(
-        f"\nnext: stowplan test {place}\n"
-        f"      stowplan simulate {clusters} --arm {place} --html report.html",
+    console.output().print(
+        f"\nnext: stowplan test {quote(str(folder))}\n"
+        f"      stowplan simulate {clusters} --arm {quote(str(arm))} --html report.html",
         markup=False,
         soft_wrap=True,
     )
