@@ -1,7 +1,9 @@
 # syntax=docker/dockerfile:1
 # The image of the webhook: `make image`. `make release` demands a base that is pinned by its digest.
 # Everything else that builds the image, or is in it, is from a lock, by hash, or from this folder.
-ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
+ARG PYTHON_IMAGE=base
+
+FROM docker.io/library/python:3.11-slim-bookworm AS base
 
 FROM ${PYTHON_IMAGE} AS build
 ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never SOURCE_DATE_EPOCH=315532800

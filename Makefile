@@ -13,6 +13,9 @@ IMAGE ?= localhost/stowplan:$(VERSION)
 CONTAINER_TOOL ?= docker
 KIND_CLUSTER ?= kind
 
+# A program in Go; the Go proxy serves it, and its checksum database vouches for it.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
 # Compiled modules are kept, even where the environment says otherwise: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,11 +35,13 @@ e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for
 	@$(BIN)/python -m tests.e2e.build
 	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile tests/e2e
 
-check: $(READY) ## Run the static checks: format, lint, types, import direction
+check: $(READY) ## Run the static checks: format, lint, types, import direction, workflows
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/zizmor --offline --pedantic --quiet .github
+	@if command -v go >/dev/null; then go run $(ACTIONLINT); else echo "no Go here: actionlint is skipped" >&2; fi
 
 bench: $(READY) ## Print the benchmarks; figures depend on the machine, compare the ratios
 	@$(BIN)/python -m tests.bench

@@ -76,7 +76,7 @@ def built(folder: Path, sources: Path) -> Path:
     venv.create(base, with_pip=True)
     places = {_PYTHON: str(base / "bin" / "python"), _PREFIX: str(prefix)}
     given = {**os.environ, "PATH": f"{base / 'bin'}:/usr/bin:/bin", "HOME": str(folder)}
-    for name, text in stages()[0][1:]:
+    for name, text in stages()[-2][1:]:
         if name == "ENV":
             given |= dict(pair.split("=", 1) for pair in shlex.split(text))
         elif name == "WORKDIR":

@@ -45,7 +45,7 @@ def _normal(name: str) -> str:
 
 
 def test_the_final_stage_only_takes_away_and_copies() -> None:
-    _, final = stages()
+    *_, final = stages()
     copied = [text for name, text in final if name == "COPY"]
     assert copied == ["--from=build /opt/stowplan /opt/stowplan"]
     (done,) = (text for name, text in final if name == "RUN")
