@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -72,3 +73,27 @@ def test_what_is_released_is_what_the_rest_of_the_project_passes() -> None:
                 reached.add(each)
                 open_jobs.append(each)
         assert {"ci", "packages"} <= reached
+
+
+# What is said for machines.
+
+
+def test_a_vulnerability_of_what_is_not_there_is_of_what_the_image_removes() -> None:
+    document = json.loads((ROOT / ".github/stowplan.openvex.json").read_text(encoding="utf-8"))
+    final = (ROOT / "Dockerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
+    (removed,) = re.findall(r"pip uninstall (.*?)\\\n", final)
+    for statement in document["statements"]:
+        assert statement["justification"] == "component_not_present"
+        for product in statement["products"]:
+            for component in product["subcomponents"]:
+                assert component["@id"].removeprefix("pkg:pypi/") in removed.split()
+
+
+def test_addresses_in_security_insights_lead_to_what_is_there() -> None:
+    text = (ROOT / "SECURITY-INSIGHTS.yml").read_text(encoding="utf-8")
+    pages = re.findall(r"stowplan/stowplan/(?:blob/)?main/([^\s#]+)(?:#(\S+))?", text)
+    assert pages
+    for name, section in pages:
+        page = (ROOT / name).read_text(encoding="utf-8")
+        headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+        assert not section or section in {each.lower().replace(" ", "-") for each in headings}

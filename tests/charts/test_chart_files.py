@@ -15,6 +15,7 @@ from engine.model.kinds import KINDS
 from engine.placement import ESTIMATED_USAGE_ANNOTATION, REASON_ANNOTATION
 from engine.policy import load_policies
 from tests.charts.generated import CHART, CHARTS_OWN, ROOT, files, schema
+from tests.engine.policy.worlds import policy
 from webhook.admission.review_result import Outcome
 from webhook.cli.app import app
 from webhook.settings import Settings
@@ -119,6 +120,17 @@ def test_artifact_hub_is_told_what_it_asks_for() -> None:
     assert told["license"] == "Apache-2.0"
     assert all({"kind", "description"} <= set(change) for change in told["changes"])
     assert all({"name", "url"} <= set(link) for link in told["links"])
+    crds = {each["name"]: (each["kind"], each["version"]) for each in told["crds"]}
+    definitions = [yaml.safe_load(path.read_text("utf-8")) for path in CHART.glob("files/crds/*")]
+    assert crds == {
+        each["metadata"]["name"]: (
+            each["spec"]["names"]["kind"],
+            each["spec"]["versions"][0]["name"],
+        )
+        for each in definitions
+    }
+    for example in told["crdsExamples"]:
+        assert policy(yaml.safe_dump(example["spec"])).filters
     assert chart["kubeVersion"]
 
 
