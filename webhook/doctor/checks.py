@@ -8,6 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from webhook.cluster.client.connection import ApiError
+from webhook.doctor.addresses import addresses
 from webhook.doctor.admission import admission, webhooks
 from webhook.doctor.bindings import bindings
 from webhook.doctor.certificates import certificates
@@ -29,6 +30,7 @@ from webhook.doctor.rollout import rollout
 Check = Callable[[Installation], AsyncIterator[Finding]]
 
 CHECKS: Mapping[str, Check] = {
+    "addresses": addresses,
     "admission": admission,
     "bindings": bindings,
     "rollout": rollout,

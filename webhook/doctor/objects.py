@@ -80,6 +80,12 @@ class Volume(Part, frozen=True):
     secret: SecretVolume | None = None
 
 
+class PodSecurityContext(Part, frozen=True):
+    """Users of a pod."""
+
+    run_as_user: int | None = None
+
+
 class PodSpec(Part, frozen=True):
     """Spec of a pod."""
 
@@ -88,6 +94,7 @@ class PodSpec(Part, frozen=True):
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     service_account_name: str = "default"
     host_network: bool = False
+    security_context: PodSecurityContext = PodSecurityContext()
 
     @property
     def webhook_port(self) -> int:
@@ -248,6 +255,18 @@ class Node(Part, frozen=True):
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+class ServiceSpec(Part, frozen=True):
+    """Spec of a Service."""
+
+    ip_families: tuple[str, ...] = ()
+
+
+class Service(Part, frozen=True):
+    """A Service."""
+
+    spec: ServiceSpec = ServiceSpec()
 
 
 class TlsData(Part, frozen=True):

@@ -11,7 +11,8 @@ from webhook.doctor.objects import Node, ObjectList, PodSpec, Version
 from webhook.doctor.webhook_configurations import Configuration
 
 _MOST_NODES = 50  # enough to recognise a platform: all are of one
-_OPEN_ON_GKE = (443, 10250)
+_KUBELET_PORT = 10250
+_OPEN_ON_GKE = (443, _KUBELET_PORT)
 _ENFORCER = "admissions.enforcer/disabled"
 
 
@@ -100,16 +101,21 @@ def _eks(facts: _Facts) -> Iterator[Finding]:
             "set `hostNetwork` for the one, add a rule for the other",
         )
     if "eks.amazonaws.com/compute-type=fargate" in facts.labels:
+        if facts.spec.webhook_port == _KUBELET_PORT:
+            message = f"EKS: on Fargate the kubelet has {_KUBELET_PORT}, the port of the webhook"
+            yield Finding(Level.WARNING, message, "set another `webhook.port`")
         message = "EKS: each pod of Fargate gets a node of its own, which cannot be advised"
         yield Finding(Level.NOTE, message, "leave its namespaces out by `excludedNamespaces`")
 
 
 def _openshift(facts: _Facts) -> Iterator[Finding]:
-    if "node.openshift.io/os_id" in facts.labels:
+    user = facts.spec.security_context.run_as_user
+    if "node.openshift.io/os_id" in facts.labels and user is not None:
         yield Finding(
-            Level.NOTE,
-            "OpenShift: it chooses the user that pods run as, and refuses one that is set",
-            "set `podSecurityContext.runAsUser`, `runAsGroup` and `fsGroup` to null",
+            Level.WARNING,
+            f"OpenShift: it chooses the user that pods run as, and refuses {user}",
+            "render the chart against the cluster, which it then recognises, or set"
+            " `podSecurityContext.runAsUser`, `runAsGroup` and `fsGroup` to null",
         )
 
 

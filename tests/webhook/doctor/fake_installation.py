@@ -22,6 +22,7 @@ HOST = f"{NAME}.{NAMESPACE}.svc"
 POD_NAMES = ("stowplan-a", "stowplan-b")
 REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 PODS_PATH = "/api/v1/namespaces/default/pods"
+SERVICE_PATH = f"/api/v1/namespaces/{NAMESPACE}/services/{NAME}"
 
 Json = dict[str, Any]
 
@@ -209,6 +210,7 @@ async def fake_installation() -> AsyncIterator[FakeInstallation]:
             )
             found.statuses[name] = status(until=NOW + timedelta(days=90))
             server.play("GET", status_path(name), found.replica(name))
+        server.play("GET", SERVICE_PATH, lambda _: {"spec": {"ipFamilies": ["IPv4"]}})
         server.play("GET", "/version", lambda _: {"gitVersion": "v1.36.3"})
         server.play("POST", REVIEWS_PATH, found.review)
         server.play("POST", PODS_PATH, found.admit)

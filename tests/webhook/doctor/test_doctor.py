@@ -389,7 +389,6 @@ async def test_the_time_all_webhooks_may_take_is_added_up(
         ("v1.33.2", "gce://p/z/n", "cloud.google.com/gke-nodepool", "GKE: "),
         ("v1.33.2", "azure:///s", "kubernetes.azure.com/cluster", "AKS: its admissions enforcer"),
         ("v1.33.2-eks-1b2c", "", "", "EKS: with a network other than Amazon's"),
-        ("v1.33.2", "", "node.openshift.io/os_id", "OpenShift: it chooses the user"),
     ],
 )
 async def test_a_platform_is_recognised_by_what_it_says_of_itself(
@@ -404,6 +403,36 @@ async def test_a_platform_is_recognised_by_what_it_says_of_itself(
     installation.server.create(node("node-b", provider=provider, **({label: "x"} if label else {})))
     messages = [one.message for one in (await installation.run_checks(tmp_path))["platform"]]
     assert any(message.startswith(expected) for message in messages)
+
+
+@pytest.mark.parametrize("user", [65532, None])
+async def test_openshift_refuses_a_user_that_is_set(
+    installation: FakeInstallation, tmp_path: Path, user: int | None
+) -> None:
+    installation.server.create(node("node-b", **{"node.openshift.io/os_id": "rhcos"}))
+    made = deployment()
+    made["spec"]["template"]["spec"]["securityContext"] = {"runAsUser": user}
+    installation.server.replace(made)
+    found = (await installation.run_checks(tmp_path))["platform"]
+    said = [one.message for one in found if "OpenShift" in one.message]
+    message = "OpenShift: it chooses the user that pods run as, and refuses 65532"
+    assert said == ([] if user is None else [message])
+
+
+@pytest.mark.parametrize(("port", "clashes"), [(10250, True), (9443, False)])
+async def test_on_fargate_the_kubelet_has_its_port(
+    installation: FakeInstallation, tmp_path: Path, port: int, *, clashes: bool
+) -> None:
+    installation.server.play("GET", "/version", lambda _: {"gitVersion": "v1.33.2-eks-1b2c"})
+    fargate = {"eks.amazonaws.com/compute-type": "fargate"}
+    installation.server.create(node("node-b", provider="aws:///z/i", **fargate))
+    made = deployment()
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    container["ports"] = [{"name": "webhook", "containerPort": port}]
+    installation.server.replace(made)
+    found = (await installation.run_checks(tmp_path))["platform"]
+    message = "EKS: on Fargate the kubelet has 10250, the port of the webhook"
+    assert (message in [one.message for one in found]) == clashes
 
 
 async def test_a_server_that_does_not_answer_cannot_be_examined(
