@@ -28,7 +28,7 @@ _NAME_LABEL: Final = "app.kubernetes.io/name"
 _VERSION_LABEL: Final = "app.kubernetes.io/version"
 _DESCHEDULER, _KARPENTER = "descheduler", "karpenter"
 _MOST_READ: Final = 500  # Deployments, and CronJobs, that bear no such label
-_POLICY_KIND: Final = "DeschedulerPolicy"
+_POLICY_KINDS: Final = ("DeschedulerPolicy", "DeschedulerConfiguration")  # the latter Koordinator's
 _PLUGIN: Final = "RemovePodsViolatingNodeAffinity"
 _REQUIRED, _PREFERRED = (
     f"{how}DuringSchedulingIgnoredDuringExecution" for how in ("required", "preferred")
@@ -76,8 +76,14 @@ class _PluginConfig(Part, frozen=True):
     args: _PluginArgs | None = None
 
 
+class _EnabledPlugin(Part, frozen=True):
+    """A plugin as Koordinator writes it; others write its name alone."""
+
+    name: str = ""
+
+
 class _PluginList(Part, frozen=True):
-    enabled: tuple[str, ...] | None = None
+    enabled: tuple[str | _EnabledPlugin, ...] | None = None
 
 
 class _Plugins(Part, frozen=True):
@@ -92,7 +98,8 @@ class _Profile(Part, frozen=True):
     def args(self) -> Iterator[_PluginArgs]:
         """The args of the plugin, if it is enabled."""
         lists = self.plugins and self.plugins.deschedule
-        if lists and _PLUGIN in (lists.enabled or ()):
+        enabled = (lists and lists.enabled) or ()
+        if _PLUGIN in enabled or _EnabledPlugin(_PLUGIN) in enabled:
             for config in self.plugin_config or ():
                 if config.name == _PLUGIN and config.args is not None:
                     yield config.args
@@ -104,14 +111,17 @@ class _Strategy(Part, frozen=True):
 
 
 class _DeschedulerPolicy(Part, frozen=True):
-    """A DeschedulerPolicy of v1alpha2, by profiles, or v1alpha1, by strategies."""
+    """The policy of a descheduler: of v1alpha2, by profiles, or v1alpha1, by strategies."""
 
+    dry_run: bool = False
     profiles: tuple[_Profile, ...] | None = None
     strategies: dict[str, _Strategy] | None = None
 
     @property
     def affinity_types(self) -> frozenset[str]:
         """The kinds of node affinity by which it evicts pods."""
+        if self.dry_run:
+            return frozenset()
         args = [args for profile in self.profiles or () for args in profile.args]
         strategy = (self.strategies or {}).get(_PLUGIN)
         if strategy is not None and strategy.enabled and strategy.params is not None:
@@ -187,7 +197,7 @@ async def _descheduler(installation: Installation, found: _Workload) -> AsyncIte
             yield _unknown(found, f"ConfigMap {name} makes no sense: {str(error).splitlines()[0]}")
             return
     if not policies:
-        yield _unknown(found, "it mounts no ConfigMap with a DeschedulerPolicy")
+        yield _unknown(found, "it mounts no ConfigMap with its policy")
         return
     kinds = frozenset(kind for policy in policies for kind in policy.affinity_types)
     for finding in _evictions(found, kinds):
@@ -196,11 +206,11 @@ async def _descheduler(installation: Installation, found: _Workload) -> AsyncIte
 
 def _policies_in(text: str) -> Iterator[_DeschedulerPolicy]:
     """Yield the policies in a file; it may hold anything."""
-    if _POLICY_KIND not in text:
+    if not any(kind in text for kind in _POLICY_KINDS):
         return
     for document in read_documents(text.encode(), "policy"):
         value = document.value
-        if isinstance(value, dict) and value.get("kind") == _POLICY_KIND:
+        if isinstance(value, dict) and value.get("kind") in _POLICY_KINDS:
             yield msgspec.convert(value, _DeschedulerPolicy)
 
 

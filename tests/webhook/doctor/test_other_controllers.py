@@ -42,6 +42,21 @@ strategies:
 """
 
 
+KOORDINATOR = f"""
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+dryRun: {{dry_run}}
+profiles:
+  - name: koord-descheduler
+    plugins:
+      deschedule: {{{{disabled: [{{{{name: "*"}}}}], enabled: [{{{{name: {PLUGIN}}}}}]}}}}
+      balance: {{{{enabled: [{{{{name: LowNodeLoad}}}}]}}}}
+    pluginConfig:
+      - name: {PLUGIN}
+        args: {{{{kind: {PLUGIN}Args, nodeAffinityType: [{PREFERRED}]}}}}
+"""
+
+
 @pytest.fixture
 async def installation() -> AsyncIterator[FakeInstallation]:
     async with fake_installation() as found:
@@ -91,7 +106,9 @@ async def test_where_nobody_acts_on_pods_nothing_is_to_be_done(
     ]
 
 
-@pytest.mark.parametrize("policy", [profiles(PREFERRED), STRATEGIES])
+@pytest.mark.parametrize(
+    "policy", [profiles(PREFERRED), STRATEGIES, KOORDINATOR.format(dry_run="false")]
+)
 async def test_a_descheduler_that_evicts_by_preferences_is_found(
     installation: FakeInstallation, tmp_path: Path, policy: str
 ) -> None:
@@ -113,7 +130,14 @@ async def test_a_descheduler_that_evicts_by_requirements_is_told(
     assert "whose required node affinity no longer holds" in message
 
 
-@pytest.mark.parametrize("policy", [profiles(PREFERRED, enabled="RemoveFailedPods"), profiles()])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        profiles(PREFERRED, enabled="RemoveFailedPods"),
+        profiles(),
+        KOORDINATOR.format(dry_run="true"),
+    ],
+)
 async def test_a_plugin_that_is_not_enabled_evicts_nobody(
     installation: FakeInstallation, tmp_path: Path, policy: str
 ) -> None:
@@ -140,7 +164,7 @@ async def test_a_descheduler_may_run_as_a_cron_job(
     [
         ("kind: DeschedulerPolicy\nprofiles: 7", "ConfigMap policy makes no sense"),
         ("kind: DeschedulerPolicy\n{", "ConfigMap policy makes no sense"),
-        ("{", "it mounts no ConfigMap with a DeschedulerPolicy"),
+        ("{", "it mounts no ConfigMap with its policy"),
     ],
 )
 async def test_a_policy_that_makes_no_sense_is_told(
