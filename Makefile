@@ -20,16 +20,21 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e check bench budgets fuzz docs chart image load push release lock clean
+.PHONY: help demo test test-part e2e check bench budgets fuzz docs chart image load push release lock clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
 test: $(READY) ## Run the tests: some 8 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
+
+test-part: $(READY) ## Run the part that other versions of Python must pass: PYTHON=python3.13 VENV=.venv-3.13
+	@$(BIN)/pytest -q --numprocesses auto tests/engine/test_pipeline.py tests/engine/policy/test_compile.py \
+		tests/webhook/certificates tests/webhook/test_python.py tests/webhook/test_settings.py \
+		tests/webhook/test_reviews_as_the_api_server_sends_them.py
 
 e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
 	@$(BIN)/python -m tests.e2e.build
