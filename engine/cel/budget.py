@@ -45,10 +45,20 @@ class Budget:
 
     A function whose work or result outgrows its arguments charges it first: `spend` for steps,
     `check_text` and `check_items` before it builds a result of that size. Large results cost steps
-    too. `expired` is polled for the end of the time; without it time is unlimited.
+    too. `expired` is polled for the end of the time; without it time is unlimited. Operations on
+    columns have an allowance of their own, `column_steps`, without which they are free: one takes a
+    hundred times as long as an iteration, and how many there are is known before.
     """
 
-    __slots__ = ("_check_at", "_expired", "_iterations", "_max_items", "_max_text", "_steps_left")
+    __slots__ = (
+        "_check_at",
+        "_column_steps_left",
+        "_expired",
+        "_iterations",
+        "_max_items",
+        "_max_text",
+        "_steps_left",
+    )
 
     def __init__(
         self,
@@ -56,11 +66,13 @@ class Budget:
         *,
         max_text: int = MAX_TEXT,
         max_items: int = MAX_ITEMS,
+        column_steps: int | None = None,
         expired: Callable[[], bool] | None = None,
     ) -> None:
         self._iterations = self._steps_left = iterations
         self._max_text = max_text
         self._max_items = max_items
+        self._column_steps_left = column_steps
         self._expired = expired
         self._check_at = iterations - _STEPS_BETWEEN_CHECKS
 
@@ -87,6 +99,18 @@ class Budget:
             self._check_at = self._steps_left - _STEPS_BETWEEN_CHECKS
             if self._expired():
                 raise BudgetExhaustedError("the expression ran out of time")
+
+    def spend_on_columns(self, steps: int) -> None:
+        """Charge an operation on columns, about a microsecond a step.
+
+        Raises:
+            BudgetExhaustedError: the allowance does not cover it.
+        """
+        if self._column_steps_left is None:
+            return
+        self._column_steps_left -= steps
+        if self._column_steps_left < 0:
+            raise BudgetExhaustedError("the expressions take longer for all nodes than they may")
 
     def check_text(self, length: int) -> None:
         """Refuse a string or bytes result longer than allowed, or charge for it.

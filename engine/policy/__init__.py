@@ -7,6 +7,7 @@ read belong here. Decisions never do: they are made in `engine.pipeline`.
 from __future__ import annotations
 
 from engine.policy.context import MOST_ITERATIONS, RuleContext, request_key
+from engine.policy.cost import MOST_COST_OF_A_NAMESPACE, TOO_COSTLY_HINT, too_costly
 from engine.policy.evaluation import (
     NodeValues,
     node_values,
@@ -29,10 +30,12 @@ from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [
     "CASES_FILE",
+    "MOST_COST_OF_A_NAMESPACE",
     "MOST_ITERATIONS",
     "SCHEDULER_FILTERS",
     "SCHEDULER_POLICY",
     "SCHEDULER_WEIGHTS",
+    "TOO_COSTLY_HINT",
     "CompiledPolicy",
     "CompiledResource",
     "FilterRule",
@@ -54,4 +57,5 @@ __all__ = [
     "request_key",
     "scheduler_filters",
     "scheduler_scores",
+    "too_costly",
 ]

@@ -30,6 +30,7 @@ from engine.policy.compiled_parts import (
     ConfiguredPlugins,
     ItemPath,
 )
+from engine.policy.cost import MOST_COST_OF_A_NAMESPACE, TOO_COSTLY_HINT, cost_of, too_costly
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.findings import Finding
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, filter_labels, score_labels
@@ -71,6 +72,8 @@ def compile_policy(document: Document) -> tuple[CompiledPolicy | None, list[Diag
     places = PartPlaces(written, document)
     if policy.namespace and policy.slow_parts:
         return None, list(_too_slow(policy, places))
+    if policy.namespace and policy.cost > MOST_COST_OF_A_NAMESPACE:
+        return None, [document.problem(("spec",), too_costly(policy.cost), hint=TOO_COSTLY_HINT)]
     return replace(policy, digest=_digest(policy.name, document), places=places), []
 
 
@@ -167,6 +170,10 @@ def _assembled(
         _score_rule(name, rule, (*SCORES, i), programs, plugins)
         for i, rule in enumerate(spec.scores)
     )
+    condition_programs = {
+        item.name: programs.found[*CONDITIONS, i] for i, item in enumerate(conditions)
+    }
+    own = (*condition_programs.values(), *variable_programs.values())
     return CompiledPolicy(
         name=name,
         namespace=written.namespace,
@@ -174,11 +181,12 @@ def _assembled(
         priority=spec.priority,
         namespace_selector=spec.match.namespace_selector.parsed(),
         object_selector=spec.match.object_selector.parsed(),
-        conditions={item.name: programs.found[*CONDITIONS, i] for i, item in enumerate(conditions)},
+        conditions=condition_programs,
         variables=variable_programs,
         filters=filters,
         scores=scores,
         placement=spec.placement.options,
+        cost=cost_of((*filters, *scores), own),
         sum_profiles=profiles,
         estimator=next(estimators, None),
         slow_parts=tuple(_slow_parts((*filters, *scores))),

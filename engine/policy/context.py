@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final
 
@@ -48,6 +48,7 @@ class PolicyContext:
         variables: Mapping[str, Program] = MappingProxyType({}),
         shared: SharedValues = _NOTHING_SHARED,
         iterations: int = MOST_ITERATIONS,
+        column_steps: int | None = None,
     ) -> None:
         """Create the context of a request.
 
@@ -58,12 +59,15 @@ class PolicyContext:
             variables: the programs of its variables, in order.
             shared: the values that its rules read of pods of one template.
             iterations: the most that all its expressions may take.
+            column_steps: what their columns may, see `Budget`.
         """
         self.request = request
         self.now = now
         self.errors: list[str] = []
-        self.budget = Budget(iterations, expired=request.expired)
-        self._iterations = iterations
+        self._new_budget = partial(
+            Budget, iterations, column_steps=column_steps, expired=request.expired
+        )
+        self.budget = self._new_budget()
         self._policy = policy
         self._programs = variables
         self._shared = shared
@@ -186,6 +190,7 @@ class RuleContext(PolicyContext):
         variables: Mapping[str, Program] = MappingProxyType({}),
         shared: SharedValues = _NOTHING_SHARED,
         iterations: int = MOST_ITERATIONS,
+        column_steps: int | None = None,
     ) -> None:
         """Create the context of a request and a view; see `PolicyContext` for the rest."""
         super().__init__(
@@ -195,6 +200,7 @@ class RuleContext(PolicyContext):
             variables=variables,
             shared=shared,
             iterations=iterations,
+            column_steps=column_steps,
         )
         self.view = view
         self.pod = request.pod
@@ -211,7 +217,7 @@ class RuleContext(PolicyContext):
         context = object.__new__(RuleContext)
         context.__dict__.update(self.__dict__)  # a third of the time of `copy`
         context.view, context.errors = view, []
-        context.budget = Budget(self._iterations, expired=self.request.expired)
+        context.budget = self._new_budget()
         context._rows = context._table = None
         return context
 

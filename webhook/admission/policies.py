@@ -26,7 +26,13 @@ from engine.model.policy_resource import (
     PolicyResource,
     policy_resource_of,
 )
-from engine.policy import CompiledPolicy, compile_resource
+from engine.policy import (
+    MOST_COST_OF_A_NAMESPACE,
+    TOO_COSTLY_HINT,
+    CompiledPolicy,
+    compile_resource,
+    too_costly,
+)
 from engine.policy_lint import policy_warnings
 from webhook.admission import wire
 from webhook.admission.review_result import Outcome, ReviewResult, ignored
@@ -58,6 +64,7 @@ class PolicyReviews:
 
     Args:
         file_names: the policies in force that stand in files.
+        cost_of_others: what the policies in force for a namespace cost, but for the one of a name.
         excluded_namespaces: those whose pods are never reviewed.
         clock: monotonic seconds.
     """
@@ -66,10 +73,12 @@ class PolicyReviews:
         self,
         *,
         file_names: Callable[[], Collection[str]],
+        cost_of_others: Callable[[str, str], int],
         excluded_namespaces: Collection[str],
         clock: Callable[[], float],
     ) -> None:
         self._file_names = file_names
+        self._cost_of_others = cost_of_others
         self._excluded_namespaces = excluded_namespaces
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policies")
@@ -86,11 +95,18 @@ class PolicyReviews:
         if not 0 < len(request.object) <= MOST_OBJECT_BYTES:
             return _refused(request, f"the policy is larger than {MOST_OBJECT_BYTES} bytes")
         # Given up at its deadline, a review that still waits for the thread never begins.
-        work = partial(self._judged, request, decoder, frozenset(self._file_names()))
+        names, others = frozenset(self._file_names()), 0
+        if request.namespace:
+            others = self._cost_of_others(request.namespace, request.name)
+        work = partial(self._judged, request, decoder, names, others)
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _judged(
-        self, request: AdmissionRequest, decoder: _Decoder, file_names: frozenset[str]
+        self,
+        request: AdmissionRequest,
+        decoder: _Decoder,
+        file_names: frozenset[str],
+        cost_of_others: int,
     ) -> ReviewResult:
         """Return the verdict; runs in the thread."""
         resource = _resource_in(request, request.object, decoder)
@@ -103,6 +119,9 @@ class PolicyReviews:
         compiled = compile_resource(resource)
         if compiled.policy is None:
             return _refused(request, _mistakes(compiled.problems))
+        cost = compiled.policy.cost
+        if resource.namespace and cost + cost_of_others > MOST_COST_OF_A_NAMESPACE:
+            return _refused(request, _mistakes([_too_costly(resource, cost, cost_of_others)]))
         warnings = [
             *self._effect_of_place(resource, is_taken=is_taken),
             *self._lint(compiled.policy),
@@ -142,6 +161,12 @@ def _name_taken(resource: PolicyResource) -> Diagnostic:
     message = f"a policy in a file has the name `{resource.policy_name}`, and files come first"
     hint = "choose another name, or take the file away (`policies.inline`, `policies.shipped`)"
     return Diagnostic(file=resource.path, field="metadata.name", message=message, hint=hint)
+
+
+def _too_costly(resource: PolicyResource, cost: int, others: int) -> Diagnostic:
+    return Diagnostic(
+        file=resource.path, field="spec", message=too_costly(cost, others), hint=TOO_COSTLY_HINT
+    )
 
 
 def _refused(request: AdmissionRequest, message: str) -> ReviewResult:

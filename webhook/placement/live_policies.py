@@ -111,6 +111,16 @@ class LivePolicies:
         """What became of each policy of the API."""
         return () if self._resources is None else self._resources.standings(self.file_names)
 
+    def cost_of_others(self, namespace: str, name: str) -> int:
+        """Return what the policies of the API for a namespace cost, without the one of a name."""
+        return sum(
+            each.policy.cost
+            for each in self.standings
+            if each.policy is not None
+            and each.resource.namespace == namespace
+            and each.resource.name != name
+        )
+
     @property
     def digest(self) -> str:
         """Hash of the policies in force, in hexadecimal digits."""

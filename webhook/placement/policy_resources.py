@@ -13,7 +13,14 @@ from typing import Final, TypeAlias
 
 from engine.errors import Diagnostic
 from engine.model.policy_resource import PolicyKind, PolicyResource
-from engine.policy import CompiledPolicy, CompiledResource, compile_resource
+from engine.policy import (
+    MOST_COST_OF_A_NAMESPACE,
+    TOO_COSTLY_HINT,
+    CompiledPolicy,
+    CompiledResource,
+    compile_resource,
+    too_costly,
+)
 
 MOST_PER_NAMESPACE: Final = 16
 """Policies of a namespace that are taken: they cost time and memory that all namespaces share."""
@@ -30,6 +37,7 @@ class Acceptance(StrEnum):
     INVALID = "Invalid"  # it has mistakes: the last valid one is in force, if there was any
     NAME_TAKEN = "NameTaken"  # by a policy in a file
     TOO_MANY = "TooMany"  # policies of its namespace; older ones come first
+    TOO_COSTLY = "TooCostly"  # with those of its namespace that come first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,7 @@ class ResourceStanding:
         problems: every mistake in it.
         policy: what is in force of it, None for nothing.
         policy_generation: the generation that is.
+        excess: what it costs where that is too much; "" where it is not.
     """
 
     resource: PolicyResource
@@ -49,6 +58,7 @@ class ResourceStanding:
     problems: tuple[Diagnostic, ...] = ()
     policy: CompiledPolicy | None = None
     policy_generation: int = 0
+    excess: str = ""
 
     @property
     def message(self) -> str:
@@ -63,6 +73,8 @@ class ResourceStanding:
                     f"{MOST_PER_NAMESPACE} policies of namespace `{self.resource.namespace}` are"
                     " taken, the oldest ones: delete some, or join them to one"
                 )
+            case Acceptance.TOO_COSTLY:
+                return f"{self.excess}; {TOO_COSTLY_HINT}"
             case Acceptance.INVALID:
                 kept = f"generation {self.policy_generation} stays" if self.policy else "nothing is"
                 return f"it has mistakes; {kept} in force"
@@ -136,10 +148,18 @@ class PolicyResources:
         """
         taken = self._taken()
         found = [_too_many(resource) for key, resource in self._known.items() if key not in taken]
+        costs = Counter[str]()  # of each namespace, those first that are the oldest
         for key, resource in taken.items():
             compiled = self._compiled.get(key)
             if compiled is not None and compiled.latest.resource.uid == resource.uid:
-                found.append(_standing(resource, compiled, file_names))
+                standing = _standing(resource, compiled, file_names)
+                cost = standing.policy.cost if standing.policy and resource.namespace else 0
+                others = costs[resource.namespace]
+                if cost + others > MOST_COST_OF_A_NAMESPACE:
+                    found.append(_too_costly(standing, too_costly(cost, others)))
+                else:
+                    costs[resource.namespace] += cost
+                    found.append(standing)
         return tuple(found)
 
     def _taken(self) -> dict[_Key, PolicyResource]:
@@ -188,3 +208,10 @@ def _standing(
 
 def _too_many(resource: PolicyResource) -> ResourceStanding:
     return ResourceStanding(resource=resource, acceptance=Acceptance.TOO_MANY)
+
+
+def _too_costly(standing: ResourceStanding, excess: str) -> ResourceStanding:
+    """Return the standing of a policy of which nothing is in force, whatever generation it is."""
+    return ResourceStanding(
+        resource=standing.resource, acceptance=Acceptance.TOO_COSTLY, excess=excess
+    )

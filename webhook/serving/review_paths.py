@@ -62,6 +62,7 @@ def review_paths(
     # 3. Policies that are resources: few at a time, which wait for each other.
     policy = PolicyReviews(
         file_names=lambda: policies.file_names,
+        cost_of_others=policies.cost_of_others,
         excluded_namespaces=settings.excluded_namespaces,
         clock=time.monotonic,
     )

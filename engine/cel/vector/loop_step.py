@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from engine.cel.ast import HowMany
 from engine.cel.evaluate import new_frame
 from engine.cel.vector.columns import Bools, Column, NotVectorizableError, Path
 from engine.cel.vector.kernels import LoopAccumulator, as_bool
 from engine.cel.vector.steps import EvalContext, Step
+
+TURNS: Final = 8
+"""Turns that are assumed for every loop when costs are estimated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,7 +35,7 @@ class Loop(Step):
     how_many: HowMany
     reads_request: bool
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Combine the predicate of all elements; taken from the cache if it reads rows alone."""
         if self.reads_request:
             return self._evaluate(context, mask)
@@ -41,6 +45,10 @@ class Loop(Step):
             lambda rows: self._evaluate(EvalContext(rows, new_frame({}, None)), None),
             for_all_requests=True,
         )
+
+    def steps(self, rows: int) -> int:
+        """Return what it costs of a budget where lists are of usual length."""
+        return self._own_steps(rows) + TURNS * sum(step.steps(rows) for step in self.below)
 
     def _evaluate(self, context: EvalContext, mask: Bools | None) -> Column:
         found = context.table.elements(self.path, self.variable)

@@ -209,6 +209,18 @@ class Plan:
         """Estimated microseconds for 5,000 rows when everything that is cached is current."""
         return sum(step.cost for step in self._root.walk())
 
+    @property
+    def refresh_cost(self) -> float:
+        """Estimated microseconds to compute all that is remembered of 5,000 rows anew."""
+        return sum(step.refresh_cost for step in self._root.walk())
+
+    def steps(self, rows: int) -> int:
+        """Return what an evaluation for so many rows is charged at most, loops over values aside.
+
+        Where lists are of unusual length, or columns cannot hold the values, it may be more.
+        """
+        return self._root.steps(rows)
+
     def describe(self) -> str:
         """Return a line for each part: its strategy, cost and text, indented by depth."""
         return "\n".join(_lines(self._root, 0))

@@ -24,7 +24,7 @@ from engine.cel.vector.kernels import (
     negate,
     not_,
 )
-from engine.cel.vector.loop_step import Loop
+from engine.cel.vector.loop_step import TURNS, Loop
 from engine.cel.vector.parts import Part, part_of, row_path
 from engine.cel.vector.plan import Plan
 from engine.cel.vector.scalar_fallback import (
@@ -53,7 +53,6 @@ _COST_OF_NODE: Final = 0.15
 _COST_OF_COLUMN: Final = 2.0
 _COST_OF_CACHED: Final = 6.0
 _COST_OF_FALLBACK: Final = 20.0  # beside its evaluations
-_TURNS: Final = 8  # assumed for every loop
 _LOOPS: Final = (ast.Quantifier, ast.SortBy, ast.Transform)
 _TYPED: Final = {
     BOOL: Accepts.BOOL,
@@ -126,7 +125,7 @@ class _Planner:
             return Constant(
                 text=unparse(node),
                 strategy=Strategy.ONCE,
-                cost=_cost_of_closure(part),
+                cost=evaluation_cost(part.node),
                 constants=(compile_node(node, self._environment),),
             )
         if part.leaf is not None:
@@ -239,7 +238,7 @@ class _Planner:
         return Loop(
             text=unparse(part.node),
             strategy=Strategy.COLUMNS,
-            cost=_TURNS * _cost_of_columns(2),
+            cost=TURNS * _cost_of_columns(2),
             below=(_Planner(self._environment, layout).condition(body),),
             path=path,
             paths=part.paths(),
@@ -263,9 +262,9 @@ class _Planner:
         constants: list[ast.Node] = []
         body = _without_constants(part, constants)
         evaluations = _evaluations(part, self._layout)
-        cost = _COST_OF_FALLBACK + evaluations * _cost_of_closure(part)
+        cost, refresh_cost = _COST_OF_FALLBACK + evaluations * evaluation_cost(part.node), 0.0
         if not constants:
-            strategy, cost = Strategy.REMEMBERED, _COST_OF_CACHED
+            strategy, cost, refresh_cost = Strategy.REMEMBERED, _COST_OF_CACHED, cost
         elif evaluations <= MOST_DISTINCT:
             strategy = Strategy.DISTINCT
         else:
@@ -274,9 +273,11 @@ class _Planner:
             text=unparse(part.node),
             strategy=strategy,
             cost=cost,
+            refresh_cost=refresh_cost,
             accepts=accepts,
             paths=part.paths(),
             closure=compile_node(body, self._environment),
+            evaluation_steps=math.ceil(evaluation_cost(body)),
             constants=tuple(compile_node(node, self._environment) for node in constants),
             in_bulk=bulk_function(
                 part_of(body, self._layout, self._environment), self._environment
@@ -290,10 +291,11 @@ class _Planner:
         return ScalarFallback(
             text=unparse(part.node),
             strategy=Strategy.ROWS,
-            cost=_COST_OF_FALLBACK + _evaluations(part, self._layout) * _cost_of_closure(part),
+            cost=_COST_OF_FALLBACK + _evaluations(part, self._layout) * evaluation_cost(part.node),
             accepts=accepts,
             paths=part.paths(),
             closure=compile_node(part.node, self._environment),
+            evaluation_steps=math.ceil(evaluation_cost(part.node)),
             is_root=True,
         )
 
@@ -319,9 +321,9 @@ def _cost_of_columns(columns: int) -> float:
     return _COST_OF_COLUMN * columns
 
 
-def _cost_of_closure(part: Part) -> float:
-    """Cost of one evaluation."""
-    return _COST_OF_EVALUATION + _COST_OF_NODE * _evaluated_nodes(part.node)
+def evaluation_cost(node: ast.Node) -> float:
+    """Return the estimated microseconds of one evaluation of a closure."""
+    return _COST_OF_EVALUATION + _COST_OF_NODE * _evaluated_nodes(node)
 
 
 def _evaluations(part: Part, layout: Layout) -> int:
@@ -333,4 +335,4 @@ def _evaluations(part: Part, layout: Layout) -> int:
 def _evaluated_nodes(node: ast.Node) -> int:
     """Nodes that one evaluation visits, those of a loop's body once per turn."""
     below = sum(map(_evaluated_nodes, ast.children(node)))
-    return 1 + below * (_TURNS if isinstance(node, _LOOPS) else 1)
+    return 1 + below * (TURNS if isinstance(node, _LOOPS) else 1)

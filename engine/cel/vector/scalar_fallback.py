@@ -106,6 +106,7 @@ class ScalarFallback(Step):
         accepts: the values that its position allows.
         paths: the leaves that it reads; at least one.
         closure: reads the leaves, and the constants by the names of `constant_name`.
+        evaluation_steps: what one evaluation costs of the budget for columns.
         is_root: whether it is a whole expression.
         in_bulk: computes it for many values of the leaves, if anything can.
     """
@@ -113,10 +114,11 @@ class ScalarFallback(Step):
     accepts: Accepts
     paths: tuple[Path, ...]
     closure: Closure
+    evaluation_steps: int
     is_root: bool = False
     in_bulk: BulkFunction | None = None
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Evaluate the column, or take it from the cache of the table."""
         if not self.constants:
             return context.table.remember(
@@ -179,6 +181,7 @@ class ScalarFallback(Step):
             count = combinations.shape[1]
         if budget is not None and count > MOST_DISTINCT:
             budget.spend(count)
+            budget.spend_on_columns(count * self.evaluation_steps)
         if columns is not None and self.in_bulk is not None and count > FEW:
             found = self._in_bulk(columns, combinations, constants)
             if found is not None:

@@ -7,15 +7,16 @@ that evaluates closures.
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from engine.cel.errors import BudgetExhaustedError, CelError
-from engine.cel.evaluate import Closure, Frame
+from engine.cel.evaluate import BUDGET, Closure, Frame
 from engine.cel.vector.columns import (
     FAILED,
     Bools,
@@ -32,6 +33,8 @@ from engine.cel.vector.kernels import (
     as_bool,
     choose,
 )
+
+_ROWS_PER_STEP: Final = 512
 
 
 class Strategy(enum.Enum):
@@ -68,6 +71,7 @@ class Step(ABC):
         text: source text of the part.
         strategy: how its column is computed.
         cost: estimated microseconds for 5,000 rows, without the steps below it.
+        refresh_cost: the same to compute all rows anew, where it is remembered; otherwise 0.
         below: the steps whose columns it works on.
         constants: sub-expressions that are evaluated once, because all rows share them.
         benefits_from_mask: whether a mask with fewer rows makes it cheaper.
@@ -82,8 +86,10 @@ class Step(ABC):
     cost: float
     below: tuple[Step, ...] = ()
     constants: tuple[Closure, ...] = ()
+    refresh_cost: float = 0.0
     benefits_from_mask: bool = field(init=False)
     broadcasts: bool = field(init=False)
+    _steps: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         slow = self.strategy in {Strategy.DISTINCT, Strategy.ROWS}
@@ -91,15 +97,34 @@ class Step(ABC):
         object.__setattr__(self, "benefits_from_mask", benefits)
         broadcasts = self.by_element and all(step.broadcasts for step in self.below)
         object.__setattr__(self, "broadcasts", broadcasts)
+        object.__setattr__(self, "_steps", math.ceil(self.cost))
 
-    @abstractmethod
     def column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Compute the column; rows outside `mask`, shape (n,), may get any value.
+
+        Of one request it is charged; several, evaluated together, have turns of their own.
 
         Raises:
             BudgetExhaustedError: it costs more than the budget.
             NotVectorizableError: columns cannot hold the values of this table or request.
         """
+        if not context.frames:
+            context.frame[BUDGET].spend_on_columns(self._own_steps(len(context.table)))
+        return self._column(context, mask)
+
+    @abstractmethod
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
+        """Compute the column; see `column`."""
+
+    def steps(self, rows: int) -> int:
+        """Return what it costs of a budget, with all below it: a microsecond is about a step."""
+        return self._own_steps(rows) + sum(step.steps(rows) for step in self.below)
+
+    def _own_steps(self, rows: int) -> int:
+        """Return what it costs alone: what does not depend on the rows, and their share."""
+        return (
+            self._steps if self.strategy is Strategy.ONCE else self._steps + rows // _ROWS_PER_STEP
+        )
 
     def walk(self) -> Iterator[Step]:
         """Yield this step and all below it."""
@@ -132,7 +157,7 @@ class Constant(Step):
 
     by_element: ClassVar[bool] = True
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Evaluate the constant, for each request if there are several."""
         (closure,) = self.constants
         if context.frames:
@@ -151,7 +176,7 @@ class Literal(Step):
     by_element: ClassVar[bool] = True
     value: Column
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Return the literal."""
         return self.value
 
@@ -163,7 +188,7 @@ class Numbers(Step):
     by_element: ClassVar[bool] = True
     path: Path
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Read the leaf."""
         return context.table.numbers(self.path)
 
@@ -174,7 +199,7 @@ class Presence(Step):
 
     path: Path
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Read whether the last key of the path is there."""
         return context.table.presence(self.path)
 
@@ -193,7 +218,7 @@ class TextLookup(Step):
     operator: str
     value: Closure
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Look the value up among the strings that rows have, then compare codes."""
         value = outcome(self.value, context.frame)
         if isinstance(value, CelError):
@@ -223,7 +248,7 @@ class Apply(Step):
     by_element: ClassVar[bool] = True
     kernel: Kernel
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Apply the kernel to the operands."""
         return self.kernel(*[step.column(context, mask) for step in self.below])
 
@@ -237,7 +262,7 @@ class Logic(Step):
 
     decisive: bool
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Combine the operands, stopping when all rows are decided."""
         logic = LogicAccumulator(decisive=self.decisive)
         for step in self.below:
@@ -261,7 +286,7 @@ class Conditional(Step):
 
     convert: Kernel | None = None
 
-    def column(self, context: EvalContext, mask: Bools | None) -> Column:
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Evaluate the branches that are taken."""
         test_step, then_step, otherwise_step = self.below
         test = as_bool(test_step.column(context, mask))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import FilterOutcome
@@ -75,6 +76,16 @@ def test_what_a_pod_costs_is_bounded_over_all_nodes() -> None:
     assert "iterations" in outcome.reason(0)
     outcome, _ = _filtered(spec, view, request_of({"containers": containers[:50]}))
     assert outcome.faults == 0
+
+
+@pytest.mark.parametrize(("missing", "faults"), [(0, 0), (1, 600)])
+def test_operations_on_columns_are_charged_by_their_rows(missing: int, faults: int) -> None:
+    view = view_of(*(node(f"n{i}") for i in range(600)))
+    (rule,) = policy("filters: [{name: rule, expression: node.podCount * 2 < 9}]").filters
+    # Three columns with an operand, two of them with two: 2 + 4 + 4; and of each 600 // 512 = 1.
+    steps = 2 + 4 + 4 + 3 * (len(view) // 512)
+    context = RuleContext(request_of(), view, NOW, column_steps=steps - missing)
+    assert rule.outcome(context).faults == faults
 
 
 def test_rows_become_a_mask_whatever_the_rows_before() -> None:

@@ -142,6 +142,17 @@ def test_policies_of_one_namespace_share_their_iterations() -> None:
     assert {policy.name: policy.most_iterations for policy in policies.in_audit_mode()} == shares
 
 
+def test_policies_of_one_namespace_share_what_columns_may_cost() -> None:
+    costs = {"all": ("", 900), "shop/a": ("shop", 300), "shop/b": ("shop", 100)}
+    policies = PolicySet(
+        CompiledPolicy(namespace=namespace, name=name, cost=cost)
+        for name, (namespace, cost) in costs.items()
+    )
+    # 5,000 in all, in proportion: 3 and 1 of 4 parts.
+    shares = {policy.name: policy.most_column_steps for policy in policies}
+    assert shares == {"all": None, "shop/a": 3_750, "shop/b": 1_250}
+
+
 def _at_binding(expression: str, mode: str = "Enforce") -> str:
     filters = f'[{{name: f, expression: "{expression}"}}]'
     return f"{{mode: {mode}, placement: {{at: Binding}}, filters: {filters}}}"

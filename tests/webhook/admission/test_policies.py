@@ -20,10 +20,16 @@ BROKEN = {"filters": [{"name": "typo", "expression": "node.ready && nod.name != 
 
 
 def reviews(
-    *, files: frozenset[str] = frozenset(), clock: Callable[[], float] = lambda: 0.0
+    *,
+    files: frozenset[str] = frozenset(),
+    cost_of_others: Callable[[str, str], int] = lambda _namespace, _name: 0,
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> PolicyReviews:
     return PolicyReviews(
-        file_names=lambda: files, excluded_namespaces=("kube-system",), clock=clock
+        file_names=lambda: files,
+        cost_of_others=cost_of_others,
+        excluded_namespaces=("kube-system",),
+        clock=clock,
     )
 
 
@@ -215,3 +221,22 @@ async def test_policies_are_judged_one_after_the_other_and_the_event_loop_goes_o
     assert [result.outcome for result in results] == [Outcome.ADMITTED] * 2
     reads_of_one = len(threads) // 2
     assert (len(set(threads)), len(threads)) == (1, 2 * reads_of_one)
+
+
+async def test_a_policy_is_refused_where_those_of_its_namespace_cost_too_much_together() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def others(namespace: str, name: str) -> int:
+        asked.append((namespace, name))
+        return 4_990
+
+    judge = reviews(cost_of_others=others)
+    # One filter on a flag is 41 us.
+    assert await refusal(review(VALID, namespace="shop"), judge) == (
+        "1 mistake\n"
+        "namespacedplacementpolicies/shop/web: spec: it takes some 0.04 ms for each pod and 5,000"
+        " nodes, with the others of its namespace 5.03 ms: more than the 5.00 ms that policies of a"
+        " namespace may\nhint: drop or join rules; `stowplan lint` shows what each costs"
+    )
+    assert asked == [("shop", "web")]
+    assert not await warnings(review(VALID), judge)

@@ -332,3 +332,19 @@ async def test_policies_of_the_api_are_kept_in_audit_mode_like_those_of_files(
     resources.set(_resource("two", {"priority": 1}))
     await live.take_up(resources)
     assert [each.mode for each in live.current] == [Mode.ENFORCE]
+
+
+async def test_what_the_policies_of_a_namespace_cost_leaves_out_the_one_of_a_name(
+    tmp_path: Path,
+) -> None:
+    resources = PolicyResources()
+    kind = PolicyKind.NAMESPACED
+    spec = {"filters": [{"plugin": "LimitAware"}]}
+    for namespace, name in (("shop", "a"), ("shop", "b"), ("bank", "c")):
+        resources.set(PolicyResource(kind=kind, namespace=namespace, name=name, spec=spec))
+    live = LivePolicies([tmp_path], resources=resources, track=ignore)
+    await live.take_up(resources)
+    # A plugin is 150, and a rule 30.
+    assert live.cost_of_others("shop", "new") == 2 * 180
+    assert live.cost_of_others("shop", "b") == 180
+    assert live.cost_of_others("home", "a") == 0
