@@ -196,7 +196,7 @@ async def test_pods_are_advised_beyond_the_cap_and_while_one_is_overdue(
 ) -> None:
     await nodes.add("node-a", {"cpu": "4"})
     await nodes.add("node-b", {"cpu": "4"})
-    cap = ("hold-max", str(HOLD_MAX))
+    cap = ("hold-max", str(2 * HOLD_MAX))  # of which a namespace has half
     async with (
         holding(cluster, control_plane, tmp_path, cap) as stowplan,
         Leader(cluster).leading(),

@@ -1,5 +1,6 @@
 """Creating, replacing, patching and deleting, with the checks a real API server makes.
 
+Of annotations 256 KiB are too many, and of an object what its storage takes in a request.
 Every kind of patch but JSON Patch is applied as a merge patch: server-side apply keeps no field
 managers and never conflicts, and a strategic merge replaces lists whole. There are no finalizers,
 grace periods or garbage collection, and a namespace need not exist before its objects.
@@ -14,6 +15,7 @@ from uuid import UUID
 
 import jsonpatch
 import jsonpointer
+import msgspec
 
 from tests.fake_api_server.resources import Key, Resource, Target
 from tests.fake_api_server.statuses import ApiFault
@@ -25,6 +27,8 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 _FIRST_PHASES = {"Pod": "Pending", "Namespace": "Active"}
+_MOST_ANNOTATION_BYTES = 256 * 1024
+_MOST_BYTES = 1536 * 1024
 _SYSTEM_METADATA = ("uid", "creationTimestamp", "generation")
 
 
@@ -58,6 +62,7 @@ class Writer:
         metadata.setdefault("generation", 1)
         if phase := _FIRST_PHASES.get(resource.kind):
             obj["status"] = {"phase": phase, **(obj.get("status") or {})}
+        _check_size(target, obj)
         return obj if dry_run else self._store.write(resource, key, obj)
 
     def create_sent(self, target: Target, obj: object, *, dry_run: bool) -> Object:
@@ -192,11 +197,22 @@ class Writer:
         new = {**new, "kind": old["kind"], "apiVersion": old["apiVersion"]}
         new = {name: value for name, value in new.items() if value is not None}
         new["metadata"] = {**new["metadata"], **kept}
+        _check_size(target, new)
         if new == old or dry_run:
             return new
         if _desired(new) != _desired(old):
             new["metadata"]["generation"] = kept.get("generation", 1) + 1
         return self._store.write(target.resource, target.key, new)
+
+
+def _check_size(target: Target, obj: Object) -> None:
+    annotations = obj["metadata"].get("annotations") or {}
+    if sum(len(key) + len(value) for key, value in annotations.items()) > _MOST_ANNOTATION_BYTES:
+        raise target.refusal(
+            422, "metadata.annotations: Too long: may not be more than 262144 bytes"
+        )
+    if len(msgspec.json.encode(obj)) > _MOST_BYTES:
+        raise ApiFault(500, "etcdserver: request is too large")
 
 
 def _preconditions(options: object) -> Object:

@@ -15,7 +15,7 @@ _REASONS: Final = {
     Refusal.NO_LEADER: "no replica leads",
     Refusal.NOT_RELEASING: "no pods are being released",
     Refusal.OVERDUE: "held pods are not released in time",
-    Refusal.FULL: "too many pods are held",
+    Refusal.FULL: "too many pods of its namespace are held",
 }
 
 

@@ -59,12 +59,27 @@ class PodHolder:
     def may_hold(self, request: wire.AdmissionRequest, policies: PolicySet) -> bool:
         """Return whether a pod may be held, or warned that it is not; takes microseconds."""
         is_meant = policies.may_hold or self._queues(request.namespace, None)
-        if is_meant and not self._guard.refusal(self._now()):
+        if is_meant and not self._guard.refusal(self._now(), request.namespace):
             return True
         return may_name_gang(bytes(request.object))
 
-    def held(
+    def held_at_once(
         self, request: wire.AdmissionRequest, pod: PlacementRequest, policies: PolicySet
+    ) -> ReviewResult | None:
+        """Return the result of `held` where that takes no decision, None where it does.
+
+        Raises:
+            PatchError: the operations do not apply to the pod.
+        """
+        return None if self._placer.decides(pod, policies) else self.held(request, pod, policies)
+
+    def held(
+        self,
+        request: wire.AdmissionRequest,
+        pod: PlacementRequest,
+        policies: PolicySet,
+        *,
+        in_haste: bool = False,
     ) -> ReviewResult | None:
         """Return the result that holds a pod, None for one that is not to be held.
 
@@ -73,17 +88,26 @@ class PodHolder:
         second round of admission a pod is held that the first has advised, if the guard lets it by
         now: then it is assumed no longer.
 
+        Args:
+            request: the review.
+            pod: its pod.
+            policies: those in force.
+            in_haste: whether there is no time for a decision: then the pod has promises alone, and
+                may be one that policies would have denied.
+
         Raises:
             PatchError: the operations do not apply to the pod.
         """
-        if is_never_held(pod.pod) or self._guard.refusal(self._now()):
+        if is_never_held(pod.pod) or self._refusal(pod.pod):
             return None
         applied = self._placer.policies_for(pod, policies)
         reasons = self._reasons(pod.pod, applied)
         if not reasons:
             return None
         advice = Patch()
-        if applied:
+        if applied and in_haste:
+            advice = self._placer.promise(pod, applied)
+        elif applied:
             placement = self._placer.place(pod, policies, dry_run=True)
             if placement.verdict is Verdict.DENY:
                 return None
@@ -134,7 +158,10 @@ class PodHolder:
         """Return what the creator of a pod that is not held should know, "" for nothing."""
         if not self._waits_for_gang(pod):
             return ""
-        return self._gangs.warning(pod, self._guard.refusal(self._now()), is_held=False)
+        return self._gangs.warning(pod, self._refusal(pod), is_held=False)
+
+    def _refusal(self, pod: Pod) -> Refusal:
+        return self._guard.refusal(self._now(), pod.namespace)
 
     def count_advised(self, placement: Placement, policies: PolicySet) -> None:
         """Count a pod that was advised, if it would have been held but for the guard."""
@@ -142,6 +169,6 @@ class PodHolder:
         by_policy = policies.may_hold and placement.is_meant_to_be_held
         is_meant = by_policy or self._waits_for_quota(pod) or self._waits_for_gang(pod)
         if is_meant and not is_never_held(pod):
-            refusal = self._guard.refusal(self._now())
+            refusal = self._refusal(pod)
             if refusal is not Refusal.NONE:
                 self._count_refusal(refusal)

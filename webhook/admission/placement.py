@@ -86,14 +86,26 @@ class PlacementReviews:
         return _failing_open(request, self._reviewed)
 
     def without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
-        """Advise a pod by the decision for another of its template; None for a review.
+        """Hold a pod, or advise it by the decision for another of its template; None for a review.
 
-        That takes less than to read the review. Where there is no room for pods that wait, one that
-        can share no decision passes unmodified, unless it may be held.
+        A hold that takes no decision waits for none, and shared advice takes less than to read the
+        review. Where there is no room for pods that wait, one that can share no decision passes
+        unmodified, unless it may be held.
         """
         if not request.creates_pod:
             return None
         return _failing_open(request, self._without_waiting)
+
+    def undecided(self, request: AdmissionRequest, outcome: Outcome, reason: str) -> ReviewResult:
+        """Hold a pod that there is no time to decide on, if it may be held; else it is unmodified.
+
+        Args:
+            request: the review.
+            outcome: of a pod that is not held.
+            reason: why there is no time.
+        """
+        held = _failing_open(request, self._held_in_haste) if request.creates_pod else None
+        return held or admit_unmodified(request, outcome, reason)
 
     def _reviewed(self, request: AdmissionRequest) -> ReviewResult:
         policies, holder = self._policies(), self._holder
@@ -103,14 +115,35 @@ class PlacementReviews:
         return result or self._held_or_advised(request, policies, None)
 
     def _without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
+        policies, holder = self._policies(), self._holder
+        if holder is not None and holder.may_hold(request, policies):
+            pod = self._readable(request)
+            return None if pod is None else holder.held_at_once(request, pod, policies)
         has_room = self._queue.has_room
         if has_room and not self._cache.may_have(request):
             return None
-        policies, holder = self._policies(), self._holder
-        if holder is not None and holder.may_hold(request, policies):
-            return None
         result = self._shared(request, policies, is_last_resort=not has_room)
         return result if result is not None or has_room else _shed(request)
+
+    def _held_in_haste(self, request: AdmissionRequest) -> ReviewResult | None:
+        policies, holder = self._policies(), self._holder
+        if holder is None or not holder.may_hold(request, policies):
+            return None
+        pod = self._readable(request)
+        return None if pod is None else holder.held(request, pod, policies, in_haste=True)
+
+    def _readable(self, request: AdmissionRequest) -> PlacementRequest | None:
+        """Return the pod of a request, None where it is too large.
+
+        Raises:
+            AdmissionError: the object is not a pod.
+        """
+        if request.is_too_large or len(request.object) > MOST_BYTES:
+            return None
+        manifest = request.pod()
+        if beyond_limits(manifest):
+            return None
+        return _placement_request(manifest, request, self._placer.kubernetes)
 
     def _held_or_advised(
         self, request: AdmissionRequest, policies: PolicySet, holder: PodHolder | None
@@ -129,7 +162,7 @@ class PlacementReviews:
         warning = ""
         if holder is not None:
             # Whether this pod is held comes first: the advice of another does not say it.
-            result = holder.held(request, pod, policies)
+            result = holder.held(request, pod, policies, in_haste=self._queue.is_overloaded)
             if result is not None:
                 return result
             warning = holder.warning(pod.pod)

@@ -18,6 +18,7 @@ from engine.model.request import PlacementRequest
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, micros
 from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
+from webhook.placement.shares import Shares
 
 DEFAULT_HOLD_SECONDS: Final = 60
 DEFAULT_HOLD_MAX: Final = 10_000
@@ -29,8 +30,10 @@ _RECLAIM: Final = 720 * SECOND
 """By which a hold is longer while others are evicted for a pod: their end is waited for, at most
 600 s, beside some writes."""
 
-_MOST_BYTES_OF_ALL = 64 * 1024 * 1024  # their models take as much again
-_MOST_OBSOLETE = 1024
+_LONGEST_OVERDUE: Final = 30 * SECOND
+_MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024  # their models take as much again
+_LEAST_BYTES: Final = 3 * 1024  # that a pod counts for: its model takes those, however small it is
+_MOST_OBSOLETE: Final = 1024
 _decode: Final = msgspec.json.Decoder(api.Pod).decode
 _NO_SHAPE: Final = shape_of(api.Pod())
 _POD_KIND: Final = {"group": "", "version": "v1", "kind": "Pod"}
@@ -105,15 +108,15 @@ class HeldPods:
     """An observer that lists the pods which nothing but our gate keeps from the scheduler.
 
     Pods that another gate keeps too are left out: nobody waits for us. Whoever may create pods may
-    write our gate on them, in any number and size. So objects are kept of twice as many pods as
-    should be held, or are by default, and within a number of bytes; of the others only who they
-    are, about 1 KiB each.
+    write our gate on them, in any number and size. So no namespace has more than its share of what
+    may be held: the pods beyond it do not count, and of those beyond it in bytes only who they are
+    is kept, about 1 KiB each.
 
     Args:
         now: the time of day.
         hold_seconds: the bound of a hold.
-        most: number of pods at which no further ones should be held; 0 where none should be.
-        most_bytes: bytes of objects that are kept.
+        most: number of pods that should be held at most; 0 where none should be.
+        most_bytes: bytes of objects that are kept at most.
 
     Attributes:
         changed: set with each pod that is held from now on, or was and has changed; whoever waits
@@ -130,13 +133,12 @@ class HeldPods:
     ) -> None:
         self._now = now
         self._hold_micros = hold_seconds * SECOND
-        self._most = most
-        self._most_objects = 2 * max(most, DEFAULT_HOLD_MAX)
-        self._most_bytes = most_bytes
+        self._number, self._bytes = Shares(most), Shares(most_bytes)
         self._held: dict[str, HeldPod] = {}
-        self._bytes = 0  # INVARIANT: of the objects in `_held`
+        self._charges: dict[str, tuple[int, int]] = {}  # of each of them: number and bytes
         self.changed = asyncio.Event()
         self._queue: list[tuple[Micros, str]] = []  # a heap by overdue_from, with obsolete entries
+        self._overdue: dict[str, dict[str, Micros]] = {}  # for too long, by namespace and key
 
     def __len__(self) -> int:
         return len(self._held)
@@ -149,23 +151,37 @@ class HeldPods:
         """Return a held pod by `namespace/name`, None if it is not held."""
         return self._held.get(key)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further pods should be held."""
-        return len(self._held) >= self._most or self._bytes + MOST_BYTES > self._most_bytes
+    def is_full(self, namespace: str) -> bool:
+        """Whether no further pods of a namespace should be held."""
+        has_room = self._number.has_room(namespace, 1)
+        return not (has_room and self._bytes.has_room(namespace, MOST_BYTES))
 
-    def oldest_overdue_seconds(self, now: Micros) -> float:
-        """Return for how long the oldest overdue hold has been overdue, 0 if none is.
+    def overdue(self, now: Micros) -> Mapping[str, Mapping[str, Micros]]:
+        """Return what is overdue for 30 seconds and more: since when, by namespace and key.
 
         Pods that wait for quota or their gang never are.
         """
+        while (first := self._first_due()) is not None and first <= now - _LONGEST_OVERDUE:
+            overdue_from, key = heappop(self._queue)
+            self._overdue.setdefault(self._held[key].pod.namespace, {})[key] = overdue_from
+        return self._overdue
+
+    def oldest_overdue_seconds(self, now: Micros) -> float:
+        """Return for how long the oldest overdue hold has been overdue, 0 if none is."""
+        moments = [moment for pods in self.overdue(now).values() for moment in pods.values()]
+        if (first := self._first_due()) is not None:
+            moments.append(first)
+        return max(0, now - min(moments, default=now)) / SECOND
+
+    def _first_due(self) -> Micros | None:
+        """Return the moment from which the next hold is overdue."""
         while self._queue:
             overdue_from, key = self._queue[0]
             held = self._held.get(key)
             if held is not None and held.overdue_from == overdue_from:
-                return max(0, now - overdue_from) / SECOND
+                return overdue_from
             heappop(self._queue)
-        return 0.0
+        return None
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:
         """Hold a pod, or no longer."""
@@ -179,11 +195,13 @@ class HeldPods:
             or (old.is_queued, old.is_held_for_gang) != (is_queued, is_held_for_gang)
         ):
             old = None  # its time begins now
+        # What it was charged it keeps: others that came since take nothing from it.
+        had_number, had_size = self._charges.get(pod.key, (0, 0))
         self._drop(pod.key)
-        has_room = (
-            len(self._held) < self._most_objects and self._bytes + len(raw) <= self._most_bytes
-        )
+        size = max(len(raw), _LEAST_BYTES)
+        has_room = size <= had_size or self._bytes.has_room(pod.namespace, size)
         is_kept = has_room and _may_be_decided(raw)
+        number = had_number or int(self._number.has_room(pod.namespace, 1))
         seen_at = self._now() if old is None else old.seen_at
         created = seen_at if pod.created is None else micros(pod.created)
         held = HeldPod(
@@ -198,10 +216,9 @@ class HeldPods:
             is_held_for_gang=is_held_for_gang,
         )
         self._held[pod.key] = held
-        self._bytes += len(held.raw)
+        self._charge(pod, number, size * is_kept)
         self.changed.set()
-        if old is None or old.release_by != held.release_by:
-            self._enqueue(held)
+        self._enqueue(held)
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Hold a pod no longer."""
@@ -209,8 +226,20 @@ class HeldPods:
 
     def _drop(self, key: str) -> None:
         old = self._held.pop(key, None)
-        if old is not None:
-            self._bytes -= len(old.raw)
+        if old is None:
+            return
+        number, size = self._charges.pop(key)
+        namespace = old.pod.namespace
+        self._number.take(namespace, -number)
+        self._bytes.take(namespace, -size)
+        overdue = self._overdue.get(namespace, {})
+        if overdue.pop(key, None) is not None and not overdue:
+            del self._overdue[namespace]
+
+    def _charge(self, pod: Pod, number: int, size: int) -> None:
+        self._charges[pod.key] = number, size
+        self._number.take(pod.namespace, number)
+        self._bytes.take(pod.namespace, size)
 
     def _enqueue(self, held: HeldPod) -> None:
         if held.is_unbounded:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, Protocol
 
-from engine.model.hold import RELEASING_ANNOTATION
+from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION
 from engine.model.time import Micros
 from webhook.placement.held_pods import HeldPods
 
 _LONGEST_SILENCE_SECONDS: Final = 15.0
 """Since the last renewal of the Lease; then another replica takes over."""
 
-_LONGEST_OVERDUE_SECONDS: Final = 30.0
+_MANY: Final = 3
+"""Overdue pods of a namespace after which it holds no further ones, whoever is at fault."""
 
 
 class ObservedLease(Protocol):
@@ -33,12 +34,15 @@ class Refusal(StrEnum):
     NONE = ""
     NO_LEADER = "no_leader"  # nobody renews the Lease
     NOT_RELEASING = "not_releasing"  # its holder has released no pod lately that was due
-    OVERDUE = "overdue"  # a pod is held for too long
-    FULL = "full"  # too many pods are held
+    OVERDUE = "overdue"  # pods are held for too long
+    FULL = "full"  # too many pods of the namespace are held
 
 
 class HoldGuard:
     """Says whether pods may be held: while their release can be relied on, and never otherwise.
+
+    A pod whose release is refused is the affair of its namespace: the leader has named that on the
+    Lease long before the pod counts as overdue.
 
     Args:
         lease: the Lease as this replica observes it.
@@ -49,13 +53,19 @@ class HoldGuard:
         self._lease = lease
         self._held = held
 
-    def refusal(self, now: Micros) -> Refusal:
-        """Return why no pod may be held at a moment, "" if it may."""
+    def refusal(self, now: Micros, namespace: str = "") -> Refusal:
+        """Return why no pod of a namespace may be held at a moment, "" if it may.
+
+        Without a namespace, why none may of any.
+        """
         lease = self._lease()
         if not lease.holder or lease.age_seconds >= _LONGEST_SILENCE_SECONDS:
             return Refusal.NO_LEADER
         if lease.annotations.get(RELEASING_ANNOTATION) != "true":
             return Refusal.NOT_RELEASING
-        if self._held.oldest_overdue_seconds(now) >= _LONGEST_OVERDUE_SECONDS:
-            return Refusal.OVERDUE
-        return Refusal.FULL if self._held.is_full else Refusal.NONE
+        overdue = self._held.overdue(now)
+        if overdue:
+            refused_in = lease.annotations.get(REFUSED_IN_ANNOTATION, "").split(",")
+            if len(overdue.get(namespace, ())) >= _MANY or not overdue.keys() <= {*refused_in}:
+                return Refusal.OVERDUE
+        return Refusal.FULL if self._held.is_full(namespace) else Refusal.NONE

@@ -180,6 +180,29 @@ class Placer:
         completed = self.completed(request, self._view())
         return policies_for(completed, policies, self._now(), scope=self._scope)
 
+    def decides(self, request: PlacementRequest, policies: PolicySet) -> bool:
+        """Return whether policies in Enforce mode have a decision made of a pod at its creation.
+
+        Otherwise it gets promises at most, which takes no milliseconds.
+        """
+        if not self.is_in_scope(request.pod):
+            return False
+        match = policies.match(self.completed(request, self._view()), self._now())
+        if not match.enforced or match.audited:
+            return bool(match.enforced)
+        at = match.enforced[0].placement.at
+        return not (self._decides_bindings and at is PlacementAt.BINDING)
+
+    def promise(self, request: PlacementRequest, policies: Sequence[CompiledPolicy]) -> Patch:
+        """Return what policies promise a pod, whenever its node is decided.
+
+        Args:
+            request: the pod.
+            policies: those that would decide for it.
+        """
+        view = self._view()
+        return encode_promises(policies, self.completed(request, view), view, self._now())
+
     def is_in_scope(self, pod: Pod) -> bool:
         """Return whether a pod is one that may be placed at all."""
         return not skip_reason(pod, self._scope)

@@ -14,7 +14,7 @@ from engine.quota.tree import QuotaPaths
 from engine.view import ClusterView
 from webhook.admission.concurrency_limiter import ConcurrencyLimiter
 from webhook.admission.gang_hold import GangHolds
-from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits, Shortcut
+from webhook.admission.handler import Decide, ReviewHandler, ReviewLimits
 from webhook.admission.hold import PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.policies import PolicyReviews
@@ -52,9 +52,13 @@ def review_paths(
     )
     # 1. Placement: no advice is better than late advice.
     limiter = ConcurrencyLimiter(most, time.monotonic)
-    advise, shortcut = _advise(settings, services, placer, policies, counts, metrics, limiter)
+    pods = _placement(settings, services, placer, policies, counts, metrics, limiter)
+    advise = ignored if pods is None else pods.review
     mutate = by_resource(pods=advise, quotas=quota_objects.fill)
-    handlers = [handler("mutate", mutate, fails_open=True, limiter=limiter, shortcut=shortcut)]
+    handle = partial(handler, "mutate", mutate, fails_open=True, limiter=limiter)
+    if pods is not None:
+        handle = partial(handle, shortcut=pods.without_waiting, undecided=pods.undecided)
+    handlers = [handle()]
     # 2. Quota.
     validate = by_resource(pods=_judge_quota(settings, services), quotas=quota_objects.review)
     limiter = ConcurrencyLimiter(most, time.monotonic)
@@ -101,7 +105,7 @@ def _limits(settings: Settings) -> ReviewLimits:
     )
 
 
-def _advise(
+def _placement(
     settings: Settings,
     services: Services,
     placer: Placer,
@@ -109,8 +113,8 @@ def _advise(
     counts: PolicyCounts,
     metrics: Metrics,
     limiter: ConcurrencyLimiter,
-) -> tuple[Decide, Shortcut]:
-    """Return what is done with a new pod: it is held, advised, or left alone."""
+) -> PlacementReviews | None:
+    """Return what holds or advises new pods, None where they are left alone."""
     holder = None
     if services.hold_guard is not None:
         view = services.cluster.state.view
@@ -125,8 +129,8 @@ def _advise(
             count_refusal=metrics.hold_refused,
         )
     if settings.placement_mode == "Off" and holder is None:  # pods may be held for quota as well
-        return ignored, lambda _: None
-    reviews = PlacementReviews(
+        return None
+    return PlacementReviews(
         placer,
         lambda: policies.current,
         time.monotonic,
@@ -134,7 +138,6 @@ def _advise(
         holder,
         queue=limiter,
     )
-    return reviews.review, reviews.without_waiting
 
 
 def _judge_quota(settings: Settings, services: Services) -> Decide:

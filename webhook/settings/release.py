@@ -22,7 +22,8 @@ class ReleaseSettings(BaseModel):
         default=DEFAULT_HOLD_MAX,
         ge=0,
         description="Most pods held at a time, about; 0 for none. Beyond it pods are not held: each"
-        " costs the scheduler and every replica some memory.",
+        " costs the scheduler and every replica some memory. No namespace has more than it leaves"
+        " to others: one alone has half.",
     )
     hold_seconds: int = Field(
         default=DEFAULT_HOLD_SECONDS,

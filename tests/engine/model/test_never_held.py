@@ -27,6 +27,10 @@ OURS, THEIRS = {"name": HOLD_GATE}, {"name": "example.org/theirs"}
         ({"labels": {"kueue.x-k8s.io/queue-name": "team"}}, {}, True),
         ({"annotations": {"kueue.x-k8s.io/workload": "job"}}, {}, True),
         ({"labels": {"example.org/kueue.x-k8s.io": "no"}}, {}, False),
+        # 256 KiB of annotations are possible, and 16 KiB of them are left for ours.
+        ({"annotations": {"a": "x" * (240 * 1024 - 1)}}, {}, False),
+        ({"annotations": {"a": "x" * 240 * 1024}}, {}, True),
+        ({"annotations": {"a": "é" * 120 * 1024}}, {}, True),
     ],
 )
 def test_only_pods_that_can_wait_for_us_are_held(

@@ -104,7 +104,7 @@ class World:
             counts=self.counts,
             count_refusal=lambda reason: self.refused.update([reason]),
         )
-        self._reviews = PlacementReviews(
+        self.reviews = PlacementReviews(
             self.placer,
             lambda: self.policies,
             self._clock,
@@ -120,10 +120,10 @@ class World:
         return self
 
     def review(self, pod: dict[str, Any] | None = None, **parts: Any) -> ReviewResult:  # noqa: ANN401 - parts of a request
-        return self._reviews.review(review_of(object=pod or manifest(), **parts))
+        return self.reviews.review(review_of(object=pod or manifest(), **parts))
 
     def need_not_wait(self, **parts: Any) -> bool:  # noqa: ANN401 - parts of a request
-        return self._reviews.without_waiting(review_of(object=manifest(), **parts)) is not None
+        return self.reviews.without_waiting(review_of(object=manifest(), **parts)) is not None
 
     @property
     def assumed(self) -> int:
@@ -340,17 +340,22 @@ def test_where_the_guard_refuses_a_pod_gets_the_advice_of_before_and_is_counted(
     assert world.refused == {reason: 1}
 
 
-def test_no_more_pods_are_held_than_the_limit(world: World) -> None:
+@pytest.mark.parametrize(
+    ("namespace", "outcome"), [("shop", Outcome.PLACED), ("mail", Outcome.HELD)]
+)
+def test_no_more_pods_of_a_namespace_are_held_than_its_share(
+    world: World, namespace: str, outcome: Outcome
+) -> None:
     for number in range(10):
         pod = pod_of(
             api.Pod(
-                metadata=api.ObjectMeta(name=str(number)),
+                metadata=api.ObjectMeta(name=str(number), namespace=namespace),
                 spec=api.PodSpec(scheduling_gates=[api.PodSchedulingGate(name=HOLD_GATE)]),
             )
         )
         world.held.pod_changed(pod, 1, b"")
-    assert world.review().outcome is Outcome.PLACED
-    assert world.refused == {"full": 1}
+    assert world.review().outcome is outcome
+    assert world.refused == ({"full": 1} if outcome is Outcome.PLACED else {})
 
 
 def test_a_dry_run_shows_the_hold_and_leaves_no_trace(world: World) -> None:
@@ -423,3 +428,60 @@ def test_under_load_pods_that_are_not_held_share_decisions_as_before(world: Worl
     assert world.review(uid="u-1").outcome is Outcome.PLACED
     assert world.review(uid="u-2").outcome is Outcome.SHARED
     assert not world.refused
+
+
+# A hold is never late.
+
+
+def at_once(world: World, pod: dict[str, Any] | None = None) -> ReviewResult | None:
+    return world.reviews.without_waiting(review_of(object=pod or manifest()))
+
+
+def too_late(world: World, pod: dict[str, Any] | None = None) -> ReviewResult:
+    request = review_of(object=pod or manifest())
+    return world.reviews.undecided(request, Outcome.DEADLINE, "no time was left")
+
+
+def test_a_hold_that_takes_no_decision_waits_for_none(binding: World) -> None:
+    binding.queue.is_overloaded, binding.queue.has_room = True, False
+    for policies in (policy("late"), PROMISING):
+        at = at_once(binding.load(policies))
+        assert at == binding.review()
+        assert at is not None
+        assert at.outcome is Outcome.HELD
+
+
+def test_a_hold_waits_where_a_decision_is_made_of_the_pod(binding: World, world: World) -> None:
+    audits = policy("audits", "Admission", mode="Audit")
+    assert at_once(binding.load(policy("late"), audits)) is None
+    assert at_once(world) is None  # it is advised, as no bindings are decided
+
+
+def test_where_there_is_no_time_for_a_decision_a_pod_is_held_with_promises_alone(
+    world: World, binding: World
+) -> None:
+    expected = patched(manifest(), binding.load(PROMISING).review())
+    result = too_late(world.load(PROMISING))
+    assert result.outcome is Outcome.HELD
+    assert patched(manifest(), result) == expected
+    world.queue.is_overloaded = True
+    assert patched(manifest(), world.review()) == expected
+    assert not any(world.counts.decisions(world.policies).values())
+
+
+def test_where_there_is_no_time_a_pod_that_is_not_to_be_held_passes_unmodified(
+    world: World,
+) -> None:
+    crowd = manifest(tolerations=[{"key": str(number)} for number in range(501)])
+    giant = manifest({"annotations": {"a": "x" * 300_000}})
+    for pod in (crowd, giant, manifest(priority=SYSTEM_CRITICAL)):
+        result = too_late(world, pod)
+        assert (result.outcome, result.response.patch) == (Outcome.DEADLINE, None)
+        assert not (at := at_once(world, pod)) or at.outcome is not Outcome.HELD
+    world.lease = Lease(holder="")
+    result = too_late(world)
+    assert (result.outcome, result.response.patch) == (Outcome.DEADLINE, None)
+    assert result.response.warnings == ("stowplan gave no placement advice: no time was left",)
+    request = review_of(object=manifest(), operation="UPDATE")
+    result = world.reviews.undecided(request, Outcome.DEADLINE, "no time was left")
+    assert (result.outcome, result.response.patch) == (Outcome.DEADLINE, None)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.placement import ADVICE_ANNOTATION
 from engine.view import ClusterState
+from tests.webhook.admission.test_handler import Clock, Webhook
 from tests.webhook.admission.test_hold import (
     DISK,
     HELD,
@@ -19,7 +22,10 @@ from tests.webhook.admission.test_hold import (
     patched,
     policy,
 )
-from webhook.admission.review_result import Outcome
+from tests.webhook.admission.test_placement import PODS
+from webhook.admission import wire
+from webhook.admission.review_result import Outcome, ReviewResult
+from webhook.admission.wire import AdmissionRequest
 
 FOR_QUOTA = {**HELD, HOLD_REASONS_ANNOTATION: "quota"}
 
@@ -163,3 +169,56 @@ def test_a_forged_reason_is_replaced_by_the_true_one(world: World) -> None:
     queued = manifest({"annotations": FOR_QUOTA}, schedulingGates=gates(HOLD_GATE))
     after = patched(queued, world.review(queued))
     assert after["metadata"]["annotations"].items() >= HELD.items()
+
+
+def sent(number: int) -> bytes:
+    """Return the review of a pod of the namespace that queues, as it is sent."""
+    request = {
+        "uid": f"u-{number}",
+        "operation": "CREATE",
+        "resource": PODS,
+        "namespace": "shop",
+        "object": manifest(),
+    }
+    body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": request}
+    return json.dumps(body).encode()
+
+
+@pytest.mark.parametrize(
+    "now", [policy("now", "Admission", labels="a: b"), policy("now", "Admission")]
+)
+async def test_a_late_pod_is_queued_all_the_same(world: World, now: str) -> None:
+    # Each reading of the clock takes 8 s, and 6 s after its arrival a review is late.
+    reviews = world.load(now).reviews
+    async with Webhook(
+        reviews.review,
+        clock=Clock(step=8.0),
+        shortcut=reviews.without_waiting,
+        undecided=reviews.undecided,
+    ) as webhook:
+        response = (await (await webhook.post(sent(1))).json())["response"]
+        assert response["patch"]
+        assert webhook.counted() == {"held": 1}
+
+
+async def test_pods_are_queued_while_as_many_others_wait_for_decisions_as_may(
+    world: World,
+) -> None:
+    release = asyncio.Event()
+
+    async def wait(request: AdmissionRequest) -> ReviewResult:
+        await release.wait()
+        return ReviewResult(Outcome.PLACED, wire.allowed(request.uid))
+
+    reviews = world.reviews
+    async with Webhook(
+        wait, max_in_flight=4, shortcut=reviews.without_waiting, undecided=reviews.undecided
+    ) as webhook:
+        other = sent(0).replace(b'"shop"', b'"other"')
+        waiting = [asyncio.create_task(webhook.post(other)) for _ in range(4)]
+        await webhook.until_in_flight(4)
+        answers = await asyncio.gather(*[webhook.post(sent(number)) for number in range(1, 51)])
+        assert [bool((await each.json())["response"]["patch"]) for each in answers] == [True] * 50
+        assert webhook.counted() == {"held": 50}
+        release.set()
+        await asyncio.gather(*waiting)

@@ -15,7 +15,7 @@ from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
 from engine.policy import load_policies
 from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import DEFAULT_HOLD_MAX, NEVER, HeldPod, HeldPods
+from webhook.placement.held_pods import NEVER, HeldPod, HeldPods
 
 NOON = Micros(1_767_614_400 * SECOND)
 
@@ -41,9 +41,11 @@ class Watched:
         version: int = 1,
         metadata: dict[str, Any] | None = None,
         spec: dict[str, Any] | None = None,
+        namespace: str = "shop",
     ) -> None:
         """Deliver a pod that was created so many seconds ago."""
         manifest = pod(name, *gates)
+        manifest["metadata"]["namespace"] = namespace
         manifest["metadata"] |= metadata or {}
         manifest["spec"] |= spec or {}
         created = date(self.now) - timedelta(seconds=age)
@@ -131,7 +133,7 @@ def test_a_deleted_pod_is_held_no_longer() -> None:
     watched.pods.pod_deleted("shop", "a")
     watched.pods.pod_deleted("shop", "a")
     assert len(watched.pods) == 0
-    assert not watched.pods.is_full
+    assert not watched.pods.is_full("shop")
 
 
 def test_a_hold_is_bound_from_the_creation_whatever_the_pod_says() -> None:
@@ -210,37 +212,65 @@ def test_of_pods_that_cannot_be_decided_only_their_identity_is_kept() -> None:
         assert not held(watched, name).pod.tolerations
 
 
-def test_objects_are_kept_up_to_a_limit_and_pods_are_known_beyond_it() -> None:
-    watched = Watched(most=1_000, most_bytes=1_000)
-    for number in range(50):
+def test_objects_are_kept_up_to_a_share_and_pods_are_known_beyond_it() -> None:
+    watched = Watched(most=0, most_bytes=100 * 3_072)  # none should be held, some may be still
+    for number in range(60):
         watched.show(f"pod-{number}")
-    assert len(watched.pods) == 50
-    assert 0 < sum(len(each.raw) for each in watched.pods) <= 1_000
-    assert not all(each.raw for each in watched.pods)
+    assert len(watched.pods) == 60
+    assert sum(bool(each.raw) for each in watched.pods) == 50  # half, at 3 KiB each however small
+    for number in range(30):
+        watched.show(f"pod-{number}", namespace="mail")
+    assert sum(bool(each.raw) for each in watched.pods) == 75  # half of what is left
+    watched.show("pod-0", version=2)
+    assert held(watched, "pod-0").raw  # what it had it keeps
 
 
-def test_of_many_forged_holds_only_so_many_objects_are_kept() -> None:
-    watched = Watched(most=0, most_bytes=100_000_000)  # none should be held, some may be still
+def test_a_namespace_is_full_by_number_and_leaves_as_much_to_the_next() -> None:
+    watched = Watched(most=9, most_bytes=100_000_000)
+    for number in range(20):
+        assert watched.pods.is_full("shop") is (number >= 5)  # 4 + 1 <= 9 - 4, and 5 + 1 > 9 - 5
+        watched.show(f"pod-{number}")
+    for number in range(20):
+        assert watched.pods.is_full("mail") is (number >= 2)  # 1 + 1 <= 4 - 1, and 2 + 1 > 4 - 2
+        watched.show(f"pod-{number}", namespace="mail")
+    assert not watched.pods.is_full("docs")
+    for number in range(20):
+        watched.pods.pod_deleted("shop", f"pod-{number}")
+    assert not watched.pods.is_full("shop")
+    assert not watched.pods.is_full("mail")
+
+
+def test_a_namespace_is_full_by_bytes_and_leaves_as_much_to_the_next() -> None:
+    # The next pod may have MOST_BYTES. Two of a bit more than half of it have a bit more than
+    # MOST_BYTES, with the next one 2 * MOST_BYTES, and leave a bit less than that.
+    watched = Watched(most=1_000, most_bytes=3 * MOST_BYTES)
+    large = {"annotations": {"a": "x" * (MOST_BYTES // 2)}}
+    watched.show("a", metadata=large)
+    assert not watched.pods.is_full("shop")
+    watched.show("b", metadata=large)
+    assert watched.pods.is_full("shop")
+    assert not watched.pods.is_full("mail")
+
+
+def test_pods_that_are_overdue_for_half_a_minute_are_known_by_namespace() -> None:
+    watched = Watched()
     watched.show("a")
-    known = held(watched, "a")
-    for number in range(2 * DEFAULT_HOLD_MAX + 5):
-        forged = msgspec.structs.replace(known.pod, name=str(number))
-        watched.pods.pod_changed(forged, 1, known.raw)
-    assert watched.pods.is_full
-    assert len(watched.pods) == 2 * DEFAULT_HOLD_MAX + 6
-    assert sum(bool(each.raw) for each in watched.pods) == 2 * DEFAULT_HOLD_MAX
-
-
-def test_it_is_full_by_number_or_by_bytes() -> None:
-    by_number, by_bytes = Watched(most=2), Watched(most_bytes=MOST_BYTES + 1)
-    by_number.show("a")
-    assert not by_number.pods.is_full
-    by_number.show("b")
-    assert by_number.pods.is_full
-    by_bytes.pods.pod_changed(
-        pod_of(msgspec.convert(pod("a"), api.Pod)), 1, msgspec.json.encode(pod("a"))
-    )
-    assert by_bytes.pods.is_full
+    watched.show("b", namespace="mail")
+    watched.wait(60 + 29)
+    watched.show("late")
+    assert watched.pods.overdue(watched.now) == {}
+    watched.wait(1)
+    assert {name: {*keys} for name, keys in watched.pods.overdue(watched.now).items()} == {
+        "shop": {"shop/a"},
+        "mail": {"mail/b"},
+    }
+    assert watched.overdue() == 30
+    watched.show("a", age=90, version=2)  # a change is no release
+    assert {*watched.pods.overdue(watched.now)} == {"shop", "mail"}
+    watched.pods.pod_deleted("shop", "a")
+    watched.show("b", "example.org/other", namespace="mail")
+    assert watched.pods.overdue(watched.now) == {}
+    assert watched.overdue() == 0
 
 
 def test_a_pod_of_which_only_a_part_can_be_read_is_held_without_its_object() -> None:
@@ -256,8 +286,7 @@ def test_a_pod_of_which_only_a_part_can_be_read_is_held_without_its_object() -> 
     )
 )
 def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int]]) -> None:
-    most_bytes = MOST_BYTES + 400
-    watched, expected = Watched(most=3, most_bytes=most_bytes), dict[str, Micros]()
+    watched, expected = Watched(most=3), dict[str, Micros]()
     for what, number in events:
         name = f"pod-{number}"
         match what:
@@ -275,6 +304,7 @@ def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int
     assert {each.pod.name for each in watched.pods} == expected.keys()
     overdue = [(watched.now - created) / SECOND - 60 for created in expected.values()]
     assert watched.overdue() == max(0, *overdue, 0)
-    assert watched.pods.is_full == (
-        len(expected) >= 3 or sum(len(each.raw) for each in watched.pods) > 400
-    )
+    if not expected:
+        assert not watched.pods.is_full("shop")
+    late = [name for name, created in expected.items() if watched.now - created >= 90 * SECOND]
+    assert {*watched.pods.overdue(watched.now).get("shop", ())} == {f"shop/{name}" for name in late}

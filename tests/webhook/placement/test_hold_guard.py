@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, RELEASING_ANNOTATION
+from engine.model.hold import HOLD_GATE, REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros
@@ -24,9 +24,11 @@ class Lease:
     age_seconds: float = 14.9
 
 
-def refusal(lease: Lease, *, held: int = 0, seconds: float = 0) -> Refusal:
-    """Return the refusal so long after some pods were held for up to a minute."""
-    pods = HeldPods(lambda: NOON, hold_seconds=60, most=2)
+def refusal(
+    lease: Lease, *, held: int = 0, seconds: float = 0, asks: str = "shop", most: int = 100
+) -> Refusal:
+    """Return the refusal so long after some pods of `shop` were held for up to a minute."""
+    pods = HeldPods(lambda: NOON, hold_seconds=60, most=most)
     for number in range(held):
         gated = Pod(
             namespace="shop",
@@ -35,7 +37,7 @@ def refusal(lease: Lease, *, held: int = 0, seconds: float = 0) -> Refusal:
             shape=shape_of(api.Pod()),
         )
         pods.pod_changed(gated, 1, b"")
-    return HoldGuard(lambda: lease, pods).refusal(Micros(NOON + round(seconds * SECOND)))
+    return HoldGuard(lambda: lease, pods).refusal(Micros(NOON + round(seconds * SECOND)), asks)
 
 
 def test_pods_may_be_held_while_a_leader_releases_them_in_time() -> None:
@@ -57,9 +59,24 @@ def test_no_pod_is_held_when_nobody_demonstrably_releases(lease: Lease, reason: 
     assert refusal(lease) == reason
 
 
-def test_no_pod_is_held_while_one_is_long_overdue() -> None:
-    assert refusal(Lease(), held=1, seconds=60 + 30) == "overdue"
+@pytest.mark.parametrize("asks", ["shop", "mail", ""])
+def test_no_pod_is_held_while_one_is_long_overdue_that_nobody_refuses(asks: str) -> None:
+    assert refusal(Lease(), held=1, seconds=60 + 30, asks=asks) == "overdue"
+    elsewhere = {RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail,shops"}
+    lease = Lease(annotations=elsewhere)
+    assert refusal(lease, held=1, seconds=60 + 30, asks=asks) == "overdue"
 
 
-def test_no_more_pods_are_held_than_the_limit() -> None:
-    assert refusal(Lease(), held=2) == "full"
+def test_pods_whose_release_is_refused_are_their_own_affair() -> None:
+    lease = Lease(annotations={RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail,shop"})
+    for asks in ("shop", "mail", ""):
+        assert refusal(lease, held=2, seconds=3_600, asks=asks) == ""
+    assert refusal(lease, held=3, seconds=3_600, asks="mail") == ""
+    assert refusal(lease, held=3, seconds=3_600, asks="shop") == "overdue"
+
+
+def test_a_namespace_that_has_its_share_is_full_and_others_are_not() -> None:
+    # Of 2 pods one is left to others.
+    assert refusal(Lease(), held=1, most=2) == "full"
+    assert refusal(Lease(), held=1, most=2, asks="mail") == ""
+    assert refusal(Lease(), held=0, most=0) == "full"

@@ -126,7 +126,10 @@ class ReleaseController:
 
             # 5. Tell those that stay why they wait.
             self._conditions.write_due(waiting)
-        self._parts.writes.releasing.cycle_ended(waiting=self._is_anything_due())
+        self._parts.writes.releasing.cycle_ended(
+            waiting=self._is_anything_due(),
+            refused_in=self._parts.writes.refusals.namespaces,
+        )
 
     def _release_overdue(self) -> None:
         """Release pods that are held for too long with the node that they are nominated to."""

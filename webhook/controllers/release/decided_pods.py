@@ -265,7 +265,9 @@ class DecidedPods:
         self._parts.unbound.add(release)
         decided.is_counted = True
         released = {RELEASED_ANNOTATION: decision.node_name or decision.reason}
-        await self._parts.writer.release(held, {**decision.annotations, **released})
+        is_repeated = decided.is_unanswered or held.key in self._refused
+        annotations = {**decision.annotations, **released}
+        await self._parts.writer.release(held, annotations, is_repeated=is_repeated)
 
     async def _failed(self, decided: DecidedPod, error: WriteError) -> None:
         """Do what the failure of a write asks for."""
@@ -275,6 +277,7 @@ class DecidedPods:
             decided.is_unanswered = decided.is_counted
             return
         is_refused = failure in {WriteFailure.REFUSED, WriteFailure.OVER_QUOTA}
+        is_new = is_refused and held.key not in self._refused
         if is_refused:
             self._refused.add(held.key)
         if decided.is_unanswered and not is_refused:
@@ -293,7 +296,8 @@ class DecidedPods:
         if not is_refused:
             self._postpone(decided)
             return
-        self._parts.releasing.refused(held.pod.uid)
+        if is_new:
+            self._parts.releasing.refused(held.pod.namespace)
         if self._parts.refusals.refused(held.pod, error):
             self._give_back(decided)
             await self._withdraw(held)

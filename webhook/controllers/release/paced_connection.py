@@ -71,6 +71,7 @@ class PacedConnection:
         content_type: str = "",
         *,
         is_large: bool,
+        is_own: bool = False,
         query: Query = (),
     ) -> bytes:
         """Send one request as soon as rate and number in flight allow; return the answer.
@@ -81,6 +82,8 @@ class PacedConnection:
             body: JSON, empty for none.
             content_type: of the body.
             is_large: whether the pod is one that the API server may take long for.
+            is_own: whether a 5xx may be of this pod alone; then nobody else waits for it, and the
+                caller asks the API server for the pod.
             query: parameters, not yet encoded.
 
         Raises:
@@ -101,7 +104,7 @@ class PacedConnection:
             except TimeoutError as error:
                 raise self._timed_out(sent_at, is_large=is_large) from error
             except ApiError as error:
-                raise self._failed(error, sent_at) from error
+                raise self._failed(error, sent_at, is_own=is_own) from error
         self._answered(sent_at)
         return answer
 
@@ -116,8 +119,10 @@ class PacedConnection:
             return WriteError(WriteFailure.REFUSED, slow)
         return self._unreachable(ApiError(NO_CONTACT, "", "no answer in time"))
 
-    def _failed(self, error: ApiError, sent_at: float) -> WriteError | UnclearError:
-        failed = write_error_of(error)
+    def _failed(
+        self, error: ApiError, sent_at: float, *, is_own: bool
+    ) -> WriteError | UnclearError:
+        failed = write_error_of(error, is_own=is_own)
         if isinstance(failed, WriteError) and failed.failure is WriteFailure.UNREACHABLE:
             return self._unreachable(error)
         self._answered(sent_at)

@@ -101,7 +101,8 @@ class PodWriter:
     ) -> None:
         """Set the nominated node, and a condition of ours, in one write."""
         with self._counted(WriteKind.NOMINATE):
-            await self._patch_status(held, {"nominatedNodeName": node_name}, condition)
+            status = {"nominatedNodeName": node_name}
+            await self._patch_status(held, status, condition, is_own=False)
 
     async def withdraw(self, held: HeldPod, condition: Condition | None = None) -> None:
         """Take a nomination back, and set a condition of ours, in one write."""
@@ -124,7 +125,9 @@ class PodWriter:
             body = msgspec.json.encode(patch)
             try:
                 await self._paced.request(
-                    "PATCH", f"{pod}/status", body, _STRATEGIC_MERGE_PATCH, is_large=False
+                    *("PATCH", f"{pod}/status", body, _STRATEGIC_MERGE_PATCH),
+                    is_large=False,
+                    is_own=True,
                 )
             except UnclearError as error:
                 raise WriteError(error.failure_where_it_applies, error) from error
@@ -155,32 +158,49 @@ class PodWriter:
         self,
         held: HeldPod,
         annotations: Mapping[str, str] = NO_ANNOTATIONS,
+        *,
+        is_repeated: bool = False,
     ) -> None:
         """Remove our gate, and annotate the pod in the same write.
+
+        The gate alone goes where the pod has no room for annotations: whoever created it may have
+        filled it up.
 
         Args:
             held: with our gate, maybe among others.
             annotations: to add.
+            is_repeated: whether this has failed before: the API server is asked for the pod first,
+                and where it answers, a failure is that of the pod alone.
         """
         with self._counted(WriteKind.RELEASE):
-            await self._release(held, annotations)
+            await self._release(held, annotations, is_repeated=is_repeated)
         if held.pod.created is not None:
             self._observe_hold((self._now() - held.pod.created).total_seconds())
 
-    async def _release(self, held: HeldPod, annotations: Mapping[str, str]) -> None:
-        raw = held.raw or await self._stored(held)
-        patch = _release_patch(raw, held.pod.uid, annotations)
+    async def _release(
+        self, held: HeldPod, annotations: Mapping[str, str], *, is_repeated: bool
+    ) -> None:
+        raw = b"" if is_repeated else held.raw
+        patch = _release_patch(raw or await self._stored(held), held.pod.uid, annotations)
         try:
-            await self._send(held, _JSON_PATCH, patch)
+            await self._send(held, _JSON_PATCH, patch, is_own=is_repeated)
         except UnclearError as refusal:
             stored = await self._stored(held)
             again = _release_patch(stored, held.pod.uid, annotations)
             if again == patch:
-                raise WriteError(refusal.failure_where_it_applies, refusal) from refusal
+                failure = refusal.failure_where_it_applies
+                if failure is not WriteFailure.REFUSED or not annotations:
+                    raise WriteError(failure, refusal) from refusal
+                again = _release_patch(stored, held.pod.uid)
             await self._patch_held(held, _JSON_PATCH, again)
 
     async def _patch_status(
-        self, held: HeldPod, status: Mapping[str, object], condition: Condition | None
+        self,
+        held: HeldPod,
+        status: Mapping[str, object],
+        condition: Condition | None,
+        *,
+        is_own: bool = True,
     ) -> None:
         metadata: dict[str, object] = {"uid": held.pod.uid}
         conditions: dict[str, object] = {}
@@ -188,14 +208,20 @@ class PodWriter:
             conditions["conditions"] = [condition]
             metadata["annotations"] = {WAIT_ANNOTATION: _wait_in(condition)}
         body = {"metadata": metadata, "status": {**status, **conditions}}
-        await self._patch_held(held, _STRATEGIC_MERGE_PATCH, body, "/status")
+        await self._patch_held(held, _STRATEGIC_MERGE_PATCH, body, "/status", is_own=is_own)
 
     async def _patch_held(
-        self, held: HeldPod, content_type: str, body: object, subresource: str = ""
+        self,
+        held: HeldPod,
+        content_type: str,
+        body: object,
+        subresource: str = "",
+        *,
+        is_own: bool = True,
     ) -> None:
         """Patch a pod that is held; one that is not held any more has changed."""
         try:
-            await self._send(held, content_type, body, subresource)
+            await self._send(held, content_type, body, subresource, is_own=is_own)
         except UnclearError as refusal:
             _release_patch(await self._stored(held), held.pod.uid)  # fails if it is not held
             raise WriteError(refusal.failure_where_it_applies, refusal) from refusal
@@ -212,10 +238,18 @@ class PodWriter:
         return raw
 
     async def _send(
-        self, held: HeldPod, content_type: str, body: object, subresource: str = ""
+        self,
+        held: HeldPod,
+        content_type: str,
+        body: object,
+        subresource: str = "",
+        *,
+        is_own: bool,
     ) -> None:
         path, data = f"{_path(held)}{subresource}", msgspec.json.encode(body)
-        await self._paced.request("PATCH", path, data, content_type, is_large=not held.raw)
+        await self._paced.request(
+            "PATCH", path, data, content_type, is_large=not held.raw, is_own=is_own
+        )
 
     @contextmanager
     def _counted(self, kind: WriteKind) -> Iterator[None]:

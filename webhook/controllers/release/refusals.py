@@ -8,7 +8,7 @@ others waiting.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -83,6 +83,11 @@ class Refusals:
     def __len__(self) -> int:
         """Return the number of pods whose last write was refused."""
         return len(self._by_uid)
+
+    @property
+    def namespaces(self) -> Iterable[str]:
+        """The namespaces of these pods."""
+        return {refusal.pod.namespace for refusal in self._by_uid.values()}
 
     def refused(self, pod: Pod, error: ApiError) -> bool:
         """Note that a write of a pod was refused.

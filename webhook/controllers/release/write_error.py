@@ -27,8 +27,9 @@ class WriteFailure(Enum):
     """The ways in which a write fails.
 
     Attributes:
-        REFUSED: somebody's admission, or a right that we lack, stands against it, or this pod alone
-            takes the API server too long. It is tried again after a back-off, see `Refusals`.
+        REFUSED: somebody's admission, or a right that we lack, stands against it, or the API server
+            takes too long or fails for this pod alone. It is tried again after a back-off, see
+            `Refusals`.
         OVER_QUOTA: the pod exceeds its quota, for somebody else was first. It waits until that has
             room.
         GONE: the pod was deleted, maybe replaced by another one of its name. There is nothing to
@@ -66,23 +67,30 @@ class WriteError(ApiError):
 class UnclearError(ApiError):
     """A write of a held pod failed, and only the pod itself can tell why.
 
-    A 409 or 422 is of somebody's admission, of another pod of the same name (the uid differs), or
-    of a `test` that failed.
+    A 409 or 422 is of somebody's admission, of another pod of the same name (the uid differs), of a
+    `test` that failed, or of an object that would be too large; so may a 5xx be.
     """
 
     @property
     def failure_where_it_applies(self) -> WriteFailure:
         """What became of a write that would apply to the pod as it is.
 
-        Of a 422, admission is left; a 409 comes of many writes at a time.
+        Of a 422 or a 5xx the pod itself is left; a 409 comes of many writes at a time.
         """
         is_conflict = self.status == HTTPStatus.CONFLICT
         return WriteFailure.CHANGED if is_conflict else WriteFailure.REFUSED
 
 
-def write_error_of(error: ApiError) -> WriteError | UnclearError:
-    """Return the error of a write with what became of it."""
+def write_error_of(error: ApiError, *, is_own: bool) -> WriteError | UnclearError:
+    """Return the error of a write with what became of it.
+
+    Args:
+        error: of the API server.
+        is_own: whether a 5xx may be of this object alone; otherwise the API server is out of reach.
+    """
     failure = _failure_of(error)
+    if is_own and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        failure = failure if failure is WriteFailure.REFUSED else None
     if failure is None:
         return UnclearError(error.status, error.reason, error.message, error.retry_after_seconds)
     return WriteError(failure, error)

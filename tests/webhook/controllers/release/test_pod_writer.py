@@ -239,6 +239,45 @@ async def test_failures_are_told_apart(world: World, status: int, failure: Write
     assert world.gates() == [HOLD_GATE]
 
 
+async def test_a_pod_without_room_for_annotations_loses_the_gate_alone(world: World) -> None:
+    held = world.held()
+    world.server.fail_next(1, 422, method="PATCH")
+    await world.writer.release(held, {"stowplan.dev/released": "node-1"})
+    assert world.gates() == []
+    assert "annotations" not in world.stored()["metadata"]
+    assert [method for method, _ in world.sent] == ["PATCH", "GET", "PATCH"]
+
+
+@pytest.mark.parametrize("status", [422, 500, 503])
+async def test_a_pod_for_which_alone_the_server_fails_is_refused_and_nobody_waits_for_it(
+    world: World, status: int
+) -> None:
+    held = world.held()
+    world.server.fail_next(2, status, method="PATCH")
+    with failing(WriteFailure.REFUSED):
+        await world.writer.release(held, {"stowplan.dev/released": ""}, is_repeated=True)
+    world.server.fail_next(1, status, method="PATCH")
+    with failing(WriteFailure.REFUSED):
+        await world.writer.set_condition(held, {"type": "stowplan.dev/Queued", "status": "True"})
+    assert world.writer.pause_seconds == 0
+    assert world.gates() == [HOLD_GATE]
+    await world.writer.release(held, {"stowplan.dev/released": ""}, is_repeated=True)
+    assert world.gates() == []
+
+
+async def test_a_repeated_release_waits_for_a_server_that_is_out_of_reach(world: World) -> None:
+    held = world.held()
+    world.server.fail_next(1, 503)  # of the pod is asked first
+    with failing(WriteFailure.UNREACHABLE):
+        await world.writer.release(held, is_repeated=True)
+    assert world.writer.pause_seconds > 0
+    world.server.fail_next(1, 500, method="PATCH")
+    world.server.fail_next(1, 500, method="GET")
+    with failing(WriteFailure.UNREACHABLE):
+        await world.writer.set_condition(held, {"type": "stowplan.dev/Queued", "status": "True"})
+    assert world.gates() == [HOLD_GATE]
+
+
 async def test_a_server_out_of_reach_has_a_pause_until_it_answers(world: World) -> None:
     held = world.held()
     world.server.fail_next(1, 429, headers={"Retry-After": "7"}, method="PATCH")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model.hold import RELEASING_ANNOTATION
+from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION
 from webhook.controllers.release.releasing import ReleasingStatus
 
 
@@ -16,7 +16,7 @@ class World:
 
     def cycle(self, *, waiting: bool, after: float = 1.0) -> str:
         self.seconds += after
-        self.status.cycle_ended(waiting=waiting)
+        self.status.cycle_ended(waiting=waiting, refused_in=())
         return self.said[RELEASING_ANNOTATION]
 
 
@@ -38,23 +38,35 @@ def test_a_write_is_accepted_within_ten_seconds_while_pods_wait(world: World) ->
     assert world.cycle(waiting=False) == "true"
 
 
-def test_refusals_of_several_pods_count_until_a_write_is_accepted(world: World) -> None:
-    for uid in "123":
-        world.status.refused(uid)
+def test_refusals_in_several_namespaces_count_until_a_write_is_accepted(world: World) -> None:
+    for namespace in ("a", "b", "c"):
+        world.status.refused(namespace)
     assert [world.cycle(waiting=False, after=6) for _ in range(3)] == ["true", "true", "false"]
     world.status.accepted()
     assert world.cycle(waiting=False) == "true"
 
 
 def test_it_is_tried_again_after_a_minute(world: World) -> None:
-    for uid in "123":
-        world.status.refused(uid)
+    for namespace in ("a", "b", "c"):
+        world.status.refused(namespace)
     world.cycle(waiting=False)
     assert world.cycle(waiting=False, after=50) == "false"
     assert world.cycle(waiting=False, after=10) == "true"
 
 
-def test_a_pod_alone_proves_nothing_however_often_it_is_refused(world: World) -> None:
+def test_a_namespace_alone_proves_nothing_however_many_of_its_pods_are_refused(
+    world: World,
+) -> None:
     for _ in range(20):
-        world.status.refused("1")
+        world.status.refused("a")
         assert world.cycle(waiting=False) == "true"
+
+
+def test_it_names_the_namespaces_in_which_pods_are_refused(world: World) -> None:
+    world.status.cycle_ended(waiting=False, refused_in={"shop", "mail"})
+    assert world.said[REFUSED_IN_ANNOTATION] == "mail,shop"
+    world.status.cycle_ended(waiting=False, refused_in=[f"n{number:03}" for number in range(300)])
+    named = world.said[REFUSED_IN_ANNOTATION].split(",")
+    assert (named[0], named[-1], len(named)) == ("n000", "n199", 200)
+    world.cycle(waiting=False)
+    assert world.said[REFUSED_IN_ANNOTATION] == ""
