@@ -7,6 +7,7 @@ stored, how a request waits, and how an answer travels.
 
 from engine.quota.batch import (
     BatchResult,
+    Lends,
     QuotaRequest,
     draw,
     end_surges,
@@ -57,6 +58,7 @@ __all__ = [
     "CohortUsage",
     "CountedPods",
     "Findings",
+    "Lends",
     "PendingWrite",
     "PodAccounting",
     "QuotaFigures",

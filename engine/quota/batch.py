@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
@@ -29,11 +30,18 @@ class QuotaRequest:
         reservation: to be made; its amounts are all that the pod requests.
         dry_run: whether to judge only, and reserve nothing.
         of: the Deployment that a new pod is of; None for none, or for a change of a pod.
+        has_no_turn: whether the pods of its namespace wait for their turn, and this one does not.
     """
 
     reservation: Reservation
     dry_run: bool = False
     of: DeploymentPod | None = None
+    has_no_turn: bool = False
+
+
+Lends: TypeAlias = Callable[[QuotaRequest, Amounts], QuotaVerdict]
+"""Whether a request that has no turn may be admitted beside all that wait, given what its namespace
+uses. What is admitted counts for all that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +111,14 @@ class _Tally:
         ):
             return False
         surplus = surplus_of([*self.surging, reservation], self.counted)
-        used = beside(self.used_beside(reservation), surplus)
-        return judge(reservation.amounts, used, [self.state.quota], rules).allowed
+        return self.fits(reservation, beside(self.used_beside(reservation), surplus), rules)
 
-    def fits_after_recall(self, reservation: Reservation, rules: QuotaRules) -> bool:
-        """Whether a request fits once other replicas have given their allowances back."""
-        used = excess(self.used_beside(reservation), self.recallable)
+    def used_after_recall(self, reservation: Reservation) -> Amounts:
+        """Amounts used beside a request once other replicas have given their allowances back."""
+        return excess(self.used_beside(reservation), self.recallable)
+
+    def fits(self, reservation: Reservation, used: Amounts, rules: QuotaRules) -> bool:
+        """Whether a request is within `max`, given what is used."""
         return judge(reservation.amounts, used, [self.state.quota], rules).allowed
 
     def add(self, reservation: Reservation) -> None:
@@ -145,6 +155,7 @@ def judge_batch(  # noqa: PLR0913 - what is known of a namespace, and of its pod
     *,
     counted: CountedPods = no_pods,
     replaced: ReplacedPods = no_replaced_pods,
+    lends: Lends | None = None,
 ) -> BatchResult:
     """Judge requests; each must fit every quota of the namespace.
 
@@ -157,6 +168,7 @@ def judge_batch(  # noqa: PLR0913 - what is known of a namespace, and of its pod
         cohort: usage of all namespaces by pods in the view; None without borrowing.
         counted: part of `used` that the pod of a name holds.
         replaced: the pods that a pod of a Deployment may replace.
+        lends: judges the pods that have no turn; None where no pod of the namespace waits.
     """
     tallies = [_tally(state, used, counted, now, rules) for state in states]
     if cohort is not None and states:
@@ -164,7 +176,8 @@ def judge_batch(  # noqa: PLR0913 - what is known of a namespace, and of its pod
     verdicts, awaits_recall = [], []
     for request in batch:
         more = {} if cohort is None else _more(request.reservation, tallies)
-        verdict = _judge(request, tallies, rules, cohort, replaced)
+        lender = lends if request.has_no_turn else None
+        verdict = _judge(request, tallies, rules, cohort, replaced, lender)
         is_allowed = verdict is not None and verdict.allowed
         verdicts.append(verdict)
         awaits_recall.append(
@@ -201,7 +214,7 @@ def record_demand(
     request: QuotaRequest, states: Sequence[QuotaState], rules: QuotaRules, now: float
 ) -> None:
     """Count a new request, as a sign of more to come."""
-    if not request.dry_run:
+    if not (request.dry_run or request.has_no_turn):
         for state in states:
             state.record_demand(_entry_on(state, request.reservation, rules).amounts, now)
 
@@ -210,7 +223,7 @@ def draw(
     request: QuotaRequest, states: Sequence[QuotaState], rules: QuotaRules, now: float
 ) -> bool:
     """Admit a request from the allowance of this replica; False where that is not possible."""
-    if request.dry_run or len(states) != 1:
+    if request.dry_run or request.has_no_turn or len(states) != 1:
         return False
     (state,) = states
     reservation = request.reservation
@@ -243,9 +256,17 @@ def _surging(
 
 
 def _awaits_recall(request: QuotaRequest, tallies: Sequence[_Tally], rules: QuotaRules) -> bool:
-    """Whether a denied request would fit if other replicas had no allowances."""
-    return any(tally.recallable for tally in tallies) and all(
-        tally.fits_after_recall(request.reservation, rules) for tally in tallies
+    """Whether `max` denies a request that would fit if other replicas had no allowances."""
+    reservation = request.reservation
+    return (
+        any(tally.recallable for tally in tallies)
+        and all(
+            tally.fits(reservation, tally.used_after_recall(reservation), rules)
+            for tally in tallies
+        )
+        and not all(
+            tally.fits(reservation, tally.used_beside(reservation), rules) for tally in tallies
+        )
     )
 
 
@@ -255,6 +276,7 @@ def _judge(
     rules: QuotaRules,
     cohort: CohortUsage | None,
     replaced: ReplacedPods,
+    lends: Lends | None,
 ) -> QuotaVerdict | None:
     """Return the verdict on a request; if it is admitted, the next one finds it counted."""
     reservation, amounts = request.reservation, request.reservation.amounts
@@ -265,7 +287,11 @@ def _judge(
         (tally, held)
         for tally in tallies
         if not tally.state.has_reservation(reservation.key)
-        and ((held := limited(amounts, tally.state.quota, rules)) or rules.compares_every_pod)
+        and (
+            (held := limited(amounts, tally.state.quota, rules))
+            or rules.compares_every_pod
+            or (amounts and lends is not None)
+        )
     ]
     reservation, verdicts = _compared(request, [tally for tally, _ in concerned], rules, replaced)
     if cohort is not None and concerned:
@@ -276,6 +302,10 @@ def _judge(
             tuple(name for verdict in denials for name in verdict.exceeded),
             "; ".join(verdict.message for verdict in denials),
         )
+    if lends is not None and concerned and not reservation.surge:
+        lent = lends(request, tallies[0].used_after_recall(reservation))
+        if not lent.allowed:
+            return lent
     if request.dry_run:
         return QuotaVerdict()
     entries = [(tally, _entry(reservation, held)) for tally, held in concerned]

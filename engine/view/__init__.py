@@ -31,6 +31,7 @@ from engine.view.existing_pods import (
     repelling_pods,
 )
 from engine.view.extremes import extremes
+from engine.view.lister import AssumedPod
 from engine.view.memo import RowWise, is_long
 from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
 from engine.view.pod_sums import PodSumProfile
@@ -54,6 +55,7 @@ __all__ = [
     "NO_TRANSITIONS",
     "USAGE_RESOURCES",
     "USAGE_WINDOW_SECONDS",
+    "AssumedPod",
     "BoolColumn",
     "ClusterState",
     "ClusterView",

@@ -89,6 +89,10 @@ class AssumedPods:
         self._latest = Micros(0)  # the latest moment that `expire` was told
         self.in_flight = 0
 
+    def keys(self) -> list[str]:
+        """Return the keys of all of them."""
+        return list(self._held)
+
     def get(self, key: str) -> Assumed | None:
         """Return the advice of a pod, None if it is not assumed."""
         return self._held.get(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,14 @@ from engine.model.usage import NodeUsage
 from engine.view.pod_table import NO_ROW, QUEUED, SCHEDULED, PodEntry
 from engine.view.shape_contributions import quota_requests
 from engine.view.snapshot_store import SnapshotStore
+
+
+class AssumedPod(NamedTuple):
+    """A pod that counts on a node without being bound; its namespace is "" if it is not known."""
+
+    namespace: str
+    node_name: str
+    requests: Amounts
 
 
 class ClusterLister:
@@ -83,6 +92,12 @@ class ClusterLister:
         if entry is None or entry.row == NO_ROW or not entry.assumed:
             return ""
         return self._rows.names[entry.row]
+
+    def assumed_pods(self) -> Iterator[AssumedPod]:
+        """Yield the pods that count on a node without being bound to it, those in flight too."""
+        for namespace, entry in self._pods.assumed_entries():
+            name = self._rows.names[entry.row]
+            yield AssumedPod(namespace, name, quota_requests(entry.shape))
 
     def entry(self, key: str) -> PodEntry | None:
         """Return how a pod counts, by `namespace/name`; None if it is unknown.

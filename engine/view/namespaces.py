@@ -19,6 +19,9 @@ _Total: TypeAlias = dict[str, int]
 _Totals: TypeAlias = dict[str, _Total]
 _Amounts: TypeAlias = Iterable[tuple[str, int]]
 
+RequestItems: TypeAlias = tuple[tuple[str, int], ...]
+"""What a pod requests, as quotas count it, with `pods`."""
+
 
 class NamespaceFacts(NamedTuple):
     """All that a view holds of namespaces, each by namespace.
@@ -30,6 +33,7 @@ class NamespaceFacts(NamedTuple):
         scheduled: the same of those that are bound, and Pending or Running.
         running: the same of those that are Running, by `PodShape.bare_requests`.
         queued: requests (and `pods`) of the pods that wait for quota.
+        queued_pods: how many of these request the same.
         labelled: the part of `requested` by pods whose label names a quota of Koordinator, by
             `namespace/label`.
         labelled_scheduled: the same part of `scheduled`.
@@ -46,6 +50,7 @@ class NamespaceFacts(NamedTuple):
     scheduled: Mapping[str, Amounts]
     running: Mapping[str, Amounts]
     queued: Mapping[str, Amounts]
+    queued_pods: Mapping[str, Mapping[RequestItems, int]]
     labelled: Mapping[str, Amounts]
     labelled_scheduled: Mapping[str, Amounts]
     labelled_queued: Mapping[str, Amounts]
@@ -74,6 +79,7 @@ class Namespaces:
         self,
         totals: NamespaceTotals,
         queued: NamespaceTotals,
+        queued_pods: RequestCounts,
         labelled: NamespaceTotals,
         labelled_queued: NamespaceTotals,
     ) -> NamespaceFacts:
@@ -85,6 +91,7 @@ class Namespaces:
             scheduled=totals.scheduled,
             running=totals.running,
             queued=queued.requested,
+            queued_pods=queued_pods.counts,
             labelled=labelled.requested,
             labelled_scheduled=labelled.scheduled,
             labelled_queued=labelled_queued.requested,
@@ -208,6 +215,38 @@ class NamespaceTotals:
             _copied(self.running, namespace),
         )
         return own
+
+
+class RequestCounts:
+    """How many pods of each namespace request the same; mappings given out are never written to.
+
+    Attributes:
+        counts: by namespace, until `unshare` is called.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, dict[RequestItems, int]] = {}
+        self._own: set[str] = set()  # namespaces whose counts nobody else holds
+
+    def unshare(self) -> None:
+        """Leave the mappings given out so far to their holders, and write to others."""
+        self.counts = self.counts.copy()
+        self._own.clear()
+
+    def count(self, namespace: str, requests: RequestItems, sign: int) -> None:
+        """Count a pod, 1, or no longer, -1."""
+        if namespace not in self._own:
+            self._own.add(namespace)
+            self.counts[namespace] = {**self.counts.get(namespace, {})}
+        counts = self.counts[namespace]
+        left = counts.get(requests, 0) + sign
+        if left:
+            counts[requests] = left
+            return
+        del counts[requests]
+        if not counts:
+            del self.counts[namespace]
+            self._own.discard(namespace)
 
 
 def _copied(totals: _Totals, namespace: str) -> _Total:

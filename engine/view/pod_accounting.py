@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from engine.model.pod_shape import PodShape
 from engine.model.pod_traits import traits_of
 from engine.model.time import Micros
 from engine.view.assumed import AssumedPods
-from engine.view.namespaces import REQUESTED, NamespaceTotals
+from engine.view.namespaces import REQUESTED, NamespaceTotals, RequestCounts
 from engine.view.node_constraints import admits
 from engine.view.nominations import Nominations
 from engine.view.pod_counts import TransitionCounts, WorkloadCounts
@@ -56,6 +56,7 @@ class PodAccounting:
         self._expected: dict[str, ExpectedBinding] = {}
         self.totals = NamespaceTotals()
         self.queued = NamespaceTotals()  # of the pods that wait for quota
+        self.queued_pods = RequestCounts()
         # Of the pods whose label names a quota, by `namespace/label`; they are in the others too.
         self.labelled, self.labelled_queued = NamespaceTotals(), NamespaceTotals()
         self.transitions = TransitionCounts()
@@ -68,6 +69,7 @@ class PodAccounting:
         """Leave the counts given out so far to their holders, and write to copies."""
         self.totals.unshare()
         self.queued.unshare()
+        self.queued_pods.unshare()
         self.labelled.unshare()
         self.labelled_queued.unshare()
         self.transitions.unshare()
@@ -184,6 +186,14 @@ class PodAccounting:
                 self.elsewhere += (new is not None) - (old is not None)
                 self.move(there, old, new)
 
+    def assumed_entries(self) -> Iterator[tuple[str, PodEntry]]:
+        """Yield namespace and entry of each pod that counts on a node without being bound."""
+        for key in {*self._expected, *self.assumed.keys()}:
+            entry, assumption = self.table.get(key), self.assumed.get(key)
+            if entry is not None and entry.row != NO_ROW and entry.assumed:
+                namespace = key.partition("/")[0]  # none of one in flight
+                yield namespace or (assumption.namespace if assumption else ""), entry
+
     def place_assumed(self, keys: Iterable[str]) -> None:
         """Move pods that are or were assumed to the node they are assumed on now, if any."""
         for key in keys:
@@ -227,12 +237,16 @@ class PodAccounting:
         if old is not None and lost:
             contribution, label = self._contributions.of(old.shape), old.shape.quota_name
             (self.queued if was_queued else self.totals).subtract(namespace, contribution, lost)
+            if was_queued:
+                self.queued_pods.count(namespace, contribution.requests, -1)
             if label:
                 labelled = self.labelled_queued if was_queued else self.labelled
                 labelled.subtract(f"{namespace}/{label}", contribution, lost)
         if new is not None and gained:
             contribution, label = self._contributions.of(new.shape), new.shape.quota_name
             (self.queued if is_queued else self.totals).add(namespace, contribution, gained)
+            if is_queued:
+                self.queued_pods.count(namespace, contribution.requests, 1)
             if label:
                 labelled = self.labelled_queued if is_queued else self.labelled
                 labelled.add(f"{namespace}/{label}", contribution, gained)

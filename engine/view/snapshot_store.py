@@ -83,7 +83,7 @@ class SnapshotStore:
             transitions=pods.transitions.snapshot(),
             rows=rows.of,
             namespaces=self.namespaces.facts(
-                pods.totals, pods.queued, pods.labelled, pods.labelled_queued
+                pods.totals, pods.queued, pods.queued_pods, pods.labelled, pods.labelled_queued
             ),
             kubernetes=self.kubernetes,
             extras=self.extras,

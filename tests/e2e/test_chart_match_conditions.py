@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
+from pathlib import Path
 
 import msgspec
+import pytest
 
 from engine.cel import DYN, Environment, compile_program
 from engine.model import api
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.pod import pod_of
-from tests.e2e.chart import of_kind, rendered
+from tests.e2e.chart import VALUE_SETS, of_kind, rendered
 from tests.e2e.cluster import Json
+from tests.webhook.admission.test_quota_without_turn import MARKS
 
 _POD_WITH = [
     {"metadata": metadata, "spec": spec}
@@ -65,6 +69,26 @@ def test_of_updates_exactly_those_are_reviewed_that_end_a_wait_for_quota() -> No
     resize = {"operation": "UPDATE", "subResource": "resize"}
     given = {"request": resize, "object": _POD_WITH[0], "oldObject": _POD_WITH[0]}
     assert matches.evaluate(given) is True
+
+
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_what_exempts_pods_from_placement_does_not_exempt_them_from_quota(values: Path) -> None:
+    webhooks = [
+        webhook
+        for configuration in rendered(values)
+        if configuration["kind"] == "ValidatingWebhookConfiguration"
+        for webhook in configuration["webhooks"]
+        if webhook["name"] == "quota.stowplan.dev"
+    ]
+    request = {"operation": "CREATE", "userInfo": {"groups": ["system:authenticated"]}}
+    environment = Environment(variables=dict.fromkeys(("request", "object", "oldObject"), DYN))
+    for webhook in webhooks:
+        assert "objectSelector" not in webhook
+        assert "stowplan.dev/placement" not in json.dumps(webhook["namespaceSelector"])
+        for condition, mark in product(webhook["matchConditions"], MARKS):
+            given = {"request": request, "object": {"metadata": {}, **MARKS[mark]}}
+            matches = compile_program(condition["expression"], environment)
+            assert matches.evaluate({**given, "oldObject": None}) is True, mark
 
 
 def _is_queued(manifest: Json) -> bool:

@@ -138,7 +138,12 @@ class QuotaReviews:
         if not above.allowed:
             return above
         if not demand.is_queued:
-            quota_request = QuotaRequest(reservation, bool(request.dry_run), demand.of)
+            quota_request = QuotaRequest(
+                reservation,
+                bool(request.dry_run),
+                demand.of,
+                has_no_turn=self._has_no_turn(namespace, reservation),
+            )
             verdict = await self._ledger.admit(namespace, quota_request)
             if not verdict.allowed:
                 self._paths.withdraw(reservation.key)
@@ -149,6 +154,14 @@ class QuotaReviews:
         waiting = view.namespaces.queued.get(namespace, {}).get(PODS, 0)
         quotas = quotas_of(view, namespace)
         return judge_queued(reservation.amounts, waiting, quotas, self._rules)
+
+    def _has_no_turn(self, namespace: str, reservation: Reservation) -> bool:
+        """Return whether other pods of a namespace wait for their turn, and this one asks without.
+
+        Whoever ends a wait has had one: the guard of the gate says who may.
+        """
+        is_without = bool(reservation.amounts) and not reservation.whole
+        return is_without and self._queues and self._mode_of(namespace) == "Queue"
 
     def _over_quota(
         self, request: AdmissionRequest, verdict: QuotaVerdict, mode: QuotaMode

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from engine.errors import QuotaUndecidedError
 from engine.model.elastic_quota import ElasticQuota
@@ -17,6 +18,7 @@ from engine.quota import (
     limited,
     quotas_of,
 )
+from engine.quota.queueing import CohortLending
 from webhook.quota.config import QuotaConfig
 from webhook.quota.namespace_batcher import NamespaceBatcher
 from webhook.quota.observed import ObservedCluster
@@ -38,6 +40,7 @@ class QuotaLedger:
         store: where reservations are kept.
         config: clock, timeouts and allowances.
         rules: what is compared.
+        lending: judges the pods that have no turn; None where no pod waits for one.
         count_write: called with the outcome of each write: written, conflict, unknown, refused,
             gone.
     """
@@ -49,12 +52,14 @@ class QuotaLedger:
         config: QuotaConfig | None = None,
         *,
         rules: QuotaRules = RESOURCE_QUOTA_RULES,
+        lending: CohortLending | None = None,
         count_write: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._observed = observed
         self._store = store
         self._config = config or QuotaConfig()
         self._rules = rules
+        self._lending = lending
         self._count_write = count_write
         self._batchers: dict[str, NamespaceBatcher] = {}
 
@@ -77,8 +82,10 @@ class QuotaLedger:
         """
         quotas, rules = self._quotas(namespace), self._rules
         amounts = request.reservation.amounts
-        is_limited = rules.compares_every_pod or any(
-            limited(amounts, quota, rules) for quota in quotas
+        is_limited = (
+            rules.compares_every_pod
+            or (request.has_no_turn and self._lending is not None)
+            or any(limited(amounts, quota, rules) for quota in quotas)
         )
         if not (quotas and is_limited):
             return QuotaVerdict()
@@ -123,6 +130,12 @@ class QuotaLedger:
         batcher = self._batchers.get(namespace)
         if batcher is None:
             batcher = self._batchers[namespace] = NamespaceBatcher(
-                namespace, self._observed, self._store, self._config, self._count_write, self._rules
+                namespace,
+                self._observed,
+                self._store,
+                self._config,
+                self._count_write,
+                self._rules,
+                lends=None if self._lending is None else partial(self._lending.judge, namespace),
             )
         return batcher

@@ -18,6 +18,7 @@ from functools import partial
 from engine.errors import QuotaUndecidedError
 from engine.model.resources import Amounts
 from engine.quota import (
+    Lends,
     QuotaRequest,
     QuotaRules,
     QuotaVerdict,
@@ -70,6 +71,7 @@ class NamespaceBatcher:
         config: clock, timeouts and allowances.
         count_write: called with the outcome of each write.
         rules: what is compared.
+        lends: judges the pods that have no turn; None where no pod waits for one.
     """
 
     def __init__(
@@ -80,11 +82,13 @@ class NamespaceBatcher:
         config: QuotaConfig,
         count_write: Callable[[str], None],
         rules: QuotaRules,
+        lends: Lends | None = None,
     ) -> None:
         self._namespace = namespace
         self._observed = observed
         self._clock = config.clock
         self._rules = rules
+        self._lends = lends
         self._cache = QuotaCache(namespace, observed, store, config, count_write)
         self._judged_versions: list[int] = []  # of the quotas
         self._refresh_due = False
@@ -225,6 +229,7 @@ class NamespaceBatcher:
             None if rules.borrowing == "Off" else cohort_usage(view.namespaces.quotas, used),
             counted=self._counted,
             replaced=partial(self._observed.deployments.replaced_by, self._namespace),
+            lends=self._lends,
         )
 
         # 4. Write, if those are still the newest versions; only then answer.

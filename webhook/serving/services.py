@@ -5,6 +5,7 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Final
 from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
 from engine.model.time import Micros, date
 from engine.quota import QuotaVerdict, ReservationTimeouts
+from engine.quota.queueing import CohortLending
 from webhook.background import in_background
 from webhook.binding import BindingRecords
 from webhook.certificates.bundles import CaBundles
@@ -230,7 +232,18 @@ class ServiceBuilder:
 
         # 2. Reservations of quota, and events of what quotas denied.
         observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
-        ledger = self._ledger(observed, ApiStore(connection))
+        lending = None
+        if settings.hold:
+            lending = CohortLending(
+                settings.queue_rules(),
+                cluster.state.view,
+                cluster.state.assumed_pods,
+                counted=cluster.state.requests,
+                version_of=pods.version,
+                clock=time.monotonic,
+                unseen_seconds=settings.quota_reservation_seconds,
+            )
+        ledger = self._ledger(observed, ApiStore(connection), lending)
         denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
         if Role.REVIEWS in role:
             in_background(self.stack, ledger.run())
@@ -324,12 +337,15 @@ class ServiceBuilder:
             )
         )
 
-    def _ledger(self, observed: ObservedCluster, store: Store) -> QuotaLedger:
+    def _ledger(
+        self, observed: ObservedCluster, store: Store, lending: CohortLending | None = None
+    ) -> QuotaLedger:
         return QuotaLedger(
             observed,
             store,
             quota_config(self.settings),
             rules=self.settings.quota_rules(),
+            lending=lending,
             count_write=self.metrics.quota_written,
         )
 

@@ -12,6 +12,7 @@ from engine.quota.queueing.cohort import (
     cohort_of_nodes,
     sum_of_min,
 )
+from engine.quota.queueing.lending import CohortLending
 from engine.quota.queueing.namespace_queues import (
     NamespaceQueue,
     NamespaceQueues,
@@ -30,6 +31,7 @@ __all__ = [
     "Borrower",
     "Bound",
     "Cohort",
+    "CohortLending",
     "Lack",
     "NamespaceQueue",
     "NamespaceQueues",

@@ -51,13 +51,21 @@ def pod(namespace: str, name: str, cpu: str, node: str, phase: str, hold: str = 
 def counts(view: ClusterView) -> tuple[dict[str, dict[str, int]], ...]:
     facts = view.namespaces
     each = (facts.requested, facts.scheduled, facts.running, facts.queued)
+    sums = {
+        namespace: dict(sum((_times(items, n) for items, n in counts.items()), Counter[str]()))
+        for namespace, counts in facts.queued_pods.items()
+    }
     return tuple(
         {
             namespace: {name: n for name, n in amounts.items() if n}
             for namespace, amounts in totals.items()
         }
-        for totals in each
+        for totals in (*each, sums)
     )
+
+
+def _times(requests: tuple[tuple[str, int], ...], count: int) -> Counter[str]:
+    return Counter({name: count * amount for name, amount in requests})
 
 
 def summed(state: ClusterState) -> tuple[dict[str, dict[str, int]], ...]:
@@ -90,7 +98,7 @@ def recounted(pods: list[Pod]) -> tuple[dict[str, dict[str, int]], ...]:
             running.setdefault(a_pod.namespace, Counter()).update(bare)
     return tuple(
         {namespace: dict(counted) for namespace, counted in totals.items()}
-        for totals in (requested, scheduled, running, queued)
+        for totals in (requested, scheduled, running, queued, queued)
     )
 
 

@@ -59,6 +59,7 @@ class HeldCluster(RuleBasedStateMachine):
         self.held_since: dict[str, float] = {}  # by uid, by our gate alone
         self.trouble_until = 0.0
         self.problems: list[str] = []
+        self.created = 0
         self.log = _Problems(self.problems)
         for name in ("webhook", "asyncio"):
             logging.getLogger(name).addHandler(self.log)
@@ -104,6 +105,8 @@ class HeldCluster(RuleBasedStateMachine):
             return
         namespace, annotations = self.labels_of(name, gates)
         resources = {"requests": {"cpu": str(cpu)}}
+        uid = self.next_uid()
+        self.created += 1
         self.server.create(
             {
                 "apiVersion": "v1",
@@ -111,6 +114,7 @@ class HeldCluster(RuleBasedStateMachine):
                 "metadata": {
                     "name": name,
                     "namespace": namespace,
+                    "uid": uid,
                     "labels": {"app": "shop"},
                     **({"annotations": annotations} if annotations else {}),
                     "creationTimestamp": self.moment(),
@@ -166,6 +170,10 @@ class HeldCluster(RuleBasedStateMachine):
         """Return the namespace and the annotations of a new pod; some are released in order."""
         reasons = {HOLD_REASONS_ANNOTATION: "order"} if name in {"p-a", "p-b"} else {}
         return "shop", reasons
+
+    def next_uid(self) -> str:
+        """Return the uid of the pod that is created next."""
+        return f"created-{self.created}"
 
     def admits(self, name: str, cpu: int, gates: list[str]) -> bool:  # noqa: ARG002 (as with quotas)
         """Return whether quota admits a new pod."""

@@ -9,6 +9,7 @@ from hypothesis.stateful import initialize, rule
 
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.quota import QuotaRequest, Reservation
 from tests.fake_api_server.statuses import ApiFault
 from tests.fake_api_server.store import Object
 from tests.webhook.controllers.release.cluster_model import NAMES, HeldCluster
@@ -84,6 +85,20 @@ class QueueCluster(HeldCluster):
                 name, {"metadata": {"annotations": {HOLD_REASONS_ANNOTATION: kept}}}
             )
 
+    @rule(
+        pods=st.lists(st.tuples(NAMES, st.integers(1, 4)), min_size=1, max_size=4),
+        name=NAMES,
+        cpu=st.integers(1, 4),
+    )
+    def overtake(self, pods: list[tuple[str, int]], name: str, cpu: int) -> None:
+        """Create a pod that does not wait before those that do can be released."""
+        for waiting, cores in pods:
+            self._create(waiting, cores, 0, [HOLD_GATE])
+        self.replicas[0].watch("nodes")
+        self.replicas[0].watch("pods")
+        self._create(name, cpu, 0, [])
+        self.settle()
+
     def labels_of(self, name: str, gates: list[str]) -> tuple[str, dict[str, str]]:
         namespace = "shop" if name < "p-d" else "lab"
         _, annotations = super().labels_of(name, gates)
@@ -96,7 +111,29 @@ class QueueCluster(HeldCluster):
         """Judge a creation: of what waits it is only asked whether it can ever pass."""
         namespace, _ = self.labels_of(name, gates)
         used = 0 if HOLD_GATE in gates else self.charged()[namespace]
-        return used + cpu <= BOUNDS[namespace][1]
+        if used + cpu > BOUNDS[namespace][1]:
+            return False
+        return HOLD_GATE in gates or self._lends(namespace, name, cpu)
+
+    def _lends(self, namespace: str, name: str, cpu: int) -> bool:
+        """Judge a pod that does not wait by min and by what all that wait leave."""
+        replica, charged = self.replicas[0], self.charged()
+        request = QuotaRequest(
+            Reservation(self.next_uid(), name, {"cpu": 1000 * cpu, "pods": 1}), has_no_turn=True
+        )
+        used = {"cpu": 1000 * charged[namespace]}
+        is_lent = replica.lending.judge(namespace, request, used).allowed
+        room = sum(cores_of(node) for node in self.server.nodes().values())
+        asked: Counter[str] = Counter()
+        for pod in self.server.pods().values():
+            if is_queued(pod) and cpu_of(pod) <= max(room, BOUNDS[namespace_of(pod)][0]):
+                asked[namespace_of(pod)] += cpu_of(pod)
+        waits = sum(min(n, BOUNDS[each][1] - charged[each]) for each, n in asked.items())
+        is_within_min = charged[namespace] + cpu <= BOUNDS[namespace][0]
+        may = is_within_min or charged.total() + waits + cpu <= room
+        if replica.has_seen_all and is_lent is not may:
+            self.problems.append(f"{name} is lent room: {is_lent}, where {waits} cores wait")
+        return is_lent
 
     def charged(self) -> Counter[str]:
         """Return the cores that are charged to each namespace."""

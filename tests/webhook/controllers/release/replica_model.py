@@ -15,7 +15,7 @@ from engine.model.time import SECOND, Micros, date
 from engine.pipeline import Scope, policies_for
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
-from engine.quota.queueing import QueueRules
+from engine.quota.queueing import CohortLending, QueueRules
 from engine.reclaim import NodeFit
 from engine.view import FRESH, ClusterState, Sum, WhatIf
 from tests.fake_api_server.resources import Key
@@ -56,6 +56,7 @@ from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPod, HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.quota import ObservedPods
 
 HOLD_SECONDS, RECLAIM_AFTER_SECONDS = 20, 10
 
@@ -79,6 +80,7 @@ class ReplicaModel:
         nodes: the same of nodes.
         nominated: the nodes that it last nominated pods to, by uid.
         counted: the same, but none where the nomination was seen to change since.
+        lending: judges new pods that do not wait.
     """
 
     def __init__(
@@ -110,10 +112,19 @@ class ReplicaModel:
         self.gang_outcomes: list[GangOutcome] = []
         self.running, self.reclaims = RunningPods(), Reclaims()
         self.preemptors = Preemptors(is_enabled=preempts, clock=loop.time)
+        observed = ObservedPods()
+        self.lending = CohortLending(
+            QueueRules(),
+            state.view,
+            state.assumed_pods,
+            counted=state.requests,
+            version_of=observed.version,
+            clock=loop.time,
+        )
         self._applier = EventApplier(
             state,
             now=now,
-            observers=[self.held, self.unbound, self.gang_members, self.running],
+            observers=[self.held, self.unbound, self.gang_members, self.running, observed],
         )
         self._applier.state.track_sums(policies.sum_profiles)
         self._policies = policies
