@@ -22,7 +22,7 @@ from engine.model.pod_affinity import with_label_keys
 from engine.model.pod_shape import PodShape
 from engine.model.selectors import GREATEST_WEIGHT, Requirement
 from engine.model.shape_computation import shape_of
-from engine.model.time import Micros, micros
+from engine.model.time import SECOND, Micros, micros
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
@@ -59,6 +59,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
         has_scheduling_group: whether it belongs to a PodGroup of the scheduler itself.
+        gone_by: when it should be gone, as it is being deleted: its deletionTimestamp and its grace
+            period once more, by which no quota is charged for it any longer; else None.
         created: by the API server's clock, None while it is not stored; not converted, as it is
             seldom read.
         scheduled_at: the moment since which condition PodScheduled is True, if it has one.
@@ -99,6 +101,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     nominated_node_name: str = ""
     phase: str = ""
     deleting: bool = False
+    gone_by: Micros | None = None
     created: datetime | None = None
     scheduled_at: Micros | None = None
     initialized_at: Micros | None = None
@@ -224,11 +227,19 @@ def pod_of(wire: api.Pod, *, namespace: str = "", kubernetes: KubernetesVersion 
         nominated_node_name=status.nominated_node_name,
         phase=status.phase,
         deleting=meta.deletion_timestamp is not None,
+        gone_by=_gone_by(meta),
         created=meta.creation_timestamp,
         scheduled_at=scheduled_at,
         initialized_at=initialized_at,
         shape=shape_of(wire, kubernetes=kubernetes),
     )
+
+
+def _gone_by(meta: api.ObjectMeta) -> Micros | None:
+    """Return when a pod should be gone (kubernetes, pkg/quota/v1/evaluator/core/pods.go)."""
+    if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
+        return None
+    return Micros(micros(meta.deletion_timestamp) + meta.deletion_grace_period_seconds * SECOND)
 
 
 def _required(

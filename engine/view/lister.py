@@ -106,6 +106,11 @@ class ClusterLister:
         """
         return self._pods.table.get(key)
 
+    def is_overdue(self, key: str) -> bool:
+        """Return whether a pod is being deleted and should be gone by now."""
+        entry = self._pods.table.get(key)
+        return entry is not None and entry.is_overdue
+
     def pods_on(self, node_name: str) -> Sequence[tuple[str, PodEntry]]:
         """Return the pods that count on a node, each with `namespace/name`; any order."""
         row = self._rows.of.get(node_name)
@@ -127,7 +132,7 @@ class ClusterLister:
             scheduled: of the requests of pods that are scheduled.
         """
         entry = self._pods.table.get(key)
-        if entry is None or entry.standing == QUEUED:
+        if entry is None or entry.standing == QUEUED or entry.is_overdue:
             return {}
         if scheduled and not entry.standing & SCHEDULED:
             return {}

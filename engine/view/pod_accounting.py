@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.model.domain import Domain
 from engine.model.pod import Pod
@@ -13,12 +14,21 @@ from engine.model.pod_shape import PodShape
 from engine.model.pod_traits import traits_of
 from engine.model.time import Micros
 from engine.view.assumed import AssumedPods
+from engine.view.departures import Departures
 from engine.view.namespaces import REQUESTED, NamespaceTotals, RequestCounts
 from engine.view.node_constraints import admits
 from engine.view.nominations import Nominations
 from engine.view.pod_counts import TransitionCounts, WorkloadCounts
 from engine.view.pod_sums import PodChange
-from engine.view.pod_table import NO_ROW, QUEUED, RUNNING, SCHEDULED, PodEntry, PodTable
+from engine.view.pod_table import (
+    NO_ROW,
+    OVERDUE,
+    QUEUED,
+    RUNNING,
+    SCHEDULED,
+    PodEntry,
+    PodTable,
+)
 from engine.view.rows import NodeRows
 from engine.view.shape_contributions import ShapeContributions
 from engine.view.trait_numbers import with_number, without_number
@@ -52,6 +62,7 @@ class PodAccounting:
         self.table = table
         self.assumed = assumed
         self.nominations = Nominations()
+        self.departures = Departures()
         self.elsewhere = 0
         self._expected: dict[str, ExpectedBinding] = {}
         self.totals = NamespaceTotals()
@@ -201,7 +212,7 @@ class PodAccounting:
             if old is None:
                 raise AssertionError("an assumed pod is in the table")
             if not self.assumed.has_landed(key):
-                new = self.waiting(key, old.shape, old.traits, old.standing & QUEUED)
+                new = self.waiting(key, old.shape, old.traits, old.standing & (QUEUED | OVERDUE))
             if new != old:
                 self.move(key, old, new)
 
@@ -229,8 +240,7 @@ class PodAccounting:
         """Count a pod for its namespace by its new entry in place of the old one."""
         was_queued = old is not None and old.standing == QUEUED
         is_queued = new is not None and new.standing == QUEUED
-        lost = 0 if old is None else REQUESTED | old.standing
-        gained = 0 if new is None else REQUESTED | new.standing
+        lost, gained = _counted(old), _counted(new)
         is_same = old is not None and new is not None and old.shape is new.shape
         if is_same and was_queued == is_queued:
             lost, gained = lost & ~gained, gained & ~lost
@@ -250,6 +260,21 @@ class PodAccounting:
             if label:
                 labelled = self.labelled_queued if is_queued else self.labelled
                 labelled.add(f"{namespace}/{label}", contribution, gained)
+
+    def charged_until_gone(self, pod: Pod, entry: PodEntry, now: Micros) -> PodEntry:
+        """Return the entry of a pod as of now, and remember until when that is so."""
+        self.departures.put(pod.key, pod.gone_by)
+        is_overdue = pod.gone_by is not None and pod.gone_by <= now
+        return replace(entry, standing=OVERDUE) if is_overdue else entry
+
+    def stop_charging(self, keys: Iterable[str]) -> None:
+        """Count pods for their namespaces no longer, as they should be gone; on nodes they do."""
+        for key in keys:
+            old = self.table.get(key)
+            if old is not None and not old.is_overdue:
+                new = replace(old, standing=OVERDUE)
+                self.recount(key.partition("/")[0], old, new)
+                self.move(key, old, new)
 
     def move(self, key: str, old: PodEntry | None, new: PodEntry | None) -> None:
         """Count a pod on its node by its new entry in place of the old one."""
@@ -303,6 +328,11 @@ class PodAccounting:
 def _elsewhere_key(key: str, node_name: str) -> str:
     """Return the key in the table of a pod on a node that it may be bound to, too."""
     return f" {key} {node_name}"  # no `namespace/name` begins so, nor what is in flight
+
+
+def _counted(entry: PodEntry | None) -> int:
+    """Return the standing by which a pod counts for its namespace, 0 where it does not."""
+    return 0 if entry is None or entry.is_overdue else REQUESTED | entry.standing
 
 
 def _standing(phase: str) -> int:

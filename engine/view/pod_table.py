@@ -26,10 +26,11 @@ _COPIED_AT_ONCE = 4  # traits, for each that is new: 5 us each
 NO_ROW = -1
 """The row of a pod on no node."""
 
-SCHEDULED, RUNNING, QUEUED = 1, 2, 4
+SCHEDULED, RUNNING, QUEUED, OVERDUE = 1, 2, 4, 16
 """The standing of a pod, added up: bound to a node and Pending or Running; Running.
 
-Or QUEUED alone: it waits for quota, and its namespace does not use what it requests."""
+Or QUEUED alone: it waits for quota, and its namespace does not use what it requests; or OVERDUE
+alone: it is being deleted, should be gone by now, and counts for its namespace no longer."""
 
 
 class PodEntry(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +41,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
         assigned_at: microseconds since the epoch.
         initialized_at: microseconds since the epoch, 0 where it is not initialized.
         assumed: whether it is only expected on its node, not bound there.
-        standing: SCHEDULED, RUNNING, both added up, QUEUED, or 0.
+        standing: SCHEDULED, RUNNING, both added up, QUEUED, OVERDUE, or 0.
         traits: what rules for other pods read of it, by `traits_of`.
     """
 
@@ -51,6 +52,11 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
     assumed: bool = False
     standing: int = 0
     traits: bytes = NO_TRAITS
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it is being deleted and should be gone by now: nobody waits for that."""
+        return self.standing == OVERDUE
 
     def counts_on_its_node_as(self, other: PodEntry) -> bool:
         """Return whether both count alike on their node, where the standing does not matter."""

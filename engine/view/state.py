@@ -139,6 +139,7 @@ class ClusterState(ClusterLister):
             pods.assumed.waiting(pod, is_new=old is None, seen_at=seen_at)
             is_queued = self._leave_out_queued and pod.is_queued
             new = pods.waiting(key, pod.shape, traits_of(pod), QUEUED if is_queued else 0)
+        new = pods.charged_until_gone(pod, new, seen_at)
         if old == new:
             return  # most updates of a pod change nothing that is counted
         self._before_write()
@@ -159,6 +160,7 @@ class ClusterState(ClusterLister):
         pods.expect_no_more(key)
         pods.assumed.forget(key)
         pods.nominations.forget(key)
+        pods.departures.put(key, None)
         pods.recount(key.partition("/")[0], old, None)
         pods.move(key, old, None)
 
@@ -227,21 +229,24 @@ class ClusterState(ClusterLister):
     def release_assumed(self, now: Micros, *, most: int | None = None) -> bool:
         """Take off the pods that were assumed for too long; free while there are none.
 
+        Pods that are being deleted and should be gone count for their namespaces no longer.
+
         Call before `view`: time passes without events.
 
         Args:
             now: now.
-            most: the greatest number, the oldest first; each takes some 10 us. None for all.
+            most: the greatest number of each, the oldest first; one takes some 10 us. None for all.
 
         Returns:
             Whether some are left.
         """
-        assumed = self._pods.assumed
-        keys = assumed.expire(now, most)
-        if keys:
+        assumed, departures = self._pods.assumed, self._pods.departures
+        keys, overdue = assumed.expire(now, most), departures.take(now, most)
+        if keys or overdue:
             self._before_write()
             self._pods.place_assumed(keys)
-        return assumed.is_due(now)
+            self._pods.stop_charging(overdue)
+        return assumed.is_due(now) or departures.is_due(now)
 
     def set_usage(self, usage: NodeUsage) -> None:
         """Add or replace the usage report of a node."""

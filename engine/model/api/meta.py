@@ -51,6 +51,7 @@ class ObjectMeta(WireStruct, frozen=True):
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     resource_version: str = ""
 
     @property

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.model import api
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.pod import Pod, pod_of
-from engine.model.time import Micros
+from engine.model.time import SECOND, Micros
 from engine.view import ClusterState, ClusterView
 
 PHASES = st.sampled_from(["", "Pending", "Running", "Unknown", "Succeeded"])
@@ -127,6 +127,56 @@ def test_what_namespaces_hold_is_always_what_a_recount_gives(
             held.append((view, counts(view)))
     for view, then in held:
         assert counts(view) == then
+
+
+DELETED = st.tuples(
+    st.sampled_from("pqr"), st.none() | st.integers(1, 9), st.sampled_from(["", "n"])
+)
+
+
+@given(events=st.lists(DELETED | st.sampled_from("pqr") | st.just(1), max_size=20))
+@settings(max_examples=100)
+def test_no_namespace_is_charged_for_a_pod_that_should_be_gone(
+    events: list[tuple[str, int | None, str] | str | int],
+) -> None:
+    state, now, pods = ClusterState(), 0, dict[str, Pod]()
+    for event in events:
+        if isinstance(event, int):  # a second passes
+            now += event
+            state.release_assumed(Micros(now))
+        elif isinstance(event, str):
+            state.delete_pod(f"a/{event}")
+            pods.pop(event, None)
+        else:
+            name, gone_by, node = event
+            made = pod("a", name, "1", node, "Running" if node else "Pending")
+            moment = None if gone_by is None else Micros(gone_by)
+            pods[name] = msgspec.structs.replace(made, gone_by=moment)
+            state.set_pod(pods[name], seen_at=Micros(now))
+        charged = [each for each in pods.values() if each.gone_by is None or each.gone_by > now]
+        assert counts(state.view()) == recounted(charged)
+        assert summed(state) == counts(state.view())[:2]
+        # Until it is gone the scheduler counts it on its node, and so do we.
+        bound = sum(bool(each.node_name) for each in pods.values())
+        assert len(state.pods_on("n")) == bound
+
+
+def test_a_pod_that_is_deleted_is_charged_for_its_grace_period_once_more() -> None:
+    # deletionTimestamp is the end of the grace period, which is counted again: 12:00:00 + 30 s.
+    made = {
+        "namespace": "a",
+        "name": "p",
+        "deletionTimestamp": "2026-01-05T12:00:00Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+    noon = 1_767_614_400
+    leaving = pod_of(msgspec.convert({"metadata": made, "spec": {"nodeName": "n"}}, api.Pod))
+    assert leaving.gone_by == (noon + 30) * SECOND
+    state = ClusterState()
+    state.set_pod(leaving, seen_at=Micros(noon * SECOND))
+    for seconds, charged in ((29, {"a": {"pods": 1}}), (30, {})):
+        state.release_assumed(Micros((noon + seconds) * SECOND))
+        assert state.view().namespaces.requested == charged
 
 
 def test_a_queued_pod_counts_once_its_gate_is_gone_or_its_reason() -> None:

@@ -227,7 +227,9 @@ class ReclaimController:
         leaving = {
             each.uid
             for each in parts.running
-            if each.uid in in_flight and (each.deleting or each.uid in parts.planned)
+            if each.uid in in_flight
+            and (each.deleting or each.uid in parts.planned)
+            and not parts.state.is_overdue(each.key)
         }
         for uid in in_flight.keys() - leaving:
             parts.guards.gone(uid)

@@ -138,7 +138,7 @@ class EvictionRound:
                 await parts.sleep(max(_TRY_AGAIN_SECONDS, parts.evictions.pause_seconds))
 
     async def wait_until_gone(self) -> None:
-        """Wait until no victim runs any more.
+        """Wait until no victim runs any more, or those that do should be gone by now.
 
         Raises:
             EndedError: it takes too long.
@@ -147,9 +147,10 @@ class EvictionRound:
 
         def are_gone() -> bool:
             self._check()
-            for uid in [uid for uid, key in left.items() if not parts.running.runs(key, uid)]:
-                parts.guards.gone(uid)
-                del left[uid]
+            for uid, key in list(left.items()):
+                if not parts.running.runs(key, uid) or parts.state.is_overdue(key):
+                    parts.guards.gone(uid)
+                    del left[uid]
             return not left
 
         await parts.until(are_gone, GONE_SECONDS, Outcome.NO_ROOM)

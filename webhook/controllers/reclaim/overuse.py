@@ -153,6 +153,7 @@ class OveruseRevocation:
                 if not keys.isdisjoint(of_pod := _quotas_of(bounds.tree, pod))
                 and parts.is_limited(view, pod.namespace)
                 and (entry := parts.state.entry(pod.key)) is not None
+                and not entry.is_overdue
             ],
             node_names=view.names,
             gangs=self._gangs(view),

@@ -176,4 +176,6 @@ class _Candidates:
         if not self._matters(pod, quotas):
             return None
         entry = self._state.entry(pod.key)
-        return None if entry is None else Candidate(pod=pod, entry=entry, quotas=quotas)
+        if entry is None or entry.is_overdue:
+            return None
+        return Candidate(pod=pod, entry=entry, quotas=quotas)

@@ -216,10 +216,17 @@ class Reclaim:
         await parts.until(is_over, GONE_SECONDS, Outcome.NO_ROOM)
 
     def _leaving(self, pods: Iterable[RunningPod]) -> list[RunningPod]:
-        """Return the pods on the nodes that are being deleted, or evicted for others."""
+        """Return the pods on the nodes that are being deleted, or evicted for others.
+
+        Nobody waits for one that should be gone by now: its node may not answer.
+        """
         parts, nodes = self._parts, {*self._nodes.values()}
         claimed = parts.planned.of_others(self._first.pod.uid)
-        leaving = (pod for pod in pods if pod.deleting or pod.uid in claimed)
+        leaving = (
+            pod
+            for pod in pods
+            if (pod.deleting or pod.uid in claimed) and not parts.state.is_overdue(pod.key)
+        )
         placed = ((pod, parts.state.placement(pod.key)) for pod in leaving)
         return [pod for pod, placement in placed if placement and placement[0] in nodes]
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
+from engine.model.time import date
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.reclaim.worlds import Leader, World
 from webhook.cluster.client.connection import connected
@@ -207,6 +209,29 @@ async def test_the_room_is_kept_while_victims_end(world: World) -> None:
     await successor.lead_until(lambda: bool(successor.ended))
     assert successor.ended == [Outcome.BOUND]
     assert len(world.pods("batch")) == 3
+
+
+async def test_a_victim_that_should_be_gone_is_waited_for_no_longer(world: World) -> None:
+    # Its node does not answer: 30 s after its time it still runs, and nobody waits for 600 s.
+    for name in ("a1", "a2", "b1", "b2"):
+        world.server.delete("pods", "batch", name)
+        world.run(name, "2", node=name[0], grace=30)
+    world.queue("web", "2")
+
+    def delete_as_of_now() -> None:
+        for (namespace, name), pod in world.server.objects("pods").items():
+            known = pod["metadata"]
+            if "deletionTimestamp" in known and "deletionGracePeriodSeconds" not in known:
+                moment = f"{date(world.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+                times = {"deletionTimestamp": moment, "deletionGracePeriodSeconds": 30}
+                stored = world.server.read("pods", namespace, name)
+                world.server.replace({**stored, "metadata": {**stored["metadata"], **times}})
+
+    leader = world.leader()
+    leader.on_sleep = delete_as_of_now
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [Outcome.NO_ROOM]
+    assert world.seconds < 300
 
 
 async def test_a_nomination_is_taken_back_where_nobody_leaves_its_node(world: World) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
 from engine.model.koordinator_quota import PREEMPTIBLE_LABEL
+from engine.model.time import date
 from engine.reclaim import NoPlan, NoPlanReason, Plan, Victim
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.reclaim.worlds import Leader, World
@@ -99,6 +101,27 @@ async def test_another_is_found_for_a_victim_that_is_protected_meanwhile(leader:
         assert _names(await _plan(leader)) != [first]
         _label(leader, name, {})
         leader.see()
+
+
+async def test_nobody_waits_for_a_pod_that_should_be_gone(leader: Leader) -> None:
+    # It leaves room for the pod that waits; 30 s after its time it leaves none, and is no victim.
+    world, (first,) = leader.world, _names(await _plan(leader))
+    name = first.partition("/")[2]
+    pod = world.server.read("pods", "batch", name)
+    moment = date(world.now()).astimezone(UTC)
+    times = {
+        "deletionTimestamp": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
+        "deletionGracePeriodSeconds": 30,
+    }
+    world.server.replace({**pod, "metadata": {**pod["metadata"], **times}})
+    leader.see()
+    plan = await _plan(leader)
+    assert isinstance(plan, NoPlan)
+    assert plan.reason is NoPlanReason.NOT_NEEDED
+    world.seconds += 31
+    leader.see()
+    (second,) = _names(await _plan(leader))
+    assert second != first
 
 
 async def test_nobody_is_a_victim_twice(leader: Leader) -> None:
