@@ -123,16 +123,6 @@ def test_a_pod_that_was_released_within_min_and_finds_no_node_is_late() -> None:
     assert found.late_within_min == {"p": 61}
 
 
-def test_the_end_of_a_pod_that_was_just_bound_is_seen() -> None:
-    def young(at: float) -> list[str]:
-        begin = [node(), quota("lab"), pod(1, "v", of="lab", bound="1970-01-01T00:00:01Z")]
-        end = pod(at, "v", of="lab", bound="1970-01-01T00:00:01Z", evicted=True)
-        return judge([*begin, end]).young
-
-    assert young(300) == ["v"]
-    assert young(301) == []
-
-
 def test_an_end_that_the_leader_cannot_know_yet_is_not_held_against_it() -> None:
     begin = [node(), quota("lab", least="1"), *(pod(1, name, of="lab") for name in "ab")]
     ended = pod(9, "a", of="lab", event="DELETED")
@@ -158,14 +148,30 @@ def test_evictions_are_held_against_the_pods_that_got_the_room() -> None:
     assert (found.evictions, found.reclaimed, found.is_clean) == (1, 1, True)
 
 
-def test_an_owner_is_left_alone_for_a_while() -> None:
+def test_pods_of_an_owner_that_came_back_are_left_alone_for_a_while() -> None:
     def evicted(*moments: float) -> list[str]:
-        pods = [pod(0, f"v{n}", owner="set") for n in range(len(moments))]
-        ends = [pod(at, f"v{n}", owner="set", evicted=True) for n, at in enumerate(moments)]
-        return judge([node("9"), quota("shop", most="9"), *pods, *ends]).hasty
+        """Return owners that were hit too early, each of whose pods is bound after the last hit."""
+        pods = [
+            event
+            for n, (bound, at) in enumerate(zip((0, *moments), moments, strict=False))
+            for since in [f"1970-01-01T00:{(bound + 1) // 60:02.0f}:{(bound + 1) % 60:02.0f}Z"]
+            for event in (
+                pod(bound + 1, f"v{n}", owner="set", bound=since),
+                pod(at, f"v{n}", owner="set", bound=since, evicted=True),
+            )
+        ]
+        return judge([node("9"), quota("shop", most="9"), *pods]).hasty
 
-    assert evicted(1, 20) == []  # one round
-    assert evicted(1, 60) == ["set"]
-    assert evicted(1, 61) == []
-    assert evicted(1, 61, 180) == ["set"]  # 120 s after the second
-    assert evicted(1, 61, 181) == []
+    assert evicted(10, 69) == ["set"]
+    assert evicted(10, 70) == []
+    assert evicted(10, 70, 189) == ["set"]  # 120 s after the second
+    assert evicted(10, 70, 190) == []
+
+
+def test_pods_that_ran_before_their_owner_was_hit_go_at_any_time() -> None:
+    pods = [pod(0, f"v{n}", owner="set", bound="1970-01-01T00:00:00Z") for n in range(3)]
+    ends = [
+        pod(at, f"v{n}", owner="set", bound="1970-01-01T00:00:00Z", evicted=True)
+        for n, at in enumerate((1, 2, 200))
+    ]
+    assert judge([node("9"), quota("shop", most="9"), *pods, *ends]).hasty == []

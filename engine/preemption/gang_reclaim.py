@@ -36,8 +36,8 @@ from engine.view import NO_ROW, BoolColumn, quota_requests
 
 _BUDGETS: Final = "PodDisruptionBudgets allow no eviction of the pods that borrow now"
 _GUARDS: Final = (
-    "the pods that borrow have just started, their class tolerates it, or their owners were hit"
-    " before"
+    "the pods that borrow came back after their owners were hit, their class tolerates it, or as"
+    " many of their namespaces are being evicted as may be at a time"
 )
 
 

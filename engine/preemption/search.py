@@ -37,7 +37,10 @@ _MOST_NODES: Final = 16
 
 _BUDGETS: Final = "PodDisruptionBudgets allow no eviction of the pods of lower priority now"
 _TOLERATIONS: Final = "the PriorityClasses of the pods of lower priority tolerate preemption"
-_GUARDS: Final = "the owners of the pods of lower priority were hit before"
+_GUARDS: Final = (
+    "the pods of lower priority came back after their owners were hit, or as many pods of their"
+    " namespaces are being evicted as may be at a time"
+)
 
 OBSTACLES: Final = (
     (NoPlanReason.BLOCKED_BY_PDB, _BUDGETS, True, True),

@@ -16,8 +16,8 @@ from engine.reclaim import (
     Situation,
     Steps,
     emptied,
+    guards_allow,
     importance,
-    may_be_hit,
     parts_of,
     within_budgets,
 )
@@ -58,7 +58,7 @@ class PossibleVictims:
 
         Args:
             budgets: whether PodDisruptionBudgets hold.
-            guards: whether owners cool down.
+            guards: whether guards hold.
             tolerations: whether classes are exempt.
         """
         if self._lower is None:
@@ -70,7 +70,7 @@ class PossibleVictims:
                 for each in part
                 if not each.pod.is_protected
                 and self._is_spare(each)
-                and not (guards and self._cools_down(each))
+                and (not guards or guards_allow(self._situation, each))
                 and not (tolerations and self._is_exempt(each))
             )
             found += within_budgets(possible, allowed)
@@ -123,10 +123,6 @@ class PossibleVictims:
             for name, amount in each.requests.items()
             if amount > 0 and name in least
         )
-
-    def _cools_down(self, each: Borrower) -> bool:
-        situation = self._situation
-        return not may_be_hit(situation.guards, each.pod.owner, situation.now)
 
     def _is_exempt(self, each: Borrower) -> bool:
         situation = self._situation

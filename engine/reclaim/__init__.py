@@ -19,12 +19,11 @@ from engine.reclaim.cross_node import CrossNodeSearch
 from engine.reclaim.fewest import BoundedTest, TooManySetsError, fewest_enough
 from engine.reclaim.groups import MOST_VICTIMS, Groups, group, members_of, sizes_of_gangs
 from engine.reclaim.guards import (
+    DEFAULT_IN_FLIGHT_PERCENT,
     GuardState,
-    evictions_allowed,
     is_backed_off,
     is_paused,
-    may_be_hit,
-    with_end,
+    most_in_flight,
     with_eviction,
     with_outcome,
 )
@@ -38,6 +37,7 @@ from engine.reclaim.plan import (
     QuotaAccount,
     Situation,
     Victim,
+    guards_allow,
     requests_by_quota,
     victims_of,
 )
@@ -49,6 +49,7 @@ from engine.reclaim.steps import Steps, completed, emptied, parts_of
 from engine.reclaim.toleration import is_tolerating
 
 __all__ = [
+    "DEFAULT_IN_FLIGHT_PERCENT",
     "MOST_VICTIMS",
     "Accounts",
     "Borrower",
@@ -79,16 +80,16 @@ __all__ = [
     "best_rows",
     "completed",
     "emptied",
-    "evictions_allowed",
     "fewest_enough",
     "group",
+    "guards_allow",
     "importance",
     "is_backed_off",
     "is_paused",
     "is_tolerating",
     "less",
-    "may_be_hit",
     "members_of",
+    "most_in_flight",
     "overusing",
     "parts_of",
     "plan_reclaim",
@@ -100,7 +101,6 @@ __all__ = [
     "running_pod_of",
     "sizes_of_gangs",
     "victims_of",
-    "with_end",
     "with_eviction",
     "with_outcome",
     "within_budgets",

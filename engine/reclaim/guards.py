@@ -1,36 +1,32 @@
 """Guards that keep reclaim from going in circles: data, and pure functions of it and a moment.
 
 Two pods that take each other's room, again and again, are what must never happen. One order of
-release and of victims prevents most of it; these bounds hold whatever else goes wrong.
+release and of victims prevents most of it; these bounds hold whatever else goes wrong. What a
+guarantee needs is evicted at once: an owner rests only for pods that came back since it was hit,
+and what fails counts for those alone who asked for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
 from engine.model.time import SECOND, Micros
+from engine.reclaim.candidates import RunningPod
 
-MIN_RUNTIME: Final = 300 * SECOND
-"""For which a pod that was just bound is not evicted."""
+_T = TypeVar("_T")
 
-ROUND: Final = 30 * SECOND
-"""Evictions of one owner within it, from the first, count as one: a plan may take several."""
+LEAST_REST: Final = 60 * SECOND
+"""From the first eviction of an owner, for its pods that came back; twice as long each time."""
 
-LEAST_COOL_DOWN: Final = 60 * SECOND
-"""From the begin of a round to the next one of the same owner; twice as long after each."""
+MOST_REST: Final = 300 * SECOND
+"""The longest rest; an owner that is left alone for as long after it is forgotten."""
 
-MOST_COOL_DOWN: Final = 3600 * SECOND
-"""The longest cool-down; an owner that is left alone for as long after it is forgotten."""
-
-MOST_IN_FLIGHT: Final = 10
-"""Evicted pods that are not gone yet."""
-
-MINUTE: Final = 60 * SECOND
-LEAST_A_MINUTE: Final = 10
-ONE_IN: Final = 100
-"""Of all pods, one in so many is evicted a minute, but at least LEAST_A_MINUTE."""
+DEFAULT_IN_FLIGHT_PERCENT: Final = 10
+LEAST_IN_FLIGHT: Final = 10
+"""Evictions under way in a namespace however few pods it has."""
 
 MOST_FAILURES: Final = 2
 BACK_OFF: Final = 600 * SECOND
@@ -38,23 +34,31 @@ BACK_OFF: Final = 600 * SECOND
 
 WINDOW: Final = 20
 MOST_FAILED_OF_WINDOW: Final = 4
-"""Of the last WINDOW reclaims; with more, fewer than 80 % ended in a binding."""
+"""Of the last WINDOW reclaims for a namespace; with more, fewer than 80 % ended in a binding."""
 
 PAUSE: Final = 600 * SECOND
-"""For which reclaim pauses then, and begins anew."""
+"""For which reclaim for a namespace pauses then, and begins anew."""
+
+MOST_KEPT: Final = 2000
+"""Owners, failures and namespaces that are remembered, the latest; about 100 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerRounds:
-    """Rounds of evictions of one owner: when the latest began, and how many came before it."""
+class OwnerHits:
+    """Evictions of pods of one owner.
 
-    began: Micros
-    earlier: int = 0
+    Attributes:
+        since: when the first of them was evicted; pods that are bound later came back.
+        returns: how often pods were evicted that had come back.
+    """
+
+    since: Micros
+    returns: int = 0
 
     @property
     def until(self) -> int:
-        """The moment from which the owner may be hit again."""
-        return self.began + min(LEAST_COOL_DOWN << min(self.earlier, 16), MOST_COOL_DOWN)
+        """The moment from which pods that came back may be evicted again."""
+        return self.since + min(LEAST_REST << min(self.returns, 16), MOST_REST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +74,22 @@ class GuardState:
     """What reclaim has done so far, as far as a guard asks for it; immutable and bounded.
 
     Attributes:
-        in_flight: when each pod was evicted that is not gone yet, by uid.
-        evicted: moments of the evictions of the last minute, ascending.
-        owners: rounds by owner.
+        owners: hits by owner.
         failures: by uid of the preemptor.
-        outcomes: of the last reclaims, oldest first: whether it ended in a binding.
-        paused_until: the end of the latest pause, microseconds since the epoch.
+        outcomes: of the last reclaims by namespace of the preemptor, oldest first: whether each
+            ended in a binding.
+        pauses: ends of pauses by namespace of the preemptor, microseconds since the epoch.
     """
 
-    in_flight: Mapping[str, Micros] = field(default_factory=dict)
-    evicted: tuple[Micros, ...] = ()
-    owners: Mapping[str, OwnerRounds] = field(default_factory=dict)
+    owners: Mapping[str, OwnerHits] = field(default_factory=dict)
     failures: Mapping[str, Failures] = field(default_factory=dict)
-    outcomes: tuple[bool, ...] = ()
-    paused_until: int = 0
+    outcomes: Mapping[str, tuple[bool, ...]] = field(default_factory=dict)
+    pauses: Mapping[str, int] = field(default_factory=dict)
 
 
-def is_paused(state: GuardState, now: Micros) -> bool:
-    """Return whether no plan is made for anybody."""
-    return now < state.paused_until
+def is_paused(state: GuardState, namespace: str, now: Micros) -> bool:
+    """Return whether no plan is made for pods of a namespace."""
+    return now < state.pauses.get(namespace, 0)
 
 
 def is_backed_off(state: GuardState, preemptor: str, now: Micros) -> bool:
@@ -97,68 +98,72 @@ def is_backed_off(state: GuardState, preemptor: str, now: Micros) -> bool:
     return failures is not None and failures.count >= MOST_FAILURES and now < failures.at + BACK_OFF
 
 
-def may_be_hit(state: GuardState, owner: str, now: Micros) -> bool:
-    """Return whether pods of an owner may be evicted: not while it cools down."""
-    rounds = state.owners.get(owner)
-    return rounds is None or now < rounds.began + ROUND or now >= rounds.until
+def may_be_evicted(state: GuardState, pod: RunningPod, assigned_at: int, now: Micros) -> bool:
+    """Return whether a pod is not one that came back a moment ago, after its owner was hit."""
+    hits = state.owners.get(pod.owner)
+    return hits is None or assigned_at <= hits.since or now >= hits.until
 
 
-def may_be_evicted(state: GuardState, owner: str, assigned_at: int, now: Micros) -> bool:
-    """Return whether a pod has run for long enough, and its owner was not hit a moment ago."""
-    return assigned_at + MIN_RUNTIME <= now and may_be_hit(state, owner, now)
+def most_in_flight(pods: int, percent: int) -> int:
+    """Return how many evictions may be under way in a namespace with so many running pods."""
+    return max(LEAST_IN_FLIGHT, pods * percent // 100)
 
 
-def evictions_allowed(state: GuardState, pods: int, now: Micros) -> int:
-    """Return how many pods may be evicted now, of a cluster with so many."""
-    lately = sum(at > now - MINUTE for at in state.evicted)
-    a_minute = max(LEAST_A_MINUTE, pods // ONE_IN)
-    return max(0, min(MOST_IN_FLIGHT - len(state.in_flight), a_minute - lately))
+def with_eviction(
+    state: GuardState, uid: str, owner: str, assigned_at: int, now: Micros
+) -> GuardState:
+    """Return the state after a pod was evicted.
+
+    Args:
+        state: before.
+        uid: of the pod.
+        owner: uid of its first owner, its own where it has none: then it cannot come back.
+        assigned_at: when it was bound.
+        now: the moment.
+    """
+    if owner == uid:
+        return state
+    owners = {each: hits for each, hits in state.owners.items() if now < hits.until + MOST_REST}
+    hits = owners.pop(owner, None)
+    if hits is None:
+        hits = OwnerHits(now)
+    elif assigned_at > hits.since:
+        hits = OwnerHits(now, hits.returns + 1)
+    return replace(state, owners=_latest({**owners, owner: hits}))
 
 
-def with_eviction(state: GuardState, uid: str, owner: str, now: Micros) -> GuardState:
-    """Return the state after a pod was evicted."""
-    owners = _remembered_owners(state, now)
-    rounds = owners.get(owner)
-    if rounds is None:
-        rounds = OwnerRounds(now)
-    elif now >= rounds.began + ROUND:
-        rounds = OwnerRounds(now, rounds.earlier + 1)
-    return replace(
-        _pruned(state, now),
-        in_flight={**state.in_flight, uid: now},
-        evicted=(*(at for at in state.evicted if at > now - MINUTE), now),
-        owners={**owners, owner: rounds},
-    )
+def with_outcome(
+    state: GuardState, preemptor: str, namespace: str, now: Micros, *, bound: bool
+) -> GuardState:
+    """Return the state after a plan ended: its preemptor was bound, or the plan has failed.
 
-
-def with_end(state: GuardState, uid: str) -> GuardState:
-    """Return the state after an evicted pod is gone, or was not evicted after all."""
-    left = {each: at for each, at in state.in_flight.items() if each != uid}
-    return replace(state, in_flight=left)
-
-
-def with_outcome(state: GuardState, preemptor: str, now: Micros, *, bound: bool) -> GuardState:
-    """Return the state after a plan ended: its preemptor was bound, or the plan has failed."""
-    failures = {**_pruned(state, now).failures}
+    Args:
+        state: before.
+        preemptor: its uid.
+        namespace: of the preemptor.
+        now: the moment.
+        bound: whether it was.
+    """
+    failures = {uid: each for uid, each in state.failures.items() if now < each.at + BACK_OFF}
     earlier = failures.pop(preemptor, Failures(0, now))
     if not bound:
         count = 1 if earlier.count >= MOST_FAILURES else earlier.count + 1
         failures[preemptor] = Failures(count, now)
-    outcomes = (*state.outcomes, bound)[-WINDOW:]
-    if outcomes.count(False) > MOST_FAILED_OF_WINDOW:
-        return replace(state, failures=failures, outcomes=(), paused_until=now + PAUSE)
-    return replace(state, failures=failures, outcomes=outcomes)
+    outcomes, pauses = {**state.outcomes}, {**state.pauses}
+    latest = (*outcomes.pop(namespace, ()), bound)[-WINDOW:]
+    if latest.count(False) > MOST_FAILED_OF_WINDOW:
+        pauses = {each: until for each, until in pauses.items() if now < until}
+        pauses[namespace] = now + PAUSE
+    elif not all(latest):  # a window without a failure says nothing that none at all does not say
+        outcomes[namespace] = latest
+    return replace(
+        state,
+        failures=_latest(failures),
+        outcomes=_latest(outcomes),
+        pauses=_latest(pauses),
+    )
 
 
-def _pruned(state: GuardState, now: Micros) -> GuardState:
-    """Return the state without the failures that no guard asks for any more."""
-    failures = {uid: each for uid, each in state.failures.items() if now < each.at + BACK_OFF}
-    return replace(state, failures=failures)
-
-
-def _remembered_owners(state: GuardState, now: Micros) -> dict[str, OwnerRounds]:
-    return {
-        owner: rounds
-        for owner, rounds in state.owners.items()
-        if now < rounds.until + MOST_COOL_DOWN
-    }
+def _latest(entries: Mapping[str, _T]) -> dict[str, _T]:
+    """Return the entries that were made last, as many as are remembered."""
+    return dict(islice(entries.items(), max(0, len(entries) - MOST_KEPT), None))

@@ -10,7 +10,7 @@ scaled down, no pod that requests nothing of what there is too much of, and no p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
@@ -78,11 +78,12 @@ class Revocation:
         """All of them."""
         return tuple(chain.from_iterable(self.groups))
 
-    def at_most(self, pods: int) -> tuple[Victim, ...]:
-        """Return the first groups, with so many pods at most."""
-        found: list[Victim] = []
+    def at_most(self, room: Callable[[str], int]) -> tuple[Victim, ...]:
+        """Return the first groups, with so many pods of each namespace at most."""
+        found, taken = list[Victim](), Counter[str]()
         for group in self.groups:
-            if len(found) + len(group) > pods:
+            taken.update(victim.namespace for victim in group)
+            if any(pods > room(namespace) for namespace, pods in taken.items()):
                 break
             found += group
         return tuple(found)
@@ -146,12 +147,10 @@ def _limit(bounds: TreeBounds, quota: ElasticQuota) -> Amounts:
 
 def _leaving(situation: OveruseSituation) -> dict[str, Candidate]:
     """Return the pods that are on their way out, by uid."""
-    in_flight, leaving = situation.guards.in_flight, situation.leaving
     return {
-        pod.uid: each
+        each.pod.uid: each
         for each in situation.candidates
-        for pod in (each.pod,)
-        if pod.deleting or pod.uid in in_flight or pod.uid in leaving
+        if each.pod.deleting or each.pod.uid in situation.leaving
     }
 
 
@@ -173,7 +172,7 @@ def _revocable(
         pod, entry = each.pod, each.entry
         if pod.is_protected or pod.uid in gone or entry.row == NO_ROW:
             continue
-        if not may_be_evicted(situation.guards, pod.owner, entry.assigned_at, situation.now):
+        if not may_be_evicted(situation.guards, pod, entry.assigned_at, situation.now):
             continue
         # Nobody's priority stands against it: so it is spared as from its equals.
         if is_tolerating(pod, situation.classes, pod.priority, situation.now):
@@ -236,6 +235,7 @@ def _victim(candidate: Candidate, node_names: Sequence[str]) -> Victim:
         uid=pod.uid,
         quota=candidate.quotas[0],
         owner=pod.owner,
+        assigned_at=entry.assigned_at,
         node_name=node_names[entry.row],
         requests=quota_requests(entry.shape),
     )

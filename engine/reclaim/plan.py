@@ -16,7 +16,7 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.reclaim.candidates import Candidate, RunningPod
-from engine.reclaim.guards import GuardState
+from engine.reclaim.guards import GuardState, may_be_evicted
 from engine.reclaim.steps import Steps, parts_of
 from engine.view import FRESH, ClusterView, Freshness, PodEntry, quota_requests
 
@@ -54,6 +54,7 @@ class Situation:
         classes: all PriorityClasses, by name.
         guards: what reclaim has done so far.
         leaving: uids of pods that are about to be evicted, by plans under way.
+        at_limit: namespaces of which no further pods are evicted for now: so many are already.
         now: the moment.
     """
 
@@ -69,13 +70,14 @@ class Situation:
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
     leaving: AbstractSet[str] = frozenset()
+    at_limit: AbstractSet[str] = frozenset()
     now: Micros
 
     def on_their_way_out(self) -> Steps[list[Candidate]]:
         """Return the candidates that are leaving, whatever is planned now."""
-        gone, found = self.guards.in_flight.keys() | self.leaving, list[Candidate]()
+        leaving, found = self.leaving, list[Candidate]()
         for part in parts_of(self.candidates):
-            found += [each for each in part if each.pod.deleting or each.pod.uid in gone]
+            found += [each for each in part if each.pod.deleting or each.pod.uid in leaving]
             yield
         return found
 
@@ -85,11 +87,12 @@ class NoPlanReason(StrEnum):
 
     NOT_NEEDED = "NotNeeded"  # there is room, or will be once the pods that are leaving are gone
     NOT_WITHIN_MIN = "NotWithinMin"  # its quota would use more than `min` with it
-    PAUSED = "Paused"  # too many reclaims came to nothing
+    PAUSED = "Paused"  # too many reclaims for its namespace came to nothing
     BACKED_OFF = "BackedOff"  # plans for this pod have failed
     STALE = "Stale"  # the cluster is not known well enough to evict anything
     BLOCKED_BY_PDB = "BlockedByPDB"  # it would take pods that their budgets protect now
-    GUARDED = "Guarded"  # it would take pods that have just started, or of owners hit before
+    GUARDED = "Guarded"  # it would take pods that came back after their owners were hit
+    AT_LIMIT = "AtLimit"  # it may take pods of namespaces of which many are being evicted
     TOLERATED = "Tolerated"  # it would take pods whose PriorityClass tolerates its priority
     NEVER_PREEMPTS = "NeverPreempts"  # its PriorityClass says that nobody is evicted for it
     NO_VICTIMS = "NoVictims"  # nothing that others borrow makes room for it
@@ -115,6 +118,7 @@ class Victim:
         key: `namespace/name`.
         quota: that it counts for; None where it counts for none.
         owner: uid of its first owner, its own where it has none.
+        assigned_at: when it was bound, microseconds since the epoch.
         node_name: the node that it runs on.
         requests: what its end frees of its quotas, base units.
     """
@@ -123,8 +127,14 @@ class Victim:
     uid: str
     quota: QuotaKey | None
     owner: str
+    assigned_at: int
     node_name: str
     requests: Amounts
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.key.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +173,14 @@ class Evictable(Protocol):
         """The quota that it counts for, then those above that; none where it counts for none."""
 
 
+def guards_allow(situation: Situation, each: Evictable) -> bool:
+    """Return whether no guard stands against an eviction."""
+    pod = each.pod
+    return pod.namespace not in situation.at_limit and may_be_evicted(
+        situation.guards, pod, each.entry.assigned_at, situation.now
+    )
+
+
 def victims_of(pods: Iterable[Evictable], view: ClusterView) -> tuple[Victim, ...]:
     """Return pods, each on a node of a view, as plans name them, in the same order."""
     return tuple(
@@ -171,6 +189,7 @@ def victims_of(pods: Iterable[Evictable], view: ClusterView) -> tuple[Victim, ..
             uid=each.pod.uid,
             quota=each.quotas[0] if each.quotas else None,
             owner=each.pod.owner,
+            assigned_at=each.entry.assigned_at,
             node_name=view.names[each.entry.row],
             requests=quota_requests(each.entry.shape),
         )

@@ -61,8 +61,11 @@ def plan_reclaim_in_steps(
 def refusal_of(request: PlacementRequest, situation: Situation) -> NoPlan | None:
     """Return why no plan is made for a pod now, None if one may be."""
     guards, now = situation.guards, situation.now
-    if is_paused(guards, now):
-        text = "no pods are evicted now: fewer than 80 % of the last reclaims ended in a binding"
+    if is_paused(guards, request.pod.namespace, now):
+        text = (
+            "no pods are evicted for its namespace now: fewer than 80 % of the last reclaims"
+            " for it ended in a binding"
+        )
         return NoPlan(reason=NoPlanReason.PAUSED, message=text)
     if is_backed_off(guards, request.pod.uid, now):
         text = "two plans for this pod have failed"

@@ -23,15 +23,16 @@ from engine.reclaim.budgets import Budgets
 from engine.reclaim.candidates import Candidate
 from engine.reclaim.cross_node import CrossNodeSearch
 from engine.reclaim.groups import Groups, group, members_of, sizes_of_gangs
-from engine.reclaim.guards import may_be_evicted
 from engine.reclaim.node_search import NodeSearch, best_rows
-from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, victims_of
+from engine.reclaim.plan import NoPlan, NoPlanReason, Plan, Situation, guards_allow, victims_of
 from engine.reclaim.preemptor import Preemptor
 from engine.reclaim.steps import Steps, emptied, parts_of
 from engine.reclaim.toleration import is_tolerating
 from engine.view import NO_ROW, BoolColumn, quota_requests
 
 _Quotas: TypeAlias = tuple[QuotaKey, ...]
+
+AT_LIMIT: Final = "as many pods of their namespaces are being evicted as may be at a time"
 
 _MOST_NODES: Final = 16
 """The best nodes that are tried: only rules that read other nodes make more than one fail."""
@@ -122,6 +123,10 @@ class Search:
 
     def reason(self) -> Steps[NoPlan]:
         """Return why no victims were found."""
+        if at_limit := self._situation.at_limit:
+            borrowing = yield from self.borrowers(budgets=False, guards=False)
+            if any(each.pod.namespace in at_limit for each in borrowing):
+                return NoPlan(reason=NoPlanReason.AT_LIMIT, message=AT_LIMIT)
         more = yield from self.borrowers(budgets=False)
         if self._situation.budgets and (yield from self.plan(more)) is not None:
             text = "PodDisruptionBudgets allow no eviction of the pods that borrow now"
@@ -129,8 +134,8 @@ class Search:
         most = yield from self.borrowers(budgets=False, guards=False)
         if len(most) > len(more) and (yield from self.plan(most)) is not None:
             text = (
-                "the pods that borrow have just started, their class tolerates it, "
-                "or their owners were hit before"
+                "the pods that borrow came back after their owners were hit, "
+                "or their class tolerates it"
             )
             return NoPlan(reason=NoPlanReason.GUARDED, message=text)
         text = "nothing that other quotas borrow makes room for it"
@@ -242,9 +247,9 @@ class Search:
 
     def _may_be_hit(self, borrower: Borrower) -> bool:
         situation, pod = self._situation, borrower.pod
-        return may_be_evicted(
-            situation.guards, pod.owner, borrower.entry.assigned_at, situation.now
-        ) and not is_tolerating(pod, situation.classes, self._pod.priority, situation.now)
+        return guards_allow(situation, borrower) and not is_tolerating(
+            pod, situation.classes, self._pod.priority, situation.now
+        )
 
     def _completed(
         self, borrowers: Sequence[Borrower], victims: Sequence[Borrower]

@@ -127,9 +127,8 @@ def _print(found: Judgement, load: ElasticLoad) -> None:
         "evictions": found.evictions,
         "pods that reclaimed room": found.reclaimed,
         "evictions below min": len(found.below_min),
-        "evictions of pods just bound": len(found.young),
         "seconds in which no more could be evicted": f"{found.limited_seconds:.0f}",
-        "owners evicted within their cool-down": len(found.hasty),
+        "owners evicted within their rest": len(found.hasty),
     }
     table = Table("what", "figure", title=machine())
     for name, value in rows.items():

@@ -15,14 +15,9 @@ _SAMPLE_SECONDS = 0.25
 _AGED_SECONDS = 300.0
 """After which a pod at the head of its quota is overtaken no more."""
 
-_YOUNG_SECONDS = 300.0
-"""For which a pod that was just bound is not evicted."""
-
-_ROUND_SECONDS = 30.0
-_FIRST_COOLDOWN_SECONDS, _LONGEST_COOLDOWN_SECONDS = 60.0, 3600.0
+_FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 60.0, 300.0
 _MOST_IN_FLIGHT = 10
-_MOST_A_MINUTE = 10
-"""Evictions; one in a hundred of all pods, in clusters of more than a thousand."""
+"""Evictions of pods of a namespace; more where it has more than a hundred."""
 
 _KNOWN_SECONDS = 2.0
 """For which the leader may not know yet that a pod has gone: evictions that cross such an end are
@@ -39,22 +34,20 @@ class Judgement:
         late_within_min: pods within min that got no room in time, though there was some or others
             borrowed it, with that time.
         below_min: pods that were evicted although their quota had no more than its min.
-        young: pods that were evicted soon after they were bound.
         evictions: number of pods that were evicted.
         reclaimed: number of pods that were bound after others were evicted for them.
-        hasty: owners with an eviction within their cool-down.
+        hasty: owners of which pods were evicted that had come back a moment ago.
         waits: seconds from creation to the end of the wait of each pod that waited.
         within_min_waits: the same of pods within min, from when they were so.
         charged_seconds: the sum of charged amounts over time, by resource.
         room_seconds: the same of what nodes offer.
-        limited_seconds: how long as many pods were evicted as may be in a minute.
+        limited_seconds: how long as many pods were on their way out as may be.
     """
 
     overshoot: dict[tuple[str, str], int] = field(default_factory=dict)
     idle_waits: dict[str, float] = field(default_factory=dict)
     late_within_min: dict[str, float] = field(default_factory=dict)
     below_min: list[str] = field(default_factory=list)
-    young: list[str] = field(default_factory=list)
     evictions: int = 0
     reclaimed: int = 0
     hasty: list[str] = field(default_factory=list)
@@ -69,7 +62,7 @@ class Judgement:
         """Whether nothing was found that must not be."""
         broken = (
             *(self.overshoot, self.idle_waits, self.late_within_min),
-            *(self.below_min, self.young, self.hasty),
+            *(self.below_min, self.hasty),
         )
         return not any(broken) and self.evictions <= 1.2 * self.reclaimed
 
@@ -88,20 +81,20 @@ class Patience:
 
 
 @dataclass(slots=True)
-class _Rounds:
-    """Rounds of evictions of an owner: when the latest began, and how many came before it."""
+class _Hits:
+    """Evictions of pods of an owner: since when, and how often pods that had come back."""
 
-    began: float
-    earlier: int = 0
+    since: float
+    returns: int = 0
 
-    @property
-    def until(self) -> float:
-        cooldown = _FIRST_COOLDOWN_SECONDS * 2.0 ** min(self.earlier, 16)
-        return self.began + min(cooldown, _LONGEST_COOLDOWN_SECONDS)
+    def came_back(self, pod: RecordedPod) -> bool:
+        """Return whether a pod was bound after its owner was hit; moments are whole seconds."""
+        return pod.since is not None and pod.since > self.since
 
-    def has_cooled(self, at: float) -> bool:
-        """Return whether pods of the owner may be evicted."""
-        return at < self.began + _ROUND_SECONDS or at >= self.until
+    def may_go(self, pod: RecordedPod, at: float) -> bool:
+        """Return whether a pod may be evicted."""
+        rest = min(_FIRST_REST_SECONDS * 2.0 ** min(self.returns, 16), _LONGEST_REST_SECONDS)
+        return not self.came_back(pod) or at >= self.since + rest
 
 
 def judge(recording: Iterable[Event], patience: Patience | None = None) -> Judgement:
@@ -123,11 +116,10 @@ class _Oracle:
         self._sampled_at = 0.0
         self._fits_since: dict[str, float] = {}
         self._within_min_since: dict[str, float] = {}
-        self._rounds: dict[str, _Rounds] = {}  # of an owner
+        self._hits: dict[str, _Hits] = {}  # of an owner
         self._evicted_at: dict[str, float] = {}  # by uid
         self._in_flight: set[str] = set()
         self._reclaimers: set[str] = set()  # pods that others were evicted for, and not bound yet
-        self._lately: deque[float] = deque()  # evictions of the last minute
         self._ended: dict[str, deque[tuple[float, Amounts]]] = defaultdict(deque)
 
     def see(self, event: Event) -> None:
@@ -174,21 +166,18 @@ class _Oracle:
         judgement.evictions += 1
         self._evicted_at[pod.uid] = at
         self._in_flight.add(pod.uid)
-        self._lately.append(at)
-        if pod.since is not None and at - pod.since < _YOUNG_SECONDS:
-            judgement.young.append(pod.uid)
         before = self._known_use(pod)
         least, _ = self._cluster.quotas.get(pod.namespace, ({}, {}))
         for resource, amount in least.items():
             if amount <= before[resource] < amount + pod.requests.get(resource, 0):
                 judgement.below_min.append(pod.uid)
-        rounds = self._rounds.get(pod.owner)
-        if rounds is None:
-            self._rounds[pod.owner] = _Rounds(at)
-        elif not rounds.has_cooled(at):
+        hits = self._hits.get(pod.owner)
+        if hits is None:
+            self._hits[pod.owner] = _Hits(at)
+        elif not hits.may_go(pod, at):
             judgement.hasty.append(pod.owner)
-        elif at >= rounds.began + _ROUND_SECONDS:
-            self._rounds[pod.owner] = _Rounds(at, rounds.earlier + 1)
+        elif hits.came_back(pod):
+            self._hits[pod.owner] = _Hits(at, hits.returns + 1)
 
     def _known_use(self, pod: RecordedPod) -> Counter[str]:
         """Return what stays of a quota before an eviction, as far as the leader may know it."""
@@ -210,9 +199,7 @@ class _Oracle:
             _add_over_time(judgement.charged_seconds, charged, elapsed)
         for offered in self._cluster.nodes.values():
             _add_over_time(judgement.room_seconds, offered, elapsed)
-        while self._lately and self._lately[0] <= self._at - 60.0:
-            self._lately.popleft()
-        is_limited = max(len(self._lately), len(self._in_flight)) >= _MOST_A_MINUTE
+        is_limited = len(self._in_flight) >= _MOST_IN_FLIGHT
         judgement.limited_seconds += elapsed if is_limited else 0.0
         if at - self._sampled_at >= _SAMPLE_SECONDS:
             self._judge_waits(at, is_limited=is_limited)
@@ -318,9 +305,8 @@ class _Oracle:
     def _may_go(self, pod: RecordedPod) -> bool:
         if pod.since is None or pod.is_leaving or pod.namespace not in self._cluster.quotas:
             return False
-        rounds = self._rounds.get(pod.owner)
-        is_old = self._at - pod.since >= _YOUNG_SECONDS
-        return is_old and (rounds is None or rounds.has_cooled(self._at))
+        hits = self._hits.get(pod.owner)
+        return hits is None or hits.may_go(pod, self._at)
 
     def _fits_after(
         self, evictable: Iterable[RecordedPod], free: Counter[str], requests: Amounts

@@ -86,6 +86,5 @@ def assert_kept(found: Judgement) -> None:
     assert not found.idle_waits
     assert not found.late_within_min
     assert not found.below_min
-    assert not found.young
     assert not found.hasty
     assert found.evictions <= found.reclaimed + IN_VAIN

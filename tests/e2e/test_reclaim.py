@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -62,25 +61,14 @@ class Stage:
         await all_queue(self.stowplan, self.shop)
 
     async def borrow(self) -> None:
-        """Fill the cluster with pods of `batch` that have run for long."""
+        """Fill the cluster with pods of `batch`."""
         await self.queue(self.batch, *(f"batch-{number}" for number in range(BORROWERS)))
         await eventually(lambda: self.run(self.batch, BORROWERS), "the cluster is full")
-        await self.age()
 
     async def run(self, namespace: str, count: int) -> bool:
         """Return whether so many pods of a namespace run."""
         pods = await self.cluster.list_all("pods", namespace)
         return [each["status"]["phase"] for each in pods].count("Running") == count
-
-    async def age(self) -> None:
-        """Let all pods of `batch` have been bound a while ago: nobody waits for minutes here."""
-        since = f"{datetime.now(UTC) - timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}"
-        bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
-        for name in await self.names(self.batch):
-            status = {"status": {"conditions": [bound]}}
-            await self.cluster.patch(
-                "pods", name, status, self.batch, how="strategic", subresource="status"
-            )
 
     async def queue(self, namespace: str, *names: str) -> None:
         """Create pods of 2 cores."""
@@ -194,7 +182,6 @@ async def test_nobody_falls_below_min(stage: Stage) -> None:
     await stage.borrow()
     await stage.queue(stage.shop, "web-1")
     await stage.runs("web-1")
-    await stage.age()
     await stage.queue(stage.shop, "web-2")
 
     async def is_released() -> bool:

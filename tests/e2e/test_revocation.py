@@ -62,7 +62,6 @@ async def test_what_a_quota_uses_above_its_runtime_is_taken_back(
         await quotas_known(stage.stowplan.replicas, 2, _GROUP)
         await _create(stage, stage.batch, "left", BORROWERS)
         await eventually(lambda: stage.run(stage.batch, BORROWERS), "left uses all there is")
-        await stage.age()
         assert len(await stage.names(stage.batch)) == BORROWERS
 
         await _create(stage, stage.shop, "right", BORROWERS)

@@ -14,7 +14,7 @@ from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.quota import QuotaMode, mode_of
 from engine.quota.tree import QuotaPaths
-from engine.reclaim import is_paused, quota_standing
+from engine.reclaim import quota_standing
 from engine.view import ClusterState, ClusterView
 from webhook.cluster import Cluster
 from webhook.cluster.client.config_map import ConfigMapStore
@@ -72,7 +72,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     """
     connection, elector = services.connection, services.elector
     may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
-    planned = PlannedVictims(running, now)
+    planned = PlannedVictims(running, settings.evictions_in_flight_percent)
     waiting = WaitingForQuota(quota_queue.blocked, partial(quota_mode, quota_queue))
     plans = PlanParts(
         state=cluster.state,
@@ -91,7 +91,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
         may_write=may_write,
     )
     guards = Guards(GuardRecord(config_map), now)
-    metrics = ReclaimMetrics(registry, lambda: elector.is_leader and is_paused(guards.state, now()))
+    metrics = ReclaimMetrics(registry, lambda: elector.is_leader and guards.is_paused)
     evictions = EvictionWriter(connection, may_write=may_write, count=metrics.evicted)
     events = EvictionEvents(connection, identity=elector.identity)
     parts = ReclaimParts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from engine.queue import QueueOrder, QueueSortName
+from engine.reclaim import DEFAULT_IN_FLIGHT_PERCENT
 from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
 from webhook.settings.values import Names
 
@@ -50,6 +51,13 @@ class ReleaseSettings(BaseModel):
         description="Time for which a pod within its quota's min waits before pods of other quotas,"
         " which are above their min, are evicted for it; where its quota has the annotation"
         " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
+    )
+    evictions_in_flight_percent: int = Field(
+        default=DEFAULT_IN_FLIGHT_PERCENT,
+        ge=0,
+        le=100,
+        description="Of the running pods of a namespace, as many are evicted at a time for pods of"
+        " others, 10 at least: once so many are on their way out, no plan takes more of it.",
     )
     preemption: bool = Field(
         default=False,

@@ -13,7 +13,7 @@ import msgspec
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.priority_class import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
-from engine.reclaim.guards import GuardState, OwnerRounds
+from engine.reclaim.guards import GuardState, OwnerHits
 from tests.engine.measured_cluster import NOW, pod, seconds_ago
 from tests.engine.preemption.worlds import PreemptionWorld, small
 from tests.engine.reclaim.promises import Planner
@@ -168,18 +168,19 @@ def a_quota_that_is_not_known_takes_no_part(planner: Planner) -> None:
     assert [victim.key for victim in plan.victims] == ["batch/a1"]
 
 
-def owners_cool_down(planner: Planner) -> None:
+def owners_rest_for_pods_that_came_back(planner: Planner) -> None:
     """For a minute from the first eviction."""
-    world = small([running("a1", "a", 4, owner="set")], nodes=["a"])
-    guards = GuardState(owners={"set": OwnerRounds(seconds_ago(40))})
+    world = small([running("a1", "a", 4, owner="set", age=20)], nodes=["a"])
+    guards = GuardState(owners={"set": OwnerHits(seconds_ago(40))})
     assert _victims(replace(world, guards=guards), planner) == ("Guarded",)
     assert _victims(world, planner) == ("a", "a1")
 
 
 def guards_come_first(planner: Planner) -> None:
-    """Nobody is evicted while evictions pause."""
+    """Nobody is evicted for a namespace while evictions for it pause."""
     world = small([running("a1", "a", 4)], nodes=["a"])
-    assert _victims(replace(world, guards=GuardState(paused_until=NOW + 1)), planner) == ("Paused",)
+    paused = GuardState(pauses={world.preemptor.namespace: NOW + 1})
+    assert _victims(replace(world, guards=paused), planner) == ("Paused",)
 
 
 def pods_that_leave_make_room(planner: Planner) -> None:
@@ -211,7 +212,7 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     a_budget_is_a_veto,
     a_min_stays,
     a_quota_that_is_not_known_takes_no_part,
-    owners_cool_down,
+    owners_rest_for_pods_that_came_back,
     guards_come_first,
     pods_that_leave_make_room,
     no_more_than_ten_go,

@@ -12,7 +12,7 @@ from itertools import combinations
 from engine.model.pod import Pod
 from engine.model.time import SECOND
 from engine.reclaim import NoPlanReason, Plan
-from engine.reclaim.guards import ROUND
+from engine.reclaim.guards import LEAST_REST
 from tests.engine.preemption.worlds import PreemptionWorld
 from tests.engine.reclaim.promises import (
     Planner,
@@ -74,13 +74,18 @@ def victims_may_be_evicted(world: PreemptionWorld, planner: Planner) -> None:
 
 def may_be_evicted(world: PreemptionWorld, each: Pod) -> bool:
     """Return whether a pod may be evicted by itself, quotas and budgets aside."""
-    rounds = world.guards.owners.get(each.owner_uid)
+    hits = world.guards.owners.get(each.owner_uid)
+    assert each.scheduled_at is not None
     return (
         each not in leaving(world)
         and each.priority < world.preemptor.priority
         and not each.is_daemon_set
         and not _tolerates(world, each)
-        and (rounds is None or world.now < rounds.began + ROUND or world.now >= rounds.until)
+        and (
+            hits is None
+            or each.scheduled_at <= hits.since
+            or world.now >= hits.since + LEAST_REST * (1 + hits.returns)
+        )
     )
 
 

@@ -34,9 +34,9 @@ MUTANTS = {
         "if",
     ),
     "a quota loses its min": ("victims", "                and self._is_spare(each)\n", ""),
-    "owners do not cool down": (
+    "owners do not rest": (
         "victims",
-        "and not (guards and self._cools_down(each))",
+        "and (not guards or guards_allow(self._situation, each))",
         "and guards in {True, False}",
     ),
     "budgets do not matter": ("victims", "budgets if budgets else ()", "budgets[:0]"),

@@ -15,7 +15,7 @@ from engine.model.priority_class import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.model.time import SECOND, Micros
 from engine.policy import CompiledPolicy, PolicySet
-from engine.reclaim.guards import Failures, GuardState, OwnerRounds
+from engine.reclaim.guards import Failures, GuardState, OwnerHits
 from tests.engine.measured_cluster import NOW, node, seconds_ago
 from tests.engine.policy.worlds import policy
 from tests.engine.reclaim.promises import Planner
@@ -180,19 +180,32 @@ def a_budget_holds_against_several_pods(planner: Planner) -> None:
     assert _victims(world, planner) == ("BlockedByPDB",)
 
 
-def pods_that_have_just_started_stay(planner: Planner) -> None:
-    """For five minutes."""
-    world = _world([running("a1", "a", 4, age=299), running("b1", "b", 4, age=299)], 4)
-    assert _victims(world, planner) == ("Guarded",)
+def pods_that_have_just_started_go(planner: Planner) -> None:
+    """What a quota is guaranteed does not wait until others have used it for a while."""
+    world = _world([running("a1", "a", 4, age=1), running("b1", "b", 4, age=2)], 4)
+    assert _victims(world, planner) == ("a", "a1")
 
 
-def owners_cool_down(planner: Planner) -> None:
-    """For a minute from the first eviction, but for the round that it began."""
-    pods = [running("a1", "a", 4, owner="set"), running("b1", "b", 4, owner="set")]
+def owners_rest_for_pods_that_came_back(planner: Planner) -> None:
+    """For a minute from the first eviction; a pod that ran before it may go at any time."""
+    pods = [running("a1", "a", 4, owner="set", age=20), running("b1", "b", 4, owner="set")]
     world = _world(pods, 4)
-    for seconds, expected in ((29, ("a", "a1")), (40, ("Guarded",)), (60, ("a", "a1"))):
-        guards = GuardState(owners={"set": OwnerRounds(seconds_ago(seconds))})
+    for seconds, expected in ((10, ("a", "a1")), (59, ("b", "b1")), (60, ("a", "a1"))):
+        guards = GuardState(owners={"set": OwnerHits(seconds_ago(seconds))})
         assert _victims(replace(world, guards=guards), planner) == expected
+    guards = GuardState(owners={"set": OwnerHits(seconds_ago(59))})
+    back = replace(world, pods=[running(f"{on}1", on, 4, owner="set", age=20) for on in "ab"])
+    assert _victims(replace(back, guards=guards), planner) == ("Guarded",)
+
+
+def namespaces_at_their_limit_wait(planner: Planner) -> None:
+    """Others give meanwhile, though they borrow less."""
+    pods = [running("a1", "a", 4, namespace="etl"), running("b1", "b", 3), running("c1", "c", 4)]
+    world = replace(_world(pods, 3, nodes=["a", "b", "c"]), at_limit=frozenset({"batch"}))
+    world = replace(world, minimums={**world.minimums, "etl": {}})
+    assert _victims(world, planner) == ("a", "a1")
+    both = replace(world, at_limit=frozenset({"batch", "etl"}))
+    assert _victims(both, planner) == ("AtLimit",)
 
 
 def classes_may_tolerate_it(planner: Planner) -> None:
@@ -242,12 +255,14 @@ def whoever_is_not_needed_in_the_cohort_is_spared(planner: Planner) -> None:
 
 
 def guards_come_first(planner: Planner) -> None:
-    """A pod whose plans failed waits, and so does everybody while reclaim pauses."""
+    """A pod whose plans failed waits, and so do all of a namespace for which reclaim pauses."""
     world = _world([running("a1", "a", 4), running("b1", "b", 4)], 4)
     failed = GuardState(failures={"uid-preemptor": Failures(2, seconds_ago(100))})
     assert _victims(replace(world, guards=failed), planner) == ("BackedOff",)
-    paused = GuardState(paused_until=NOW + 1)
+    paused = GuardState(pauses={OWN: NOW + 1})
     assert _victims(replace(world, guards=paused), planner) == ("Paused",)
+    others = GuardState(pauses={"etl": NOW + 1})
+    assert _victims(replace(world, guards=others), planner) == ("a", "a1")
 
 
 def beyond_its_min_a_pod_takes_nothing(planner: Planner) -> None:
@@ -307,8 +322,9 @@ def a_min_and_a_budget_hold_for_a_gang_together(planner: Planner) -> None:
         namespace="batch", name="pdb", selector=LabelSelector(), disruptions_allowed=1
     )
     assert _victims(replace(free, budgets=[budget]), planner) == ("BlockedByPDB",)
-    young = [gang[0], running("b", "b", 4, labels=_IN_GANG, age=299)]
-    assert _victims(replace(free, pods=young), planner) == ("Guarded",)
+    back = [gang[0], running("b", "b", 4, labels=_IN_GANG, age=20, owner="set")]
+    guards = GuardState(owners={"set": OwnerHits(seconds_ago(30))})
+    assert _victims(replace(free, pods=back, guards=guards), planner) == ("Guarded",)
 
 
 def a_gang_of_more_than_ten_stays(planner: Planner) -> None:
@@ -336,8 +352,9 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     room_that_leaves_is_not_borrowed,
     a_min_holds_against_several_pods,
     a_budget_holds_against_several_pods,
-    pods_that_have_just_started_stay,
-    owners_cool_down,
+    pods_that_have_just_started_go,
+    owners_rest_for_pods_that_came_back,
+    namespaces_at_their_limit_wait,
     classes_may_tolerate_it,
     what_runs_the_cluster_stays,
     filters_of_policies_hold,

@@ -16,7 +16,7 @@ from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
 from engine.pipeline import decide
 from engine.reclaim import Plan, plan_reclaim
-from engine.reclaim.guards import MIN_RUNTIME, ROUND
+from engine.reclaim.guards import LEAST_REST
 from engine.view import counted_requests
 from tests.engine.reclaim.worlds import ReclaimWorld, total, without
 
@@ -113,7 +113,7 @@ def nothing_is_evicted_where_there_is_room(world: ReclaimWorld, planner: Planner
 
 
 def victims_may_be_evicted(world: ReclaimWorld, planner: Planner) -> None:
-    """Each runs above the `min` of another quota, for long enough, and nothing protects it."""
+    """Each runs above the `min` of another quota, and neither guards nor others protect it."""
     plan = planned(world, planner)
     if plan is None:
         return
@@ -129,9 +129,9 @@ def victims_may_be_evicted(world: ReclaimWorld, planner: Planner) -> None:
         used, least = stay.used(each.namespace), world.minimums[each.namespace]
         assert any(used.get(name, 0) > least.get(name, 0) for name in wanted)
         assert each.scheduled_at is not None
-        assert world.now - each.scheduled_at >= MIN_RUNTIME
-        rounds = world.guards.owners.get(each.owner_uid)
-        assert rounds is None or world.now < rounds.began + ROUND or world.now >= rounds.until
+        hits = world.guards.owners.get(each.owner_uid)
+        if hits is not None and each.scheduled_at > hits.since:  # it came back
+            assert world.now >= hits.since + LEAST_REST * (1 + hits.returns)
 
 
 def budgets_hold(world: ReclaimWorld, planner: Planner) -> None:

@@ -57,17 +57,27 @@ MUTANTS = {
         "what_if.remove([*gone, *(",
         "what_if.remove([*(",
     ),
-    "pods that just started are evicted": (
+    "pods that have not come back are spared with those that have": (
         "guards",
-        "assigned_at + MIN_RUNTIME <= now",
-        "assigned_at <= now",
+        "or assigned_at <= hits.since",
+        "",
+    ),
+    "limits of namespaces do not matter": (
+        "plan",
+        "pod.namespace not in situation.at_limit and",
+        "",
+    ),
+    "a pause of one namespace is one of all": (
+        "guards",
+        "now < state.pauses.get(namespace, 0)",
+        "any(now < until for until in state.pauses.values())",
     ),
     "what classes tolerate does not matter": (
         "search",
         "and not is_tolerating(",
         "and True or not is_tolerating(",
     ),
-    "owners do not cool down": ("guards", "now >= rounds.until", "now >= rounds.began"),
+    "owners do not rest": ("guards", "now >= hits.until", "now >= hits.since"),
     "filters of policies are not looked at": (
         "node_fit",
         "for i, each in enumerate(enforced, 1)",

@@ -128,15 +128,16 @@ def test_no_quota_gives_what_its_min_guarantees() -> None:
     assert _revoked((_quota("left", 4), _quota("right", 1)), pods, waiting=8) == {"left": ["p0"]}
 
 
-def test_protected_and_young_pods_and_owners_hit_before_stay() -> None:
+def test_protected_pods_and_those_that_came_back_stay() -> None:
     labels = {NAME_LABEL: "left", PREEMPTIBLE_LABEL: "false"}
     pods = [
         running("kept", "a", 1, labels=labels, age=1000),
-        _of("young", 1, age=10),
-        _of("hit", 1, age=1001, owner="set"),
-        *[_of(f"p{i}", 1, age=2000 + i) for i in range(5)],
+        _of("back", 1, age=10, owner="set"),
+        *[_of(f"p{i}", 1, age=2000 + i, owner="set") for i in range(6)],
     ]
-    guards = with_eviction(GuardState(), "uid-before", "set", seconds_ago(40))
+    guards = with_eviction(
+        GuardState(), "uid-before", "set", assigned_at=seconds_ago(90), now=seconds_ago(40)
+    )
     assert _revoked(_BOTH, pods, waiting=8, guards=guards) == {"left": ["p0", "p1", "p2", "p3"]}
 
 

@@ -20,7 +20,7 @@ from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.policy import PolicySet
 from engine.reclaim import Candidate, GuardState, QuotaAccount, Situation, running_pod_of
-from engine.reclaim.guards import OwnerRounds
+from engine.reclaim.guards import OwnerHits
 from engine.view import ClusterState, counted_requests
 from tests.engine.measured_cluster import NOW, node, pod, seconds_ago
 from tests.engine.policy.worlds import policy
@@ -57,6 +57,7 @@ class ReclaimWorld:
     budgets: Sequence[DisruptionBudget] = ()
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
+    at_limit: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
     gangs: frozenset[str] = frozenset()
     now: Micros = NOW
@@ -129,6 +130,7 @@ class ReclaimWorld:
             budgets=self.budgets,
             classes=self.classes,
             guards=self.guards,
+            at_limit=self.at_limit,
             leaving=frozenset(each.uid for each in self.pods if each.name in self.leaving),
             now=self.now,
         )
@@ -256,8 +258,8 @@ def worlds(draw: st.DrawFn) -> ReclaimWorld:
         )
         for i in range(draw(st.integers(0, 2)))
     ]
-    moments = st.sampled_from((31, 59, 61, 119, 121)).map(seconds_ago)
-    rounds = st.builds(OwnerRounds, moments, st.integers(0, 1))
+    moments = st.sampled_from((31, 59, 61, 119, 121, 4000)).map(seconds_ago)
+    hits = st.builds(OwnerHits, moments, st.integers(0, 1))
     return ReclaimWorld(
         nodes=nodes,
         pods=pods,
@@ -266,7 +268,7 @@ def worlds(draw: st.DrawFn) -> ReclaimWorld:
         cohort={"cpu": draw(st.sampled_from((8000, 12_000, 40_000, 40_000)))},
         policies=draw(st.sampled_from(_POLICIES)),
         budgets=budgets,
-        guards=GuardState(owners=draw(st.dictionaries(st.just("set-a"), rounds, max_size=1))),
+        guards=GuardState(owners=draw(st.dictionaries(st.just("set-a"), hits, max_size=1))),
         leaving=draw(st.sampled_from((frozenset(), frozenset(), frozenset({"p0"})))),
         gangs=frozenset({"gang"}),
     )

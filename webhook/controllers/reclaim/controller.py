@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,14 +24,16 @@ from webhook.controllers.release.reclaims import ReclaimNote
 from webhook.placement.held_pods import HeldPod
 
 _TICK_SECONDS: Final = 0.5
-_MOST_AT_ONCE: Final = 10
-_MOST_PLANS: Final = 4
+_MOST_AT_ONCE: Final = 100
+"""Reclaims under way for the pods of one namespace."""
+
+_MOST_PLANS: Final = 20
 """Plans in a cycle: what others wait for is not to wait long for them."""
+
+_AT_ONCE: Final = Micros(0)
 
 _IN_VAIN: Final = {NoPlanReason.NO_VICTIMS, NoPlanReason.NEVER_PREEMPTS}
 """Why no plan will be there soon: an autoscaler must see the pod."""
-
-_TOO_MANY: Final = ReclaimNote(None, "too many pods are being evicted, or were a moment ago")
 
 _log = logging.getLogger(__name__)
 
@@ -92,11 +95,10 @@ class ReclaimController:
     async def cycle(self) -> None:
         """Start the reclaims that are due."""
         parts = self._parts
-        # 1. Forget who is not held any more, and evicted pods that are gone.
+        # 1. Forget who is not held any more.
         held = {each.pod.uid for each in parts.held}
         parts.reclaims.retain(held)
         self._due.retain(held)
-        self._count_gone()
         if not self._is_ready():
             return
 
@@ -108,19 +110,30 @@ class ReclaimController:
                     self._start(pods, None, source)
 
         # 3. Plan for those that have waited for long, in their order.
-        plans = 0
+        plans, busy = 0, Counter(held.pod.namespace for held in parts.reclaims)
+        waiting = {namespace for namespace, count in busy.items() if count >= _MOST_AT_ONCE}
         for due in self._due.due(self._tasks):
-            if plans == _MOST_PLANS or len({*self._tasks.values()}) >= _MOST_AT_ONCE:
+            namespace = due.held.pod.namespace
+            if plans >= _MOST_PLANS:
                 break
-            plans += await self._plan(due)
+            if namespace in waiting:
+                continue
+            made = await self._plan(due)
+            plans += len(made)
+            if any(
+                isinstance(each, NoPlan) and each.reason is NoPlanReason.AT_LIMIT for each in made
+            ):
+                # Whoever comes after it waits for the same, and does not overtake it.
+                waiting.add(namespace)
+                self._due.planned(due.held, _AT_ONCE)
             await asyncio.sleep(0)  # reviews and events come in between
         await self._report_unplaced()
 
         # 4. Take back what quotas use beyond what they may, whoever waits.
         await self._overuse.cycle()
 
-    async def _plan(self, due: DuePod) -> int:
-        """Make a plan for a due pod, and begin with it; return how many were made."""
+    async def _plan(self, due: DuePod) -> Sequence[Plan | NoPlan]:
+        """Make a plan for a due pod, and begin with it; return all that were made."""
         parts, held = self._parts, due.held
         self._due.planned(held)
         no_plans: list[NoPlan] = []
@@ -133,11 +146,11 @@ class ReclaimController:
                 break
             plan = await source.plan(pods, parts.guards)
             if self._nodes_of(pods) != before:
-                return len(no_plans) + 1  # one ended, or was decided meanwhile
+                return [*no_plans, plan]  # one ended, or was decided meanwhile
             if isinstance(plan, Plan):
                 parts.reclaims.set_in_vain(held, in_vain=False)
                 await self._begin(held, pods, plan, source)
-                return len(no_plans) + 1
+                return [*no_plans, plan]
             no_plans.append(plan)
             self._note(pods, _note_of(no_plans[0]))
         reasons = {no_plan.reason for no_plan in no_plans}
@@ -145,22 +158,19 @@ class ReclaimController:
         parts.reclaims.set_in_vain(held, in_vain=in_vain)
         if not no_plans:
             parts.reclaims.set_note(held, None)
-        return len(no_plans)
+        return no_plans
 
     async def _begin(
         self, held: HeldPod, pods: Sequence[HeldPod], plan: Plan, source: PlanSource
     ) -> None:
         """Carry out a plan for a due pod and those that get room with it, or say why not."""
-        parts = self._parts
         if source.mode_of(held) is ReclaimMode.DRY_RUN:
             text = f"{source.name} (DryRun) would evict {victims_text(plan.victims)}"
             self._note(pods, ReclaimNote(None, text))
             if self._due.may_report(held):
                 await self._report(held, plan, source)
-        elif len(plan.victims) <= parts.planned.allowed(parts.guards.state):
-            self._start(pods, plan, source)
         else:
-            self._note(pods, _TOO_MANY)
+            self._start(pods, plan, source)
 
     def _nodes_of(self, pods: Sequence[HeldPod]) -> list[str]:
         """Return where each of some pods counts; nothing if one of them is not held any more."""
@@ -218,21 +228,6 @@ class ReclaimController:
             self._count(source.name, await reclaim.run())
         except Exception:  # noqa: BLE001 - no bug in one reclaim ends the others
             _log.exception("a reclaim failed")
-
-    def _count_gone(self) -> None:
-        """Count as gone whoever does not run any more, or was not evicted after all."""
-        parts = self._parts
-        if not (in_flight := parts.guards.state.in_flight):
-            return
-        leaving = {
-            each.uid
-            for each in parts.running
-            if each.uid in in_flight
-            and (each.deleting or each.uid in parts.planned)
-            and not parts.state.is_overdue(each.key)
-        }
-        for uid in in_flight.keys() - leaving:
-            parts.guards.gone(uid)
 
     async def _load_guards(self) -> None:
         """Read what earlier leaders have done; nothing is evicted before that is known."""

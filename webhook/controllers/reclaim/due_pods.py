@@ -10,7 +10,7 @@ from engine.model.time import SECOND, Micros, micros
 from webhook.controllers.reclaim.plan_source import PlanSource
 from webhook.placement.held_pods import HeldPod
 
-_PLAN_AGAIN: Final = 10 * SECOND
+_PLAN_AGAIN: Final = Micros(10 * SECOND)
 """Between two plans for one pod."""
 
 _REPORT_AGAIN: Final = 600 * SECOND
@@ -103,9 +103,9 @@ class DuePods:
             for uid, (held, sources) in due.items()
         ]
 
-    def planned(self, held: HeldPod) -> None:
-        """Note that a plan for a due pod is made now."""
-        self._waiting[held.pod.uid].plan_at = Micros(self._now() + _PLAN_AGAIN)
+    def planned(self, held: HeldPod, again: Micros = _PLAN_AGAIN) -> None:
+        """Note that a plan for a due pod is made now, and after how long the next may be."""
+        self._waiting[held.pod.uid].plan_at = Micros(self._now() + again)
 
     def may_report(self, held: HeldPod) -> bool:
         """Return whether a due pod gets an Event about a plan now; it counts as written."""

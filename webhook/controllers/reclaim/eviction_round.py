@@ -21,6 +21,12 @@ from webhook.controllers.reclaim.running_pods import RunningPods
 GONE_SECONDS: Final = 600.0
 """Within which victims are to end; a longer grace period is not waited for."""
 
+_REFUSED_SECONDS: Final = 10.0
+"""For which evictions that the dry run let pass are tried again; there may be other victims."""
+
+_DONE: Final = {EvictionResult.EVICTED, EvictionResult.GONE}
+_REFUSED: Final = {EvictionResult.BLOCKED, EvictionResult.REFUSED}
+
 _LOOK_SECONDS: Final = 0.1
 _TRY_AGAIN_SECONDS: Final = 2.0
 
@@ -105,7 +111,7 @@ class EvictionRound:
         """
         for victim in self._victims:
             eviction = await self._evict(victim, is_dry_run=True)
-            if eviction.result in {EvictionResult.EVICTED, EvictionResult.GONE}:
+            if eviction.result in _DONE:
                 continue
             if eviction.result is EvictionResult.BLOCKED:
                 raise EndedError(Outcome.BLOCKED, self._blocked_text(victim))
@@ -127,15 +133,20 @@ class EvictionRound:
         Raises:
             EndedError: not all could be evicted.
         """
-        parts = self._parts
-        left, until = list(self._victims), parts.clock() + GONE_SECONDS
-        while left:
-            left = [victim for victim in left if not await self._is_done(victim)]
-            if left:
-                self._check()
-                if parts.clock() >= until:
-                    raise EndedError(Outcome.NO_ROOM, "victims could not be evicted in time")
-                await parts.sleep(max(_TRY_AGAIN_SECONDS, parts.evictions.pause_seconds))
+        parts, left, begin = self._parts, list(self._victims), self._parts.clock()
+        while True:
+            results = [await self._send(victim) for victim in left]
+            left = [
+                victim for victim, result in zip(left, results, strict=True) if result not in _DONE
+            ]
+            if not left:
+                return
+            self._check()
+            is_refused = not _REFUSED.isdisjoint(results)
+            if parts.clock() >= begin + (_REFUSED_SECONDS if is_refused else GONE_SECONDS):
+                outcome = Outcome.BLOCKED if is_refused else Outcome.UNREACHABLE
+                raise EndedError(outcome, "victims could not be evicted in time")
+            await parts.sleep(max(_TRY_AGAIN_SECONDS, parts.evictions.pause_seconds))
 
     async def wait_until_gone(self) -> None:
         """Wait until no victim runs any more, or those that do should be gone by now.
@@ -149,29 +160,25 @@ class EvictionRound:
             self._check()
             for uid, key in list(left.items()):
                 if not parts.running.runs(key, uid) or parts.state.is_overdue(key):
-                    parts.guards.gone(uid)
                     del left[uid]
             return not left
 
-        await parts.until(are_gone, GONE_SECONDS, Outcome.NO_ROOM)
+        await parts.until(are_gone, GONE_SECONDS, Outcome.STILL_ENDING)
 
-    async def _is_done(self, victim: Victim) -> bool:
-        """Evict a pod; return whether that is done."""
+    async def _send(self, victim: Victim) -> EvictionResult:
+        """Evict a pod; return what became of it."""
         eviction = await self._evict(victim)
         match eviction.result:
             case EvictionResult.EVICTED:
                 self._parts.count_pod(victim.quota)
                 await self._is_evicted(victim)
-            case EvictionResult.GONE:
-                self._parts.guards.gone(victim.uid)
             case EvictionResult.NOT_LEADING:
                 raise EndedError(Outcome.UNREACHABLE, eviction.message)
             case EvictionResult.BLOCKED:
                 self._is_blocked(self._blocked_text(victim))
-                return False
             case _:
-                return False
-        return True
+                pass
+        return eviction.result
 
     async def _evict(self, victim: Victim, *, is_dry_run: bool = False) -> Eviction:
         namespace, _, name = victim.key.partition("/")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from engine.model.time import Micros
-from engine.reclaim import GuardState, Victim, with_end, with_eviction, with_outcome
+from engine.reclaim import GuardState, Victim, with_eviction, with_outcome
 from webhook.controllers.reclaim.guard_record import GuardRecord
 
 
@@ -27,6 +27,12 @@ class Guards:
         self._writing = asyncio.Lock()
         self.state = GuardState()
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether no plan is made for pods of some namespace."""
+        now = self._now()
+        return any(now < until for until in self.state.pauses.values())
+
     async def load(self) -> None:
         """Take over what an earlier leader has written.
 
@@ -46,24 +52,18 @@ class Guards:
             await self._record.write(_with_evictions(self.state, victims, now))
             self.state = _with_evictions(self.state, victims, now)  # it may have changed meanwhile
 
-    def gone(self, uid: str) -> None:
-        """Count an evicted pod as gone, or as one that was not evicted after all."""
-        if uid in self.state.in_flight:
-            self.state = with_end(self.state, uid)
-
-    async def ended(self, preemptor: str, *, is_bound: bool) -> None:
-        """Count how a reclaim ended, and write it down.
+    async def ended(self, preemptor: str, namespace: str, *, is_bound: bool) -> None:
+        """Count how a reclaim for a pod of a namespace ended, and write it down.
 
         Raises:
             ApiError: it is counted, but not written.
         """
-        self.state = with_outcome(self.state, preemptor, self._now(), bound=is_bound)
+        self.state = with_outcome(self.state, preemptor, namespace, self._now(), bound=is_bound)
         async with self._writing:
             await self._record.write(self.state)
 
 
 def _with_evictions(state: GuardState, victims: Sequence[Victim], now: Micros) -> GuardState:
     for victim in victims:
-        if victim.uid not in state.in_flight:
-            state = with_eviction(state, victim.uid, victim.owner, now)
+        state = with_eviction(state, victim.uid, victim.owner, victim.assigned_at, now)
     return state

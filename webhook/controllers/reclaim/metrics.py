@@ -20,7 +20,7 @@ class ReclaimMetrics:
 
     Args:
         registry: of the metrics.
-        is_paused: whether this replica leads, and plans nothing as too many reclaims failed.
+        is_paused: whether this replica leads, and plans nothing for some namespace.
     """
 
     def __init__(self, registry: CollectorRegistry, is_paused: Callable[[], bool]) -> None:
@@ -45,7 +45,8 @@ class ReclaimMetrics:
         )
         paused = Gauge(
             "stowplan_reclaim_paused",
-            "1 while the leader evicts nobody, since too many reclaims did not end in a binding.",
+            "1 while the leader evicts nobody for some namespace, since too many reclaims for it"
+            " did not end in a binding.",
             registry=registry,
         )
         paused.set_function(lambda: float(is_paused()))

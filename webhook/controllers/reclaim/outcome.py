@@ -12,7 +12,9 @@ class Outcome(Enum):
         BOUND: its pod runs.
         REVOKED: its victims are gone; nobody waits for their room.
         LOST: its pod was not released, or not bound, in time.
-        NO_ROOM: the victims did not go in time, or somebody else took their room.
+        NO_ROOM: the victims are gone, and somebody else took their room.
+        STILL_ENDING: the victims take longer than ten minutes to end; nobody else is evicted
+            meanwhile, since they are leaving.
         BLOCKED: a PodDisruptionBudget stands against an eviction.
         REFUSED: somebody's admission, or a right that we lack, stands against a write.
         UNREACHABLE: the API server was out of reach before anything was evicted.
@@ -26,6 +28,7 @@ class Outcome(Enum):
     REVOKED = "revoked"
     LOST = "lost"
     NO_ROOM = "no-room"
+    STILL_ENDING = "still-ending"
     BLOCKED = "blocked"
     REFUSED = "refused"
     UNREACHABLE = "unreachable"

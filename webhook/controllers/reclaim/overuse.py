@@ -167,7 +167,7 @@ class OveruseRevocation:
     def _gangs(self, view: ClusterView) -> dict[GangKey, int]:
         """Return how many members of each gang run that are not leaving."""
         parts = self._parts
-        gone = parts.guards.state.in_flight.keys() | parts.planned.of_others("")
+        gone = parts.planned.of_others("")
         named = Counter(
             pod.gang
             for pod in parts.running
@@ -182,7 +182,7 @@ class OveruseRevocation:
         parts, quota = self._parts, revocation.quota
         over = self._over[quota.key]
         if quota.revoke is ReclaimMode.ON:
-            victims = revocation.at_most(parts.planned.allowed(parts.guards.state))
+            victims = revocation.at_most(parts.planned.room)
             if victims:
                 self._start(revocation, victims)
         elif now >= over.report_at:

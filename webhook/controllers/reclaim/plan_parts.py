@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from engine.model.disruption_budget import DisruptionBudget
@@ -13,8 +13,8 @@ from engine.model.priority_class import PriorityClass
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
-from engine.reclaim import Candidate, GuardState, QuotaStanding, Situation
-from engine.view import ClusterState, Freshness
+from engine.reclaim import Candidate, GuardState, QuotaStanding, RunningPod, Situation
+from engine.view import ClusterState, ClusterView, Freshness
 from webhook.controllers.reclaim.planned_victims import PlannedVictims
 from webhook.controllers.reclaim.running_pods import RunningPods
 from webhook.controllers.reclaim.slices import Slices
@@ -75,7 +75,7 @@ class PlanParts:
             standing: the quotas without them.
             candidates: the running pods that matter.
         """
-        view = self.state.view()
+        view, claimant = self.state.view(), pods[0].pod.uid
         return Situation(
             view=view,
             policies=self.policies(),
@@ -85,12 +85,29 @@ class PlanParts:
             accounts=standing.accounts,
             cohort_room=standing.cohort_room,
             lendable=standing.lendable,
-            budgets=view.all_of(DisruptionBudget),
+            budgets=self._budgets(view, claimant),
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=guards,
-            leaving=self.planned.of_others(pods[0].pod.uid),
+            leaving=self.planned.of_others(claimant),
+            at_limit=self.planned.at_limit(claimant),
             now=self.now(),
         )
+
+    def _budgets(self, view: ClusterView, claimant: str) -> list[DisruptionBudget]:
+        """Return all budgets, without what other plans are about to take from them."""
+        claimed: dict[str, list[RunningPod]] = {}  # by namespace: budgets are many
+        for victim in self.planned.victims_of_others(claimant):
+            pod = self.running.get(victim.key)
+            if pod is not None and not pod.deleting:
+                claimed.setdefault(pod.namespace, []).append(pod)
+
+        def left(budget: DisruptionBudget) -> DisruptionBudget:
+            pods = claimed.get(budget.namespace, ())
+            taken = sum(budget.selects(pod.namespace, pod.labels) for pod in pods)
+            allowed = budget.disruptions_allowed - taken
+            return replace(budget, disruptions_allowed=allowed) if taken else budget
+
+        return [left(budget) for budget in view.all_of(DisruptionBudget)]
 
 
 @contextmanager

@@ -74,8 +74,7 @@ class PreemptionSource:
     async def plan(self, pods: Sequence[HeldPod], guards: Guards) -> Plan | NoPlan:
         """Return which pods are to be evicted for held pods; see `PlanSource.plan`."""
         priority = max(held.pod.priority for held in pods)
-        planned = self._parts.planned
-        gone = guards.state.in_flight.keys() | planned.of_others(pods[0].pod.uid)
+        leaving = self._parts.planned.of_others(pods[0].pod.uid)
 
         def matters(running: RunningPod, _quotas: Quotas) -> bool:
             """Of lower priority, on its way out, or of a gang."""
@@ -83,7 +82,7 @@ class PreemptionSource:
                 running.priority < priority
                 or running.deleting
                 or running.gang is not None
-                or running.uid in gone
+                or running.uid in leaving
             )
 
         planner: Planner = partial(plan_preemption_in_steps, pods[0].placement_request)

@@ -42,6 +42,9 @@ _ROOM_SECONDS: Final = 5.0
 
 _BOUND_SECONDS: Final = 90.0
 
+_COUNTED: Final = {Outcome.BOUND, Outcome.LOST, Outcome.NO_ROOM}
+"""What guards count: whether room that was made for a pod was used."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -146,6 +149,8 @@ class Reclaim:
             again = await source.plan(self._pods, self._parts.guards)
             if isinstance(again, NoPlan):
                 if again.reason is NoPlanReason.NOT_NEEDED:
+                    # Who evicts nobody claims nobody: else two would wait for each other.
+                    self._parts.planned.remove(held.pod.uid)
                     return None
                 raise EndedError(_outcome_of(again), again.message)
             if plan is not None and again.node_names == plan.node_names:
@@ -194,6 +199,7 @@ class Reclaim:
         await evictions.evict()
         self._note(self._waiting(plan))
         await evictions.wait_until_gone()
+        parts.planned.remove(held.pod.uid)
 
     async def _wait_for_leaving(self) -> None:
         """Wait for the room of pods that leave the nodes without an eviction of this leader."""
@@ -213,7 +219,7 @@ class Reclaim:
             now = (parts.running.get(pod.key) for pod in leaving)
             return self._is_room() or not self._leaving(pod for pod in now if pod is not None)
 
-        await parts.until(is_over, GONE_SECONDS, Outcome.NO_ROOM)
+        await parts.until(is_over, GONE_SECONDS, Outcome.STILL_ENDING)
 
     def _leaving(self, pods: Iterable[RunningPod]) -> list[RunningPod]:
         """Return the pods on the nodes that are being deleted, or evicted for others.
@@ -289,11 +295,15 @@ class Reclaim:
         self._note(ReclaimNote(QueuedReason.BLOCKED_BY_PDB, text))
 
     async def _count(self, outcome: Outcome) -> None:
-        """Let the guards know of a reclaim that has cost somebody something."""
-        if not self._has_evicted or outcome is Outcome.ABANDONED:
+        """Let the guards know of a reclaim that has cost somebody something.
+
+        What victims or their budgets put in its way is not the fault of the pod.
+        """
+        if not self._has_evicted or outcome not in _COUNTED:
             return
+        pod, is_bound = self._first.pod, outcome is Outcome.BOUND
         try:
-            await self._parts.guards.ended(self._first.pod.uid, is_bound=outcome is Outcome.BOUND)
+            await self._parts.guards.ended(pod.uid, pod.namespace, is_bound=is_bound)
         except ApiError as error:
             _log.warning("the end of a reclaim is not written down: %s", error)
 

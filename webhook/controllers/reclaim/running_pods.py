@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterator
 
 import msgspec
@@ -21,6 +22,7 @@ class RunningPods:
         self._excluded = excluded_namespaces
         self._by_key: dict[str, RunningPod] = {}
         self._deleting: dict[str, RunningPod] = {}
+        self._count_of = Counter[str]()  # by namespace
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -34,6 +36,10 @@ class RunningPods:
         """Those that are on their way out."""
         return self._deleting.values()
 
+    def count_of(self, namespace: str) -> int:
+        """Return how many pods of a namespace are bound and have not finished."""
+        return self._count_of[namespace]
+
     def get(self, key: str) -> RunningPod | None:
         """Return a pod by `namespace/name`, None if it is not bound."""
         return self._by_key.get(key)
@@ -46,16 +52,18 @@ class RunningPods:
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Keep a pod if it is bound."""
         running = None if pod.namespace in self._excluded else running_pod_of(pod)
-        self._deleting.pop(pod.key, None)
-        if running is None:
-            self._by_key.pop(pod.key, None)
-        else:
+        self.pod_deleted(pod.namespace, pod.name)
+        if running is not None:
             self._by_key[running.key] = running
+            self._count_of[running.namespace] += 1
             if running.deleting:
                 self._deleting[running.key] = running
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Forget a pod."""
         key = f"{namespace}/{name}"
-        self._by_key.pop(key, None)
         self._deleting.pop(key, None)
+        if self._by_key.pop(key, None) is not None:
+            self._count_of[namespace] -= 1
+            if not self._count_of[namespace]:
+                del self._count_of[namespace]

@@ -53,7 +53,7 @@ async def test_what_is_used_above_the_runtime_for_two_minutes_is_taken_back(worl
     assert set(world.events()[1:]) == {(victim, "Revoked") for victim in victims}
     messages = [event["message"] for event in world.server.objects("events").values()]
     assert all("batch/left uses more than its runtime: cpu 8 of 4" in text for text in messages)
-    assert not leader.parts.guards.state.in_flight
+    assert not leader.parts.planned.of_others("")
 
 
 async def test_a_dry_run_tells_it_once_and_evicts_nobody(world: World) -> None:

@@ -128,7 +128,13 @@ async def test_nobody_is_a_victim_twice(leader: Leader) -> None:
     (first,) = _names(await _plan(leader))
     uid = next(each.uid for each in leader.running if each.key == first)
     victim = Victim(
-        key=first, uid=uid, quota=None, owner=uid, node_name=first[6], requests={"cpu": 2000}
+        key=first,
+        uid=uid,
+        quota=None,
+        owner=uid,
+        assigned_at=0,
+        node_name=first[6],
+        requests={"cpu": 2000},
     )
     for at in range(1, await _steps(leader) + 1):
         _once(leader, lambda: leader.parts.planned.set("other", [victim]), at=at)

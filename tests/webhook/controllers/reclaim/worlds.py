@@ -220,7 +220,7 @@ class Leader:
         config_map = ConfigMapStore(
             connection, namespace="system", name="guards", may_write=lambda: self.leads
         )
-        planned = PlannedVictims(self.running, world.now)
+        planned = PlannedVictims(self.running)
         plans = PlanParts(
             state=self.applier.state,
             running=self.running,

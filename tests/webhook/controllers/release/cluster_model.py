@@ -52,7 +52,7 @@ class HeldCluster(RuleBasedStateMachine):
         self.loop = SteadyLoop()
         self.doubtful: set[str] = set()
         self.server = MemoryServer(self.check_write, self.note_failure, self.judge)
-        self.scheduler = SchedulerModel(self.server, self.moment_of_binding)
+        self.scheduler = SchedulerModel(self.server, self.moment)
         self.replicas = [self.new_replica() for _ in range(2)]
         self.refused: set[str] = set()
         self.is_ready_at_the_end = True
@@ -76,10 +76,6 @@ class HeldCluster(RuleBasedStateMachine):
 
     def moment(self) -> str:
         return f"{date(self.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-    def moment_of_binding(self) -> str:
-        """Return the moment at which pods are said to be bound that are bound now."""
-        return self.moment()
 
     @initialize(is_ready_at_the_end=st.booleans())
     def begin(self, is_ready_at_the_end: bool) -> None:  # noqa: FBT001 - drawn

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from engine.model.hold import HOLD_GATE, RECLAIM_PLAN_ANNOTATION
-from engine.model.time import SECOND, Micros, date
 from tests.fake_api_server.store import Object
 from tests.webhook.controllers.release.memory_server import Call
 from tests.webhook.controllers.release.queue_model import (
@@ -26,9 +23,6 @@ from tests.webhook.controllers.release.scheduler_model import (
     runs,
 )
 
-_AGE = 600 * SECOND
-"""For which pods are said to have been bound: younger ones are not evicted."""
-
 _LONGEST_SECONDS = RECLAIM_AFTER_SECONDS + 40.0
 """For which a pod within min may wait for what others borrow: plans are made each 10 s."""
 
@@ -42,9 +36,6 @@ class ReclaimCluster(QueueCluster):
         super().__init__()
         self.evictions = 0
         self.promised_since: dict[str, float] = {}
-
-    def moment_of_binding(self) -> str:
-        return f"{date(Micros(self.now() - _AGE)).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     @initialize()
     def more_nodes(self) -> None:
@@ -133,7 +124,7 @@ class ReclaimCluster(QueueCluster):
             self.is_in_trouble()
             or not all(replica.is_ready for replica in self.replicas)
             or any(runs(pod) and not gates_of(pod) and not node_of(pod) for pod in pods)
-            or any(state.failures or state.paused_until > self.now() for state in guards)
+            or any(state.failures or state.pauses for state in guards)
         )
 
     def promised(self) -> set[str]:

@@ -49,7 +49,7 @@ def reclaims_beside(  # noqa: PLR0913 - named parts, joined in one place
     gangs: GangController,
 ) -> ReclaimController:
     """Return a controller of quotas and of preemption, and of nothing of Koordinator's tree."""
-    state, queue, planned = writes.state, writes.quota_queue, PlannedVictims(running, now)
+    state, queue, planned = writes.state, writes.quota_queue, PlannedVictims(running)
     evictions = EvictionWriter(connection, may_write=may_write, clock=clock)
     events = EvictionEvents(connection, identity="me")
     parts = ReclaimParts(
