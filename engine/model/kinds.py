@@ -20,6 +20,7 @@ from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
+from engine.model.eviction import EVICTION_ANNOTATIONS
 from engine.model.gang import GANG_ANNOTATIONS
 from engine.model.hold import GANG_RELEASED_ANNOTATION
 from engine.model.large_pod import decode_large_pod
@@ -179,7 +180,7 @@ DISRUPTION_BUDGETS: Final = Kind(
     plural="poddisruptionbudgets",
     wire=api.PodDisruptionBudget,
     decode=disruption_budget_of,
-    only_for_reclaim=True,
+    case_list="podDisruptionBudgets",
     snapshot_annotations=frozenset(),
 )
 
@@ -284,6 +285,7 @@ KINDS: Final = (
                 SCALING_FACTORS_ANNOTATION,
                 THROUGHPUT_ANNOTATION,
                 GANG_RELEASED_ANNOTATION,
+                *EVICTION_ANNOTATIONS,
                 *GANG_ANNOTATIONS,
             }
         ),

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.model import api
+from engine.model.eviction import not_evictable_by
 from engine.model.hold import (
     HOLD_GATE,
     RECLAIM_PLAN_ANNOTATION,
@@ -56,6 +57,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         preemption_policy: `Never` where the scheduler evicts nobody for it; "" where none is given.
         has_claims: whether it has volumes or devices that the scheduler must find: nothing here
             knows the nodes where these are.
+        not_evictable_by: the autoscalers that do not evict it; see `engine.model.eviction`.
         scheduling_gates: names of the gates that keep the scheduler from considering it.
         nominated_node_name: the node on which the scheduler preempts pods for it, "" for none.
         has_scheduling_group: whether it belongs to a PodGroup of the scheduler itself.
@@ -96,6 +98,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host_ports: tuple[HostPort, ...] = ()
     tolerations: tuple[api.Toleration, ...] = ()
     has_claims: bool = False
+    not_evictable_by: tuple[str, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     has_scheduling_group: bool = False
     nominated_node_name: str = ""
@@ -222,6 +225,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "", kubernetes: KubernetesVersion 
         has_claims=bool(
             spec.resource_claims or (spec.volumes and any(map(_is_claim, spec.volumes)))
         ),
+        not_evictable_by=not_evictable_by(meta, spec),
         scheduling_gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
         has_scheduling_group=spec.scheduling_group is not None,
         nominated_node_name=status.nominated_node_name,

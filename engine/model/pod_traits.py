@@ -23,6 +23,7 @@ class PodTraits(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         terminating: whether it is being deleted.
+        not_evictable_by: the autoscalers that do not evict it.
         anti_affinity: the required terms.
         attraction: the preferred terms of affinity, those of anti-affinity with weights below 0,
             and with REQUIRED the required terms of affinity, which make a node better for others,
@@ -32,6 +33,7 @@ class PodTraits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     namespace: str
     labels: dict[str, str]
     terminating: bool
+    not_evictable_by: tuple[str, ...]
     anti_affinity: tuple[api.PodAffinityTerm, ...]
     host_ports: tuple[HostPort, ...]
     attraction: tuple[api.WeightedPodAffinityTerm, ...]
@@ -53,7 +55,10 @@ def traits_of(pod: Pod) -> bytes:
     NO_TRAITS if it would be too long to be kept, or holds half a character: no one else can
     tell where such a pod is.
     """
-    known = pod.namespace, pod.labels, pod.deleting, pod.pod_anti_affinity, pod.host_ports
+    known = (
+        *(pod.namespace, pod.labels, pod.deleting, pod.not_evictable_by),
+        *(pod.pod_anti_affinity, pod.host_ports),
+    )
     try:
         text = _encode((*known, _attraction(pod)))
         if len(text) > LONGEST_TRAITS:  # what it only prefers is worth least

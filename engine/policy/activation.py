@@ -17,7 +17,7 @@ from engine.model.shape_cache import cached_by_shape
 from engine.model.time import SECOND, Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.policy.owner_pods import IN_ZONE, ON_NODE, owner_pods
-from engine.view import ClusterView, IntColumn, Sum
+from engine.view import ClusterView, IntColumn, Sum, pods_not_evictable
 from engine.view.axis import PODS
 
 USAGE_LIFETIME: Final = 180 * SECOND
@@ -138,6 +138,7 @@ POD_FIELDS: Final[Mapping[str, Callable[[Pod], object]]] = {
     "koordinatorPriorityClass": lambda pod: pod.shape.priority_class.value,
     "ownerKinds": lambda pod: list(pod.owner_kinds),
     "nodeSelector": lambda pod: dict(pod.node_selector),
+    "notEvictableBy": lambda pod: list(pod.not_evictable_by),
     "tolerations": _tolerations,
     "schedulerName": lambda pod: pod.scheduler_name,
 }
@@ -168,6 +169,7 @@ POD_ATTRIBUTES: Final[Mapping[str, PodAttribute]] = {
     "koordinatorPriorityClass": PodAttribute("shape"),
     "ownerKinds": PodAttribute("owner_kinds"),
     "nodeSelector": PodAttribute("node_selector", is_map=True),
+    "notEvictableBy": PodAttribute("not_evictable_by"),
     "tolerations": PodAttribute("tolerations"),
     "schedulerName": PodAttribute("scheduler_name"),
 }
@@ -221,6 +223,7 @@ NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros, Pod | None],
     "limits": lambda view, row, *_: _sum(view, row, Sum.LIMITS),
     "usage": _usage,
     "podCount": lambda view, row, *_: int(view.sums[Sum.REQUESTS, PODS, row]),
+    "podsNotEvictable": lambda view, row, *_: int(pods_not_evictable(view)[row]),
     ON_NODE: lambda view, row, _, pod: int(owner_pods(ON_NODE, pod, view)[row]),
     IN_ZONE: lambda view, row, _, pod: int(owner_pods(IN_ZONE, pod, view)[row]),
 }

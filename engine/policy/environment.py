@@ -116,6 +116,12 @@ TABLE: Final[tuple[Entry, ...]] = (
         "`koord-prod`, `koord-mid`, `koord-batch` or `koord-free`, by Koordinator's rules",
     ),
     Entry("pod.ownerKinds", list_of(STRING), "kinds of its owners, as `ReplicaSet` or `Job`"),
+    Entry(
+        "pod.notEvictableBy",
+        list_of(STRING),
+        "autoscalers that will not evict it, so that its node stays: `ClusterAutoscaler`, "
+        "`Karpenter`, both or neither; see autoscalers.md",
+    ),
     Entry("pod.nodeSelector", _TEXTS, ""),
     Entry("pod.tolerations", list_of(_TEXTS), "each with `key`, `operator`, `value`, `effect`"),
     Entry("pod.schedulerName", STRING, ""),
@@ -144,6 +150,14 @@ TABLE: Final[tuple[Entry, ...]] = (
         "node.usage", "what it was measured to use; absent without a report of the last 3 minutes"
     ),
     Entry("node.podCount", INT, "pods on it that have not finished", "pods"),
+    Entry(
+        "node.podsNotEvictable",
+        INT,
+        "pods on it that its autoscaler does not evict, Karpenter where it has the label "
+        "`karpenter.sh/nodepool`, else Cluster Autoscaler, and those of a PodDisruptionBudget that "
+        "allows no disruption now",
+        "pods",
+    ),
     Entry(
         "node.podsOfOwner",
         INT,
@@ -184,6 +198,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "params": "a policy has no parameters: what rules share are its `variables`",
     "pod.containers": _CONTAINERS,
     "pod.cpu": _OF_PODS,
+    "pod.evictable": "the autoscalers that do not evict it are `pod.notEvictableBy`",
     "pod.image": _CONTAINERS,
     "pod.memory": _OF_PODS,
     "pod.metadata": "write `pod.labels`, or `object.metadata`: the pod as it was sent",

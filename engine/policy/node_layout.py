@@ -30,6 +30,7 @@ TEXT_FIELDS: Final = frozenset({"labels", "annotations"})
 
 SCALAR_FIELDS: Final[Mapping[str, CelType]] = {
     "podCount": INT,
+    "podsNotEvictable": INT,
     **dict.fromkeys(OWNER_FIELDS, INT),
     "ready": BOOL,
     "unschedulable": BOOL,
@@ -41,6 +42,7 @@ _NODES_AND_PODS = (Domain.NODES, Domain.PODS)
 _DOMAINS: Final = {
     "limits": _NODES_AND_PODS,
     "podCount": (Domain.PODS,),
+    "podsNotEvictable": _NODES_AND_PODS,
     **dict.fromkeys(OWNER_FIELDS, _NODES_AND_PODS),
     "requested": _NODES_AND_PODS,
     "usage": (Domain.METRICS,),

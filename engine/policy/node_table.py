@@ -50,6 +50,7 @@ from engine.view import (
     Domain,
     Sum,
     label_column,
+    pods_not_evictable,
     taint_column,
 )
 from engine.view.axis import PODS
@@ -180,6 +181,8 @@ class NodeTable:
         _, field, *rest = path
         if field == "podCount":
             return Column(self._view.sums[Sum.REQUESTS, PODS])
+        if field == "podsNotEvictable":
+            return Column(pods_not_evictable(self._view))
         if field in OWNER_FIELDS:
             return Column(owner_pods(field, self._pod, self._view))
         if field == CREATED:

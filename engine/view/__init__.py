@@ -27,6 +27,7 @@ from engine.view.existing_pods import (
     attraction,
     namespaces_matching,
     pods_matching,
+    pods_not_evictable,
     pods_using,
     repelling_pods,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "namespaces_matching",
     "node_label_keys",
     "pods_matching",
+    "pods_not_evictable",
     "pods_using",
     "quota_requests",
     "repelling_pods",

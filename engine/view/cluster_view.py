@@ -23,7 +23,7 @@ from engine.view.memo import Memo
 from engine.view.namespaces import NamespaceFacts
 from engine.view.pod_counts import PodsOnNodes, PodTransitions
 from engine.view.pod_sums import PodSumProfile
-from engine.view.trait_book import TraitBook
+from engine.view.trait_book import PodQuery, TraitBook
 
 _T = TypeVar("_T", bound=np.generic)
 _Made = TypeVar("_Made")
@@ -62,6 +62,8 @@ class ClusterView:
         namespaces: labels, quotas, and requests of the pods of each namespace.
         kubernetes: the version by which the scheduler of the cluster counts.
         extras: objects that only some rules read, by their type and key; see `lookup`.
+        exhausted_budgets: what PodDisruptionBudgets select that allow no disruption, by their
+            `namespace/name`. INVARIANT: where these change, the rows of such pods change too.
         workloads: pods of AppGroups, by workload and node name.
         memo: results shared by all views of this cluster.
         parent: the view that this one has some rows of, and which; None for all rows.
@@ -89,6 +91,7 @@ class ClusterView:
     namespaces: NamespaceFacts
     kubernetes: KubernetesVersion
     extras: Mapping[tuple[type[AuxObject], str], AuxObject]
+    exhausted_budgets: Mapping[str, PodQuery]
     workloads: Mapping[Workload, PodsOnNodes]
     memo: Memo = field(repr=False)
     parent: tuple[ClusterView, NDArray[np.intp]] | None = None

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.domain import Domain
+from engine.model.eviction import CLUSTER_AUTOSCALER, KARPENTER, NODE_POOL_LABEL
 from engine.model.host_ports import HostPort
 from engine.model.pod import Pod
 from engine.model.pod_affinity import AffinityTerm
 from engine.model.selectors import LabelSelector
 from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView
-from engine.view.columns import node_label_keys
+from engine.view.columns import label_column, node_label_keys
 from engine.view.trait_book import PodQuery
 from engine.view.trait_numbers import NUMBER_BYTES
 
@@ -53,6 +54,24 @@ def pods_using(view: ClusterView, ports: tuple[HostPort, ...]) -> IntColumn:
         return _count(rows, rows.trait_book.on_ports(ports))
 
     return view.pod_column(("pods using", ports), _PODS, count)
+
+
+def pods_not_evictable(view: ClusterView) -> IntColumn:
+    """Return how many pods on each row its autoscaler does not evict, (n,).
+
+    That is Karpenter where the node has its label, else Cluster Autoscaler. Nobody evicts pods of a
+    PodDisruptionBudget that allows no disruption; those that are being deleted go anyway.
+    """
+
+    def count(rows: ClusterView) -> IntColumn:
+        by_autoscaler, by_karpenter = (
+            _count(rows, rows.trait_book.not_evictable_by(each, rows.exhausted_budgets))
+            for each in (CLUSTER_AUTOSCALER, KARPENTER)
+        )
+        of_karpenter = label_column(rows, NODE_POOL_LABEL).present
+        return np.where(of_karpenter, by_karpenter, by_autoscaler)
+
+    return view.node_column("pods not evictable", (Domain.NODES, Domain.PODS), count)
 
 
 def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:

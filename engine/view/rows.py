@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import accumulate, pairwise
 
@@ -14,6 +14,8 @@ from engine.model.node import Node
 from engine.model.usage import NodeUsage
 from engine.view.axis import ResourceAxis
 from engine.view.pod_table import PodTable
+from engine.view.trait_book import PodQuery, TraitBook
+from engine.view.trait_numbers import NUMBER_BYTES
 
 _FIRST_ROWS = 64
 _NODES, _METRICS = int(Domain.NODES), int(Domain.METRICS)  # numpy takes these twice as fast
@@ -167,6 +169,16 @@ class NodeRows:
     def touch(self, row: int, domain: int) -> None:
         """Note that a row changes in a domain."""
         self.changed[domain, row] = self.latest[domain] = self.version
+
+    def touch_pods_of(self, book: TraitBook, queries: Sequence[PodQuery]) -> None:
+        """Note that pods change on the rows of those that any query selects."""
+        if not queries:
+            return
+        found = np.logical_or.reduce([book.select(query, 0) for query in queries])
+        selected = found[np.frombuffer(b"".join(self.traits), np.int32)]
+        ends = np.fromiter(map(len, self.traits), np.int64, len(self.traits)).cumsum()
+        for row in np.unique((ends // NUMBER_BYTES).searchsorted(selected.nonzero()[0], "right")):
+            self.touch(row, Domain.PODS)
 
     def grow_axis(self, resources: Iterable[str]) -> bool:
         """Give resources a place on the axis; return whether any had none."""

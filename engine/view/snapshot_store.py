@@ -13,6 +13,7 @@ from engine.model.domain import Domain
 from engine.model.kubernetes_version import ASSUMED
 from engine.view.assumed import AssumedPods
 from engine.view.cluster_view import ClusterView
+from engine.view.exhausted_budgets import ExhaustedBudgets
 from engine.view.memo import Memo
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting
@@ -40,6 +41,7 @@ class SnapshotStore:
         namespaces: namespaces and their quotas.
         kubernetes: the version by which pods are counted.
         extras: objects that only some rules read, by kind and key.
+        budgets: the PodDisruptionBudgets among them that allow no disruption.
         tracked: sums that only some rules read.
     """
 
@@ -50,6 +52,7 @@ class SnapshotStore:
         self.namespaces: Final = Namespaces()
         self.kubernetes = ASSUMED
         self.extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
+        self.budgets: Final = ExhaustedBudgets()
         self.tracked: Final = TrackedSums()
         self._memo = Memo()
         self._view: ClusterView | None = None  # of the current version
@@ -62,6 +65,7 @@ class SnapshotStore:
             return self._view
         self._unseen = 0
         rows, pods = self.rows, self.pods
+        rows.touch_pods_of(pods.table.traits, self.budgets.take_changed())
         n = len(rows.names)
         self._view = ClusterView(
             version=rows.version,
@@ -87,6 +91,7 @@ class SnapshotStore:
             ),
             kubernetes=self.kubernetes,
             extras=self.extras,
+            exhausted_budgets=self.budgets.snapshot(),
             workloads=pods.workloads.snapshot(),
             memo=self._memo,
         )

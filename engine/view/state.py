@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from engine.model.advice import Advice, advice_in
 from engine.model.aux_object import AuxObject
+from engine.model.disruption_budget import DisruptionBudget
 from engine.model.domain import Domain
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.kubernetes_version import KubernetesVersion
@@ -292,6 +293,8 @@ class ClusterState(ClusterLister):
         """Add or replace an object that only some rules read."""
         self._before_write()
         self._store.extras[type(extra), extra.key] = extra
+        if isinstance(extra, DisruptionBudget):
+            self._store.budgets.put(extra)
         self._touch_topology(extra.node_name)
 
     def delete_extra(self, kind: type[AuxObject], key: str) -> None:
@@ -299,6 +302,8 @@ class ClusterState(ClusterLister):
         if (kind, key) in self._store.extras:
             self._before_write()
             self._touch_topology(self._store.extras.pop((kind, key)).node_name)
+            if kind is DisruptionBudget:
+                self._store.budgets.drop(key)
 
     def track_sums(self, profiles: Iterable[PodSumProfile]) -> None:
         """Keep the sums of exactly these profiles from now on.

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.eviction import CLUSTER_AUTOSCALER, KARPENTER
 from engine.model.host_ports import HostPort
 from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
 from engine.model.pod_traits import NO_TRAITS, REQUIRED, decoded_traits
@@ -28,6 +29,7 @@ _MOST_WAYS: Final = 64  # to find a term by a namespace and a label
 _FIRST_ROOM: Final = 64
 _UNKNOWN: Final = -1
 _ABSENT: Final = -2  # of no row, not even of those that are unknown
+_AUTOSCALERS: Final = (CLUSTER_AUTOSCALER, KARPENTER)
 
 _Numbers: TypeAlias = NDArray[np.int32]
 _Value = TypeVar("_Value", bound=Hashable)
@@ -65,16 +67,18 @@ class TraitBook:
         self.anti_affinity = CarriedTerms()
         self.attraction: dict[int, CarriedTerms] = {}
         self._number: dict[bytes, int] = {}
-        self._pods = _Table(columns=2)  # by number: namespace, whether terminating
+        # By number: namespace, whether terminating, whether each autoscaler does not evict it.
+        self._pods = _Table(columns=2 + len(_AUTOSCALERS))
         self._labels = _Table(columns=3)  # number, key, key and value
         self._namespaces: dict[str, int] = {}
         self._keys: dict[str, int] = {}
         self._pairs: dict[tuple[str, str], int] = {}
         self._on_port: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
         self._matches = _Matches(_MATCHES, _MATCH_BYTES)
+        self._protected = _Protected()
         self._number[NO_TRAITS] = 0
         self.texts.append(NO_TRAITS)
-        self._pods.add([(_UNKNOWN, 0)])
+        self._pods.add([(_UNKNOWN, 0, *[0 for _ in _AUTOSCALERS])])
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -93,6 +97,16 @@ class TraitBook:
         """Which numbers are of pods that are being deleted, shape (len(self),)."""
         is_terminating: BoolColumn = self._pods.values[1] != 0
         return is_terminating
+
+    def not_evictable_by(self, autoscaler: str, exhausted: Mapping[str, PodQuery]) -> BoolColumn:
+        """Return which numbers are of pods that an autoscaler does not evict, shape (len(self),).
+
+        Args:
+            autoscaler: one of `engine.model.eviction`.
+            exhausted: what budgets select that allow no disruption, by their names.
+        """
+        by_itself: BoolColumn = self._pods.values[2 + _AUTOSCALERS.index(autoscaler)] != 0
+        return (by_itself | self._protected.by(exhausted, self)) & ~self.terminating
 
     def on_ports(self, ports: Iterable[HostPort]) -> BoolColumn:
         """Return which numbers are of pods that conflict with some ports, shape (len(self),)."""
@@ -161,7 +175,8 @@ class TraitBook:
         self.texts.append(text)
         traits = decoded_traits(text)
         namespace = _index(self._namespaces, traits.namespace)
-        self._pods.add([(namespace, traits.terminating)])
+        by = [autoscaler in traits.not_evictable_by for autoscaler in _AUTOSCALERS]
+        self._pods.add([(namespace, traits.terminating, *by)])
         self._labels.add(
             [
                 (number, _index(self._keys, key), _index(self._pairs, (key, value)))
@@ -259,6 +274,32 @@ class _Matches(LruCache[BoolColumn]):
             known = found if known is None else np.concatenate([known, found])
             self._put(query, 0, known, known.nbytes)
         return known
+
+
+class _Protected:
+    """Which numbers any of some queries selects; only what is new is looked at again."""
+
+    def __init__(self) -> None:
+        self._queries: Mapping[str, PodQuery] = {}
+        self._times = np.zeros(0, np.int32)  # by number, how many of the queries select it
+
+    def by(self, queries: Mapping[str, PodQuery], book: TraitBook) -> BoolColumn:
+        """Return which numbers of a book the queries select, by their names."""
+        first = self._times.size
+        if queries is not self._queries:
+            for name in self._queries.keys() | queries.keys():
+                old, new = self._queries.get(name), queries.get(name)
+                if old is not new:
+                    self._times -= 0 if old is None else book.select(old, 0)[:first]
+                    self._times += 0 if new is None else book.select(new, 0)[:first]
+            self._queries = queries
+        if first < len(book):
+            more = np.zeros(len(book) - first, np.int32)
+            for query in queries.values():
+                more += book.select(query, first)
+            self._times = np.concatenate([self._times, more])
+        selected: BoolColumn = self._times > 0
+        return selected
 
 
 class _Table:

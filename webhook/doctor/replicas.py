@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from engine.model.count_text import counted
-from engine.model.kinds import WATCHED_FOR_RECLAIM
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_RECLAIM
 from engine.report import StatusReport
 from webhook.doctor.finding import Finding, Level
 from webhook.doctor.installation import Installation, Replica, statuses
 
 _AGAIN = "the kubelet brings a changed ConfigMap within two minutes; else look at the replica's log"
-_FOR_EVICTIONS: Final = frozenset(kind.name for kind in WATCHED_FOR_RECLAIM)
+_FOR_EVICTIONS: Final = frozenset(kind.name for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_RECLAIM))
 _USAGE_SOURCES = ("nodemetrics.slo.koordinator.sh", "metrics.k8s.io", "prometheus")
 _QUOTAS = "elasticquotas."
 

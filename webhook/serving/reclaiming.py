@@ -9,7 +9,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from engine.model.elastic_quota import QuotaKey, ReclaimMode
-from engine.model.kinds import WATCHED_FOR_RECLAIM
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_RECLAIM
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.quota import QuotaMode, mode_of
@@ -121,7 +121,7 @@ def reclaim_controller(  # noqa: PLR0913 - named parts, joined in one place
     )
     inputs = PlanInputs(
         lambda: cluster.is_synced and policies.is_loaded,
-        [cluster.sources[kind.name] for kind in WATCHED_FOR_RECLAIM],
+        [cluster.sources[kind.name] for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_RECLAIM)],
         now,
     )
     return ReclaimController(

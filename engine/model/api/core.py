@@ -137,12 +137,21 @@ class ImageVolume(WireStruct, frozen=True):
     reference: str = ""
 
 
+class EmptyDirVolume(WireStruct, frozen=True):
+    """A volume that lasts as long as its pod; of the medium `Memory` it takes no disk."""
+
+    medium: str = ""
+
+
 class Volume(WireStruct, frozen=True):
     """A volume of a pod, as far as it may tie the pod to nodes."""
 
+    name: str = ""
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
     csi: Present | None = None
+    host_path: Present | None = None
+    empty_dir: EmptyDirVolume | None = None
     image: ImageVolume | None = None
 
 

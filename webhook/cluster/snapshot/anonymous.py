@@ -24,6 +24,11 @@ import msgspec
 
 from engine.model import api
 from engine.model.advice import ADVICE_ANNOTATION, MOST_NODES, Advice, advice_in
+from engine.model.eviction import (
+    DO_NOT_DISRUPT_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    SAFE_VOLUMES_ANNOTATION,
+)
 from engine.model.pod import MIRROR_ANNOTATION
 from engine.model.resource_names import is_huge_pages
 from webhook.cluster.decode_errors import UNREADABLE
@@ -241,6 +246,10 @@ class Anonymizer:
         for name, text in (annotations or {}).items():
             if name in READ_ANNOTATIONS:
                 anonymous[name] = self._figures_in(text)
+            elif name in (SAFE_TO_EVICT_ANNOTATION, DO_NOT_DISRUPT_ANNOTATION):
+                anonymous[name] = str(text == "true").lower()
+            elif name == SAFE_VOLUMES_ANNOTATION:
+                anonymous[name] = ",".join(map(self.pseudonym, text.split(",")))
             elif name == MIRROR_ANNOTATION:
                 anonymous[name] = self.pseudonym(text)
             elif name == ADVICE_ANNOTATION:

@@ -65,6 +65,8 @@ PUBLIC_KEYS = PUBLIC_VALUES | frozenset(
         node.kubernetes.io/not-ready node.kubernetes.io/out-of-service
         node.kubernetes.io/pid-pressure node.kubernetes.io/unreachable
         node.kubernetes.io/unschedulable nvidia.com/gpu.present
+        DeletionCandidateOfClusterAutoscaler ToBeDeletedByClusterAutoscaler
+        karpenter.sh/disrupted karpenter.sh/nodepool
         """.split(),
         # Resources.
         *"""
@@ -138,9 +140,9 @@ PUBLIC_WORDS = frozenset(
         *"""
         DoesNotExist Equal Exists Gt In Lt NoExecute NoSchedule NotIn PreferNoSchedule
         """.split(),
-        # Ports of nodes, and how pods are spread.
+        # The medium of a volume, ports of nodes, and how pods are spread.
         *"""
-        0.0.0.0 DoNotSchedule Honor Ignore SCTP ScheduleAnyway TCP UDP
+        0.0.0.0 DoNotSchedule Honor Ignore Memory SCTP ScheduleAnyway TCP UDP
         """.split(),
         # Keys in annotations that are read.
         *"""
