@@ -29,6 +29,9 @@ EVICTION_ANNOTATIONS: Final = frozenset(
 _REPLACING: Final = frozenset({"Job", "ReplicaSet", "ReplicationController", "StatefulSet"})
 """The kinds of owners that make a new pod for one that is evicted."""
 
+_WITH_NODE: Final = frozenset({"DaemonSet", "Node"})
+"""The kinds of owners whose pods go with their node; a node owns its static pods."""
+
 
 def not_evictable_by(meta: api.ObjectMeta, spec: api.PodSpec) -> tuple[str, ...]:
     """Return the autoscalers that do not evict a pod, sorted; without PodDisruptionBudgets."""
@@ -43,17 +46,15 @@ def _stays_with_cluster_autoscaler(
     meta: api.ObjectMeta, spec: api.PodSpec, annotations: dict[str, str]
 ) -> bool:
     is_safe = annotations.get(SAFE_TO_EVICT_ANNOTATION)
-    owners = {owner.kind for owner in meta.owner_references or ()}
-    # Those of DaemonSets, and static pods, which their node owns, go with their node.
-    if is_safe == "true" or owners & {"DaemonSet", "Node"}:
+    kinds = [owner.kind for owner in meta.owner_references or ()]
+    if is_safe == "true" or not _WITH_NODE.isdisjoint(kinds):
         return False
-    if is_safe == "false" or owners.isdisjoint(_REPLACING):
+    if is_safe == "false" or _REPLACING.isdisjoint(kinds):
         return True
-    safe = annotations.get(SAFE_VOLUMES_ANNOTATION, "").split(",")
-    return any(_is_local(volume) and volume.name not in safe for volume in spec.volumes or ())
-
-
-def _is_local(volume: api.Volume) -> bool:
-    """Return whether what a volume holds is on the disk of its node."""
-    on_disk = volume.empty_dir is not None and volume.empty_dir.medium != "Memory"
-    return on_disk or volume.host_path is not None
+    for volume in spec.volumes or ():
+        on_disk = volume.empty_dir is not None and volume.empty_dir.medium != "Memory"
+        if on_disk or volume.host_path is not None:
+            safe = annotations.get(SAFE_VOLUMES_ANNOTATION, "").split(",")
+            if volume.name not in safe:
+                return True
+    return False

@@ -195,6 +195,24 @@ class BindingCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     denied: int = 0
 
 
+class NodeTime(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What nodes cost that come and go, and what pods bear for it.
+
+    Attributes:
+        node_hours: added up over the nodes that are there.
+        core_hours: the same of their allocatable cpu.
+        evictions: pods that lost their node because it went.
+        waiting_hours: added up over the pods without a node.
+        longest_wait: of a pod for a node, seconds.
+    """
+
+    node_hours: float
+    core_hours: float
+    evictions: int
+    waiting_hours: float
+    longest_wait: int
+
+
 class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How the cluster fills under one arm.
 
@@ -218,6 +236,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         samples: over time, the first and the last moment among them; none where pods do not end.
         outcomes: of a what-if, pod by pod; none of other simulations.
         bindings: what became of them; None where policies decide at another moment.
+        node_time: what nodes cost; None where they neither come nor go.
     """
 
     name: str
@@ -237,6 +256,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     samples: tuple[Sample, ...] = ()
     outcomes: tuple[PodOutcome, ...] = ()
     bindings: BindingCounts | None = None
+    node_time: NodeTime | None = None
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

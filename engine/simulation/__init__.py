@@ -1,8 +1,9 @@
 """Arrivals replayed on a recorded cluster, under a model of the scheduler and under policies.
 
-What belongs here: who arrives when, how a cluster fills pod by pod, its figures, and the changes of
-a what-if, as pure functions of data and a seed; `scheduler` is the model of the scheduler. Never:
-where recordings come from, how results look and how long anything takes.
+What belongs here: who arrives when, how a cluster fills pod by pod, nodes that go and come, its
+figures, and the changes of a what-if, as pure functions of data and a seed; `scheduler` is the
+model of the scheduler. Never: where recordings come from, how results look and how long anything
+takes.
 """
 
 from engine.simulation.arms import Arm, decided_at_binding

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec import structs
 
+from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros, micros
 from engine.model.usage import (
@@ -111,6 +112,27 @@ class ArmCluster:
         self.running[node_name].discard(key)
         self.load[node_name] = np.maximum(self.load[node_name] - self._loads[key], 0)
         self._fresh.setdefault(node_name, {}).pop(key, None)
+
+    def add_node(self, node: Node) -> None:
+        """Add a node of the recording that was removed, with the pods that stay on it."""
+        self._state.set_node(node)
+        for pod in self._pods[node.name].values():
+            self._state.set_pod(pod, seen_at=self._now)
+        self._measure(node.name)
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node with all pods on it; those that stay come back with it."""
+        for key in [*self.running[name]]:
+            self.remove(key, name)
+        for key in self._pods[name]:
+            self._state.delete_pod(key)
+        self._fresh.pop(name, None)
+        self._state.delete_usage(name)
+        self._state.delete_node(name)
+
+    def movable_pods(self, name: str) -> tuple[Pod, ...]:
+        """Return the pods that were bound to a node here, in order of their keys."""
+        return tuple(self._pods[name][key] for key in sorted(self.running[name]))
 
     def report(self) -> None:
         """Measure the nodes on which something has changed; no pod is new any more."""

@@ -17,7 +17,7 @@ from engine.simulation.load import RESOURCES
 from engine.view import IntColumn, Sum
 
 Percents = Mapping[tuple[Measure, str], NDArray[np.float64]]
-"""By measure and resource: percent of allocatable node by node, shape (n,).
+"""By measure and resource: percent of allocatable node by node, shape (n,); NaN where it is gone.
 
 Load is a share of what nodes have before amplification, as LoadAware compares it.
 """
@@ -33,7 +33,8 @@ def percents(cluster: ArmCluster, nodes: tuple[str, ...]) -> Percents:
         nodes: names, in the order of the result.
     """
     view = cluster.view()
-    rows = [view.rows[name] for name in nodes]
+    is_here = np.array([view.rows.get(name) is not None for name in nodes], np.bool_)
+    rows = [view.rows.get(name, 0) for name in nodes]
     loads = np.array([cluster.load[name] for name in nodes]).reshape(-1, len(RESOURCES))
     raw = capacity(view, RESOURCES)[:, rows]
     result = {}
@@ -44,7 +45,7 @@ def percents(cluster: ArmCluster, nodes: tuple[str, ...]) -> Percents:
         result[Measure.REQUESTS, resource] = _share(requested, offered)
         result[Measure.LIMITS, resource] = _share(limited, offered)
         result[Measure.LOAD, resource] = _share(loads[:, at], raw[at])
-    return result
+    return {key: np.where(is_here, column, np.nan) for key, column in result.items()}
 
 
 def _share(amount: IntColumn, offered: IntColumn) -> NDArray[np.float64]:
@@ -57,10 +58,12 @@ def spreads(levels: Percents) -> tuple[Spread, ...]:
 
 
 def node_levels(levels: Percents) -> tuple[NodeLevels, ...]:
-    """Return the same node by node."""
+    """Return the same node by node, 0 where a node is gone."""
     return tuple(
         NodeLevels(
-            measure=measure, resource=resource, percent=tuple(column.round(_DIGITS).tolist())
+            measure=measure,
+            resource=resource,
+            percent=tuple(np.nan_to_num(column).round(_DIGITS).tolist()),
         )
         for (measure, resource), column in levels.items()
     )
@@ -90,7 +93,8 @@ def largest_crowd(pods: Iterable[Pod], owners: Container[Owner]) -> Crowd:
 
 
 def _spread(measure: Measure, resource: str, column: NDArray[np.float64]) -> Spread:
-    values = column if column.size else np.zeros(1)
+    here = column[~np.isnan(column)]
+    values = here if here.size else np.zeros(1)
     p50, p90 = np.percentile(values, (50, 90))
     figures = (values.mean(), values.std(), p50, p90, values.max())
     mean, spread, p50, p90, most = (round(float(figure), _DIGITS) for figure in figures)

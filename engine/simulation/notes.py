@@ -50,12 +50,24 @@ _LOAD = (
     " LoadAware: 85 % of cpu and 70 % of memory that they request or are limited to."
 )
 
+_AUTOSCALING = (
+    "Nodes go and come once a minute, never more than are recorded: those with the label"
+    " `karpenter.sh/nodepool` as Karpenter consolidates, without a replacement, the others as"
+    " Cluster Autoscaler scales down by default. A node goes when its pods can all run on others,"
+    " one in a minute and ten that are empty; for a pod that waits the smallest node that can take"
+    " it comes, at once. Of a node that is gone nothing counts. Budgets allow what they allowed"
+    " when they were recorded."
+)
+
 _REPORTS = "Policies see the usage of nodes as it was measured at most 60 s before."
 
 
-def notes_of(arrivals: Arrivals, placements: Sequence[ArmPlacement]) -> tuple[str, ...]:
-    """Return the notes on a simulation."""
-    return tuple(_notes(arrivals, placements))
+def notes_of(
+    arrivals: Arrivals, placements: Sequence[ArmPlacement], *, autoscale: bool = False
+) -> tuple[str, ...]:
+    """Return the notes on a simulation; `autoscale`: whether nodes come and go."""
+    autoscaling = (_AUTOSCALING,) if autoscale else ()
+    return (*_notes(arrivals, placements), *autoscaling)
 
 
 def _notes(arrivals: Arrivals, placements: Sequence[ArmPlacement]) -> Iterator[str]:

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.model.time import SECOND
-from engine.report import Crowd, Sample, owner_of
+from engine.report import Crowd, NodeTime, Sample, owner_of
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arms import ArmDecider, Landing
 from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
+from engine.simulation.autoscaler import SCAN_SECONDS, Autoscaler
 from engine.simulation.creation import Creation
 from engine.simulation.figures import (
     Percents,
@@ -22,6 +23,7 @@ from engine.simulation.figures import (
     percents,
     spreads,
 )
+from engine.simulation.node_time import NodeClock
 from engine.view import IntColumn
 
 REPORT_SECONDS: Final = 60
@@ -39,13 +41,14 @@ class ReplayResult:
     """How the pods of an arm fared.
 
     Attributes:
-        nodes: for each arrival the index of the node that it first landed on, -1 for none.
+        nodes: for each arrival the index of the node that it last landed on, -1 for none.
         landings: of the arrivals, in order: the first for one that landed, else the latest try.
         levels: at the moment of the figures.
         nodes_used: nodes that run a simulated pod at that moment.
         crowd: the most replicas of one owner on one node at that moment.
         waiting: arrivals without a node at that moment, by index.
         samples: over time.
+        node_time: None where nodes neither come nor go.
     """
 
     nodes: IntColumn
@@ -55,6 +58,7 @@ class ReplayResult:
     crowd: Crowd
     waiting: tuple[int, ...]
     samples: tuple[Sample, ...]
+    node_time: NodeTime | None
 
 
 class _Moment(NamedTuple):
@@ -74,6 +78,7 @@ class Replay:
         creation: of pods that are new; None where all were created long ago.
         nodes: names, in the order of all figures.
         thresholds: of hot nodes.
+        autoscaler: removes nodes and brings them back; None where all stay.
     """
 
     def __init__(
@@ -85,8 +90,13 @@ class Replay:
         *,
         nodes: tuple[str, ...],
         thresholds: Mapping[str, float],
+        autoscaler: Autoscaler | None = None,
     ) -> None:
         self._arrivals = arrivals
+        self._autoscaler = autoscaler
+        self._clock = NodeClock()
+        self._next_scan = SCAN_SECONDS * SECOND
+        self._number_of = {each.pod.key: number for number, each in enumerate(arrivals.pods)}
         self._cluster = cluster
         self._decider = decider
         self._creation = creation
@@ -114,6 +124,7 @@ class Replay:
         for number, arrival in enumerate(self._arrivals.pods):
             if moment is None and arrival.at > figures_at:
                 moment = self._moment()
+            self._scale_until(arrival.at, samples=samples)
             self._advance(arrival.at, samples=samples)
             self._landings.append(self._try(number, arrival))
             if number % _PROGRESS_EVERY == _PROGRESS_EVERY - 1:
@@ -130,7 +141,38 @@ class Replay:
             crowd=crowd,
             waiting=waiting,
             samples=tuple(self._samples),
+            node_time=None if self._autoscaler is None else self._clock.figures(),
         )
+
+    def _scale_until(self, at: int, *, samples: bool) -> None:
+        """Let nodes come and go until a moment."""
+        if self._autoscaler is None:
+            return
+        while self._next_scan <= at:
+            moment, self._next_scan = self._next_scan, self._next_scan + SCAN_SECONDS * SECOND
+            self._advance(moment, samples=samples)
+            self._clock.pass_to(moment, self._autoscaler.nodes.values())
+            self._scale(self._autoscaler, moment)
+        self._clock.pass_to(at, self._autoscaler.nodes.values())
+
+    def _scale(self, autoscaler: Autoscaler, at: int) -> None:
+        """Let nodes come for pods that wait, and others go whose pods fit elsewhere."""
+        hopeless = set()
+        for number, arrival in [*self._waiting.items()]:
+            # Of a pod that is denied the scheduler says nothing, so that no autoscaler sees it.
+            is_seen = number in self._waiting and not self._landings[number].is_denied
+            if not is_seen or arrival.pod.shape in hopeless:
+                continue
+            if autoscaler.add_for(arrival.pod, at):
+                self._try_again(at)
+            else:
+                hopeless.add(arrival.pod.shape)
+        for _, pods in autoscaler.leaving(at):
+            for pod in pods:
+                number = self._number_of[pod.key]
+                arrival = self._arrivals.pods[number]
+                self._clock.evicted()
+                self._settle(number, arrival, self._place_again(number, arrival), at)
 
     def _advance(self, at: int, *, samples: bool) -> None:
         """Let time pass until a moment."""
@@ -138,7 +180,7 @@ class Replay:
             moment, number = heappop(self._ends)
             if samples:
                 self._sample_before(moment)
-            self._end(number)
+            self._end(number, moment)
         if samples:
             self._sample_before(at)
         if at < self._next_report:
@@ -147,7 +189,7 @@ class Replay:
         self._next_report = at + REPORT_SECONDS * SECOND
         if self._is_due:
             self._is_due = False
-            self._try_again()
+            self._try_again(at)
 
     def _try(self, number: int, arrival: Arrival) -> Landing:
         """Place a pod, or let it wait."""
@@ -155,36 +197,50 @@ class Replay:
             landing = self._decider.place(arrival, self._cluster)
         else:
             landing = self._creation.place(arrival, self._cluster, self._decider)
-        if landing.node in self._row_of:
-            self._bind(number, arrival, landing.node)
-        elif not landing.is_refused:
-            self._waiting[number] = arrival
-            self._is_due |= landing.is_denied
+        self._settle(number, arrival, landing, arrival.at)
         if arrival.ends_at is not None and not landing.is_refused:
             heappush(self._ends, (arrival.ends_at, number))
         return landing
 
-    def _try_again(self) -> None:
+    def _settle(self, number: int, arrival: Arrival, landing: Landing, at: int) -> None:
+        """Bind a pod to its node, or let it wait for one."""
+        if landing.node in self._row_of:
+            self._bind(number, arrival, landing.node)
+        elif not landing.is_refused:
+            self._waiting[number] = arrival
+            self._clock.waits(number, at)
+            self._is_due |= landing.is_denied
+
+    def _try_again(self, at: int) -> None:
         """Try pods that wait, in order; of one shape until one of them finds no node again."""
         hopeless = set()
         for number, arrival in [*self._waiting.items()]:
             if arrival.pod.shape in hopeless:
                 continue
-            landing = self._decider.place(arrival, self._cluster)
+            landing = self._place_again(number, arrival)
             if not landing.node:
                 hopeless.add(arrival.pod.shape)
                 self._is_due |= landing.is_denied
                 continue
             del self._waiting[number]
-            self._landings[number] = landing
+            self._clock.waits_no_more(number, at)
             self._bind(number, arrival, landing.node)
+
+    def _place_again(self, number: int, arrival: Arrival) -> Landing:
+        """Return where a pod goes; one that is refused now is made again, and so waits."""
+        landing = self._decider.place(arrival, self._cluster)
+        if landing.is_refused:
+            landing = landing._replace(is_refused=False, is_denied=True)
+        self._landings[number] = landing
+        return landing
 
     def _bind(self, number: int, arrival: Arrival, node: str) -> None:
         self._cluster.bind(arrival.pod, node, like=arrival.like)
         self._landed[number] = self._row_of[node]
 
-    def _end(self, number: int) -> None:
+    def _end(self, number: int, at: int) -> None:
         """End a pod, whether it runs or waits."""
+        self._clock.waits_no_more(number, at)
         if self._waiting.pop(number, None) is None:
             key = self._arrivals.pods[number].pod.key
             self._cluster.remove(key, self._names[self._landed[number]])

@@ -27,6 +27,7 @@ from engine.report import (
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arms import Arm, ArmDecider, Landing
 from engine.simulation.arrivals import Arrival
+from engine.simulation.autoscaler import Autoscaler
 from engine.simulation.creation import Creation
 from engine.simulation.figures import hot_nodes, node_levels, spreads
 from engine.simulation.load import RESOURCES, Load
@@ -55,12 +56,14 @@ class Simulation:
         arms: what is compared with the scheduler alone, which is always the first arm.
         seed: of ties of the scheduler.
         thresholds: of hot nodes, percent of load by resource.
+        autoscale: whether nodes go and come by the rules of their autoscaler.
     """
 
     scenario: Scenario
     arms: Sequence[Arm] = ()
     seed: int = 1
     thresholds: Mapping[str, float] = field(default_factory=lambda: DEFAULT_THRESHOLDS)
+    autoscale: bool = False
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:
@@ -118,7 +121,11 @@ def simulate(
             )
             for arm, (decider, result) in zip(simulation.all_arms, results, strict=True)
         ),
-        notes=notes_of(arrivals, [arm.placement for arm in simulation.all_arms]),
+        notes=notes_of(
+            arrivals,
+            [arm.placement for arm in simulation.all_arms],
+            autoscale=simulation.autoscale,
+        ),
     )
 
 
@@ -143,6 +150,9 @@ def _run(
         creation,
         nodes=nodes,
         thresholds=simulation.thresholds,
+        autoscaler=Autoscaler(simulation.scenario.cluster.nodes, cluster)
+        if simulation.autoscale
+        else None,
     )
     return decider, replay.run(progress)
 
@@ -173,6 +183,7 @@ def _report(
         samples=result.samples,
         outcomes=outcomes,
         bindings=decider.bindings,
+        node_time=result.node_time,
     )
 
 

@@ -58,6 +58,7 @@ def simulate_command(
     add_nodes: list[str] | None = None,
     drain: list[str] | None = None,
     scale: list[str] | None = None,
+    autoscale: Annotated[bool, Parameter(negative="")] = False,
     seed: NonNegativeInt = 1,
     html: Path | None = None,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -76,12 +77,16 @@ def simulate_command(
             the most common kind, if none is named.
         drain: a change: the pods of this node go elsewhere.
         scale: a change, `NAMESPACE/DEPLOYMENT=N`: a Deployment has so many pods.
+        autoscale: of a generated day, nodes go and come by the rules of Karpenter and of Cluster
+            Autoscaler; their hours, and pods that are evicted and wait for it, are figures.
         seed: of ties of the scheduler, and of a generated day.
         html: also write a report with plots to this file, which needs nothing else.
         json: print the report as JSON, and nothing else.
     """
     if html is not None:
         require_place_for(html)
+    if autoscale and arrivals != ArrivalSource.GENERATED:
+        raise StowplanError("--autoscale: it needs `--arrivals generated`, a day of pods")
     notes = console.errors()
     arms = [_arm(text) for text in arm or ()]
     changes = _changes(add_nodes or (), drain or (), scale or ())
@@ -91,7 +96,9 @@ def simulate_command(
     pods = list(collector.pods.values())
     recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
     arriving = _arrivals(arrivals, recorded, seed, is_changed=bool(changes))
-    simulation = Simulation(scenario=what_if(recorded, changes, arriving), arms=arms, seed=seed)
+    simulation = Simulation(
+        scenario=what_if(recorded, changes, arriving), arms=arms, seed=seed, autoscale=autoscale
+    )
     gc.freeze()  # the recording stays: the collector of garbage need not look at it again
     with _progress(notes, simulation.steps) as advance:
         report = simulate(simulation, progress=advance)

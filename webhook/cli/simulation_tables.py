@@ -118,6 +118,13 @@ def _rows(report: SimulationReport) -> Iterator[tuple[str, list[str]]]:
             ],
         )
     yield "nodes used", [f"{arm.nodes_used:,}" for arm in arms]
+    times = [arm.node_time for arm in arms if arm.node_time is not None]
+    if times:
+        yield "node hours", [f"{it.node_hours:,.1f}" for it in times]
+        yield "core hours of nodes", [f"{it.core_hours:,.1f}" for it in times]
+        yield "pods evicted as nodes went", [f"{it.evictions:,}" for it in times]
+        yield "hours that pods waited", [f"{it.waiting_hours:,.1f}" for it in times]
+        yield "longest wait", [f"{it.longest_wait:,} s" for it in times]
     if any(arm.crowd.pods for arm in arms):
         yield "most replicas of one owner on one node", [f"{arm.crowd.pods:,}" for arm in arms]
     limits = ", ".join(f"{name} > {limit:g} %" for name, limit in report.cluster.thresholds.items())

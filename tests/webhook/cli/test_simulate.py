@@ -203,6 +203,22 @@ def test_a_daemon_set_has_a_pod_on_every_node_whose_taints_it_tolerates(
     assert [each.node for each in arm.outcomes] == ["node1", "node2", "node3", "node4"]
 
 
+def test_nodes_go_and_come_on_a_generated_day(stowplan: Stowplan) -> None:
+    arguments = ("--arrivals", "generated", "--autoscale")
+    found = report(stowplan, *ARM, *arguments)
+    assert found == report(stowplan, *ARM, *arguments)
+    stock, ours = (arm.node_time for arm in found.arms)
+    assert stock is not None
+    assert ours is not None
+    day = found.arrivals.seconds / 3_600
+    for each in (stock, ours):
+        assert 0 < each.node_hours <= round(len(found.cluster.nodes) * day, 1)
+    assert any("Karpenter" in note for note in found.notes)
+    shown = stowplan("simulate", *CLUSTER, *ARM, *arguments).out
+    words = [" ".join(line.split()) for line in shown.splitlines()]
+    assert f"node hours {stock.node_hours} {ours.node_hours}" in words
+
+
 def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
     days = [report(stowplan, "--arrivals", "generated", "--seed", seed) for seed in ("1", "2")]
     assert all(day.arms[0].samples for day in days)
@@ -220,6 +236,7 @@ def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
         (("--arm", "policies,releas"), "--arm: `releas` is none of `advice`, `binding`"),
         (("--add-nodes", "100000"), "--add-nodes: at most 99999, not `100000`"),
         (("--drain", "node9"), "no node `node9` is recorded"),
+        (("--autoscale",), "--autoscale: it needs `--arrivals generated`, a day of pods"),
         (("--html", "/nowhere/report.html"), "there is no folder `/nowhere`"),
     ],
 )
