@@ -78,6 +78,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         spread: the standard deviation of the population, in percentage points.
         p50: the median.
         p90: nine in ten nodes have no more.
+        least: the least spread that the same amounts could have on these nodes, were pods divisible
+            and fitted anywhere; None where it is not known.
     """
 
     measure: Measure
@@ -87,6 +89,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     p50: float
     p90: float
     max: float
+    least: float | None = None
 
 
 class NodeLevels(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

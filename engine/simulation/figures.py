@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from engine.plugins.load_aware.usage import capacity
 from engine.report import Crowd, Measure, NodeLevels, Replicas, Spread, owner_of
 from engine.report.replicas import Owner
 from engine.simulation.arm_cluster import ArmCluster
+from engine.simulation.least_spread import least_spread
 from engine.simulation.load import RESOURCES
 from engine.view import IntColumn, Sum
 
@@ -21,6 +23,9 @@ Percents = Mapping[tuple[Measure, str], NDArray[np.float64]]
 
 Load is a share of what nodes have before amplification, as LoadAware compares it.
 """
+
+Leasts = Mapping[tuple[Measure, str], float | None]
+"""The least standard deviation by measure and resource, None where it is not known."""
 
 _DIGITS: Final = 1
 
@@ -48,13 +53,47 @@ def percents(cluster: ArmCluster, nodes: tuple[str, ...]) -> Percents:
     return {key: np.where(is_here, column, np.nan) for key, column in result.items()}
 
 
+def sizes(cluster: ArmCluster, nodes: tuple[str, ...]) -> Percents:
+    """Return what each node offers, by the same keys as `percents`."""
+    view = cluster.view()
+    rows = [view.rows[name] for name in nodes]
+    raw = capacity(view, RESOURCES)[:, rows].astype(np.float64)
+    result = {}
+    for at, resource in enumerate(RESOURCES):
+        offered = view.amount(view.allocatable, resource).take(rows).astype(np.float64)
+        result[Measure.REQUESTS, resource] = result[Measure.LIMITS, resource] = offered
+        result[Measure.LOAD, resource] = raw[at]
+    return result
+
+
+def least_spreads(levels: Percents, fixed: Percents, offered: Percents) -> Leasts:
+    """Return the least standard deviation of each measure of each resource.
+
+    Args:
+        levels: of nodes, as they are.
+        fixed: their levels without the pods that were placed.
+        offered: what they offer.
+    """
+    result: dict[tuple[Measure, str], float | None] = {}
+    for key, column in levels.items():
+        here = ~np.isnan(column)
+        parts = (column[here], fixed[key][here], np.maximum(offered[key][here], 0))
+        result[key] = least_spread(*parts)
+    return result
+
+
 def _share(amount: IntColumn, offered: IntColumn) -> NDArray[np.float64]:
     return np.where(offered > 0, 100 * amount / np.maximum(offered, 1), 0.0)
 
 
-def spreads(levels: Percents) -> tuple[Spread, ...]:
-    """Return the distribution of each measure of each resource over the nodes."""
-    return tuple(_spread(*key, column) for key, column in levels.items())
+def spreads(levels: Percents, leasts: Leasts = MappingProxyType({})) -> tuple[Spread, ...]:
+    """Return the distribution of each measure of each resource over the nodes.
+
+    Args:
+        levels: of the nodes.
+        leasts: the least spreads, as far as they are known.
+    """
+    return tuple(_spread(*key, column, leasts.get(key)) for key, column in levels.items())
 
 
 def node_levels(levels: Percents) -> tuple[NodeLevels, ...]:
@@ -92,12 +131,21 @@ def largest_crowd(pods: Iterable[Pod], owners: Container[Owner]) -> Crowd:
     return replicas.crowd()
 
 
-def _spread(measure: Measure, resource: str, column: NDArray[np.float64]) -> Spread:
+def _spread(
+    measure: Measure, resource: str, column: NDArray[np.float64], least: float | None
+) -> Spread:
     here = column[~np.isnan(column)]
     values = here if here.size else np.zeros(1)
     p50, p90 = np.percentile(values, (50, 90))
     figures = (values.mean(), values.std(), p50, p90, values.max())
     mean, spread, p50, p90, most = (round(float(figure), _DIGITS) for figure in figures)
     return Spread(
-        measure=measure, resource=resource, mean=mean, spread=spread, p50=p50, p90=p90, max=most
+        measure=measure,
+        resource=resource,
+        mean=mean,
+        spread=spread,
+        p50=p50,
+        p90=p90,
+        max=most,
+        least=None if least is None else round(least, _DIGITS),
     )

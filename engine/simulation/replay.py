@@ -17,10 +17,13 @@ from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
 from engine.simulation.autoscaler import SCAN_SECONDS, Autoscaler
 from engine.simulation.creation import Creation
 from engine.simulation.figures import (
+    Leasts,
     Percents,
     hot_nodes,
     largest_crowd,
+    least_spreads,
     percents,
+    sizes,
     spreads,
 )
 from engine.simulation.node_time import NodeClock
@@ -44,6 +47,7 @@ class ReplayResult:
         nodes: for each arrival the index of the node that it last landed on, -1 for none.
         landings: of the arrivals, in order: the first for one that landed, else the latest try.
         levels: at the moment of the figures.
+        least_spreads: that these could have.
         nodes_used: nodes that run a simulated pod at that moment.
         crowd: the most replicas of one owner on one node at that moment.
         waiting: arrivals without a node at that moment, by index.
@@ -54,6 +58,7 @@ class ReplayResult:
     nodes: IntColumn
     landings: list[Landing]
     levels: Percents
+    least_spreads: Leasts
     nodes_used: int
     crowd: Crowd
     waiting: tuple[int, ...]
@@ -103,6 +108,7 @@ class Replay:
         self._names = nodes
         self._row_of = {name: row for row, name in enumerate(nodes)}
         self._thresholds = thresholds
+        self._fixed, self._offered = percents(cluster, nodes), sizes(cluster, nodes)
         self._owners = {owner for each in arrivals.pods if (owner := owner_of(each.pod))}
         self._landed = np.full(len(arrivals.pods), _NOWHERE, np.int64)
         self._landings: list[Landing] = []
@@ -137,6 +143,7 @@ class Replay:
             nodes=self._landed,
             landings=self._landings,
             levels=levels,
+            least_spreads=least_spreads(levels, self._fixed, self._offered),
             nodes_used=nodes_used,
             crowd=crowd,
             waiting=waiting,

@@ -176,7 +176,7 @@ def _report(
         nodes_used=result.nodes_used,
         crowd=result.crowd,
         hot_nodes=hot_nodes(result.levels, simulation.thresholds),
-        spreads=spreads(result.levels),
+        spreads=spreads(result.levels, result.least_spreads),
         levels=node_levels(result.levels),
         rejections=decider.rejections,
         reasons=_reasons(arrivals.pods, result.landings),

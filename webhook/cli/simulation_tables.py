@@ -65,7 +65,8 @@ def show_figures(console: Console, report: SimulationReport) -> None:
     """Print the figures, an arm in each column."""
     console.print(_figures(report))
     console.print(
-        "[dim]percent of allocatable over the nodes: standard deviation, and the fullest node[/]"
+        "[dim]percent of allocatable over the nodes: standard deviation (and the least that any"
+        " placement could have, where that is not 0), and the fullest node[/]"
     )
 
 
@@ -132,7 +133,12 @@ def _rows(report: SimulationReport) -> Iterator[tuple[str, list[str]]]:
     for resource in report.cluster.resources:
         for measure in Measure:
             spreads = [_spread(arm, measure, resource) for arm in arms]
-            yield f"{resource} {measure}", [f"{it.spread:g}, {it.max:g}" for it in spreads]
+            yield f"{resource} {measure}", [_levels(each) for each in spreads]
+
+
+def _levels(spread: Spread) -> str:
+    least = f" (>= {spread.least:g})" if spread.least else ""
+    return f"{spread.spread:g}{least}, {spread.max:g}"
 
 
 def _spread(arm: ArmReport, measure: Measure, resource: str) -> Spread:

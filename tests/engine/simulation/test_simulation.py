@@ -78,6 +78,17 @@ def test_pods_of_daemon_sets_stay_and_are_no_arrivals() -> None:
     assert spread(result.arms[0], Measure.REQUESTS)[0] == 25.0  # 2 of 8 cores
 
 
+def test_the_least_spread_is_beside_that_of_an_arm() -> None:
+    # Of 8 cores each, 4 stay on a. Both pods, of 1 core, go to b: 50 and 25 %. Nowhere would they
+    # be better, even in parts. The recording has them on a: 75 and 0 %.
+    pods = [of_daemon_set("agent", "a", cpu="4"), *(recorded_pod(name, "a") for name in "pq")]
+    stock, recorded = replay(recording([large_node("a"), large_node("b")], pods)).arms
+    assert [(arm.spreads[0].spread, arm.spreads[0].least) for arm in (stock, recorded)] == [
+        (12.5, 12.5),
+        (37.5, 12.5),
+    ]
+
+
 def test_a_pod_that_fits_nowhere_is_counted_with_the_reason() -> None:
     pods = [recorded_pod("p", cpu="9"), recorded_pod("q", "a")]
     stock = replay(recording([large_node("a")], pods)).arms[0]

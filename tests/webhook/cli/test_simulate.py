@@ -203,6 +203,20 @@ def test_a_daemon_set_has_a_pod_on_every_node_whose_taints_it_tolerates(
     assert [each.node for each in arm.outcomes] == ["node1", "node2", "node3", "node4"]
 
 
+def test_the_least_spread_is_told_where_it_is_not_nothing(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    # On the cluster as it is, no new pods can make up for what runs already.
+    (tmp_path / "pods.yaml").write_text(WORKLOADS)
+    arguments = ("--arrivals", tmp_path)
+    spreads = report(stowplan, *arguments).arms[0].spreads
+    known = [each for each in spreads if each.least]
+    assert known
+    assert all(each.least <= each.spread for each in known if each.least is not None)
+    shown = stowplan("simulate", *CLUSTER, *arguments).out
+    assert f"{known[0].spread:g} (>= {known[0].least:g}), {known[0].max:g}" in shown
+
+
 def test_nodes_go_and_come_on_a_generated_day(stowplan: Stowplan) -> None:
     arguments = ("--arrivals", "generated", "--autoscale")
     found = report(stowplan, *ARM, *arguments)
