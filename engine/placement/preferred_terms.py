@@ -21,7 +21,7 @@ from engine.placement.exclusion import Rejections
 from engine.placement.groups import Groups, preferred_by_score
 from engine.placement.hostnames import NOT_LISTABLE, Hostnames
 from engine.placement.scheduler_sample import MOST_NAMES
-from engine.placement.turns import Term, Turns, takes_turns
+from engine.placement.turns import Term, Turns
 from engine.placement.weight_tiers import (
     WeightTier,
     candidate_cuts,
@@ -35,6 +35,9 @@ from engine.view import ClusterView
 _TAINTS: Final = PLUGINS["TaintToleration"]
 assert _TAINTS.score is not None  # noqa: S101 - it is one
 _SOFT_TAINTS: Final[Score] = _TAINTS.score(_TAINTS.args())
+_AFFINITY: Final = PLUGINS["NodeAffinity"]
+assert _AFFINITY.score is not None  # noqa: S101 - it is one
+_PREFERRED: Final[Score] = _AFFINITY.score(_AFFINITY.args())
 _NO_ROWS: Final = np.zeros(0, np.intp)
 
 _Rows: TypeAlias = NDArray[np.intp]
@@ -123,10 +126,31 @@ def preferred_terms(
         written.append(rows)
         terms.append({"weight": tier.weight, "preference": term})
     best_tier = written[0] if written else _NO_ROWS
-    turns = None
-    if chosen.takes_turns and takes_turns(terms):
-        turns = Turns(tuple(terms), texts, chosen.rows.tolist(), decision.names)
+    turns = _turns(decision, view, chosen, terms, texts) if chosen.takes_turns and terms else None
     return PreferredTerms(terms, best_tier, left_out, turns)
+
+
+def _turns(
+    decision: Decision,
+    view: ClusterView,
+    chosen: _Chosen,
+    terms: Sequence[Term],
+    texts: Sequence[str | None],
+) -> Turns | None:
+    """Return the turns of pods that share the terms, None where there is nothing to deal out.
+
+    The first term weighs as much as all of the user's: so it is dealt no node that these prefer
+    less than those of the first tier.
+    """
+    if "matchExpressions" not in terms[0]["preference"]:
+        return None
+    hostnames, at = texts, decision.decided_at
+    if _AFFINITY.ranks(decision.pod, view):
+        wanted = _PREFERRED.score(decision.pod, view, at).values.take(chosen.rows)
+        is_less = (wanted < wanted[: chosen.tiers[0][0].end].min()).tolist()
+        hostnames = [None if less else name for less, name in zip(is_less, texts, strict=True)]
+    turns = Turns(tuple(terms), hostnames, chosen.rows.tolist(), decision.names)
+    return turns if sum(map(bool, hostnames)) > len(turns.lists[0]) else None
 
 
 def _preferable(decision: Decision, view: ClusterView) -> Ranking:
@@ -182,11 +206,15 @@ def _chosen(
         return _Chosen(_NO_ROWS, [])
     cut = min(cut, placement.max_nodes)
     positions, named = named_positions(cut, most)
-    places = ranking.best(cut).take(positions)
-    rows = ranking.rows.take(places)
-    weight = weight_of(lambda: rows[:named])
+    best = ranking.best(cut)
+    places = best.take(positions)
+    weight = weight_of(lambda: ranking.rows.take(places[:named]))
     tiers = named_tiers(ranking.given_totals.take(places[:named]), most, weight)
+    end = tiers[-1].end
+    if end < named:  # a small weight has fewer tiers: what they leave is named in turns alone
+        places = best.take(np.concatenate([positions[:end], np.sort(positions[end:])]))
     # Nested tiers have names in common, which cannot be dealt out.
+    rows = ranking.rows.take(places)
     return _Chosen(rows, [(tier, []) for tier in tiers], weight <= GREATEST_WEIGHT)
 
 

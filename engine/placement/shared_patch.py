@@ -65,7 +65,7 @@ class PatchTemplate:
             review_uid: of the admission review.
         """
         nodes, turns = self._advice.nodes, self._turns
-        lists: tuple[Sequence[str], ...] = ()
+        lists: Sequence[Sequence[str]] = ()
         if turns is not None:
             lists, nodes = turns.listed(number), turns.nodes(number)
             number //= turns.count

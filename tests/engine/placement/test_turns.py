@@ -114,6 +114,47 @@ def test_terms_are_dealt_wherever_the_patch_has_put_them(pod: Json) -> None:
     assert listed(patch, pod)[0] == hosts(2, 3)
 
 
+def test_the_only_term_is_dealt_too() -> None:
+    # Beside a weight of 1 ours is 1, which no second tier can be a part of. The ring: 0 to 31, and
+    # those below them that would be named without turns.
+    preference = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    term = {"weight": 1, "preference": preference}
+    pod = with_affinity({"preferredDuringSchedulingIgnoredDuringExecution": [term]})
+    patch = encoded(pod)
+    assert listed(patch, pod) == [hosts(0, 1)]
+    turns = [shared(patch, number) for number in range(17)]
+    assert [listed(turn, pod) for turn in turns[:5]] == [
+        [hosts(number, number + 1)] for number in (0, 2, 4, 6, 8)
+    ]
+    assert [turn.advice.nodes for turn in turns[4:17:12]] == [("n08", "n09"), ("n32", "n36")]
+
+
+@pytest.mark.parametrize(
+    ("in_b", "first"),
+    [
+        ((0, 1, 10, 11, 13, 14), [hosts(0, 1), hosts(10, 11), hosts(13, 14), hosts(0, 1)]),
+        ((0, 1, 10), [hosts(0, 1), hosts(10, 0), hosts(0, 1)]),
+        ((0, 1), None),  # all have the same terms
+    ],
+)
+@pytest.mark.parametrize("weight", [1, 2, 100])
+def test_no_turn_leads_away_from_nodes_that_the_user_prefers(
+    weight: int, in_b: tuple[int, ...], first: list[list[str]] | None
+) -> None:
+    zones = {name: "b" if number in in_b else "a" for number, name in enumerate(NODES)}
+    view = view_of({name: {HOSTNAME_LABEL: f"h-{name}", "zone": zones[name]} for name in NODES})
+    decision = replace(decided(view, SCORES), placement=PlacementOptions(group_labels=()))
+    preference = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    term = {"weight": weight, "preference": preference}
+    pod = with_affinity({"preferredDuringSchedulingIgnoredDuringExecution": [term]})
+    request = request_of(pod)
+    patch = encode(replace(decision, pod=request.pod), request, view)
+    assert (patch.turns is None) is (first is None)
+    if first is not None:
+        turns = [listed(shared(patch, number), pod)[0] for number in range(len(first))]
+        assert turns == first
+
+
 def test_all_pods_get_the_same_terms_where_there_are_as_few_as_may_be_named() -> None:
     patch = encoded(max_nodes=1)
     assert patch.turns is None
