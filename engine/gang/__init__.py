@@ -21,6 +21,7 @@ from engine.gang.membership import (
     gang_key_of,
     gang_metadata_of,
     gang_of,
+    named_gang_of,
     names_missing_pod_group,
     pod_group_of_gang,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "is_final",
     "member_of",
     "min_resources_gap",
+    "named_gang_of",
     "names_missing_pod_group",
     "next_status",
     "pod_group_of_gang",

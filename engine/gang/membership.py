@@ -40,8 +40,11 @@ def gang_key_of(pod: Pod) -> GangKey | None:
 
     One of a group of the scheduler itself names none: the scheduler starts those together.
     """
-    if pod.has_scheduling_group:
-        return None
+    return None if pod.has_scheduling_group else named_gang_of(pod)
+
+
+def named_gang_of(pod: Pod) -> GangKey | None:
+    """Return the gang that labels or annotations name, though the pod may be of another group."""
     labels = pod.labels
     name = next((labels[label] for label in _NAME_LABELS if labels.get(label)), "")
     name = name or pod.annotations.get(NAME_ANNOTATION, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.gang import gang_key_of, gang_of
+from engine.gang import gang_key_of, gang_of, named_gang_of
 from engine.model.never_held import is_never_held
 from engine.model.pod import Pod
 from engine.view import ClusterView
@@ -69,4 +69,17 @@ class GangHolds:
         return (
             f"stowplan: the pod may start before others of its gang `{key}` can: it is not held,"
             f" for {reason}"
+        )
+
+    def warning_of_scheduling_group(self, pod: Pod) -> str:
+        """Return what the creator of a pod of a group of the scheduler should know, "" for nothing.
+
+        The Job controller puts pods into such groups unasked, whatever gang their labels name.
+        """
+        key = named_gang_of(pod)
+        if key is None:
+            return ""
+        return (
+            f"stowplan: the pod is no member of its gang `{key}`: `spec.schedulingGroup` leaves it"
+            " to the scheduler"
         )

@@ -156,6 +156,8 @@ class PodHolder:
 
     def warning(self, pod: Pod) -> str:
         """Return what the creator of a pod that is not held should know, "" for nothing."""
+        if pod.has_scheduling_group and self._placer.is_in_scope(pod):
+            return self._gangs.warning_of_scheduling_group(pod)
         if not self._waits_for_gang(pod):
             return ""
         return self._gangs.warning(pod, self._refusal(pod), is_held=False)

@@ -156,7 +156,8 @@ def test_members_that_must_not_wait_for_us_are_not_held_and_warned_of(
         (manifest(member(ownerReferences=[{"kind": "DaemonSet"}])), "shop"),
         (manifest(member(), nodeName="node-a"), "shop"),
         (manifest(member(), schedulerName="koord-scheduler"), "shop"),
-        (manifest(member(), schedulingGroup={"podGroupName": "train"}), "shop"),
+        (manifest({}, schedulingGroup={"podGroupName": "train"}), "shop"),
+        (manifest(member(), schedulingGroup={"podGroupName": "train"}), "kube-system"),
         (manifest(member()), "kube-system"),
     ],
 )
@@ -166,6 +167,15 @@ def test_what_is_left_to_others_is_left_to_them_without_a_word(
     result = world.review(pod, namespace=namespace)
     assert (result.outcome, result.response.patch) == (Outcome.ABSTAINED, None)
     assert result.response.warnings == ()
+
+
+def test_a_pod_that_a_job_controller_has_put_into_a_group_of_the_scheduler_is_warned_of(
+    world: World,
+) -> None:
+    result = world.review(manifest(member(), schedulingGroup={"podGroupName": "job-pg-0"}))
+    assert (result.outcome, result.response.patch) == (Outcome.ABSTAINED, None)
+    (warning,) = result.response.warnings
+    assert warning.startswith("stowplan: the pod is no member of its gang `shop/train`")
 
 
 def test_a_pod_may_be_seen_before_its_pod_group(world: World) -> None:
