@@ -151,7 +151,9 @@ class TraitBook:
             found = _any_of(namespaces, [*map(self._namespace_number, query.namespaces)])
         for requirement in query.selector.requirements:
             holds = np.zeros(namespaces.size, np.bool_)
-            holds[labels[0, self._with_label(requirement, labels)] - first] = True
+            # Few have a label: to look for them first takes a quarter of indexing by all.
+            (having,) = self._with_label(requirement, labels).nonzero()
+            holds[labels[0].take(having) - first] = True
             is_not = requirement.operator in {Operator.NOT_IN, Operator.DOES_NOT_EXIST}
             found &= ~holds if is_not else holds
         return found
