@@ -33,11 +33,11 @@ kind: PlacementPolicy
 metadata: {name: balanced}
 spec:
   filters:
-  - {plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 400%}}}
-  - {plugin: LoadAware, args: {usageThresholds: {cpu: 65}}}
+  - {plugin: LimitAware, args: &limits {defaultLimitToAllocatableRatio: {cpu: 400%, memory: 150%}}}
+  - {plugin: LoadAware, args: &load {usageThresholds: {cpu: 65, memory: 95}}}
   scores:
-  - {plugin: LimitAware}
-  - {plugin: LoadAware, weight: 2}
+  - {plugin: LimitAware, args: *limits}
+  - {plugin: LoadAware, args: *load, weight: 2}
 """
 LIMITS_ALONE = BALANCED + '  placement: { schedulerScores: "Off" }\n'
 LIMITS_REQUIRED = BALANCED + ('  placement: { schedulerScores: "Off", dynamicFilters: Required }\n')
