@@ -30,6 +30,7 @@ _PATCHES = {
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 _PATIENCE_SECONDS = 180  # nothing is proven by it: longer than a busy machine takes
 _POLL_SECONDS = 0.1
+_MOST_OF_A_LINE = 2 * 1024 * 1024  # an event of a watch: etcd keeps objects of 1.5 MiB
 
 
 class CallError(Exception):
@@ -274,7 +275,9 @@ async def connected(
         ssl=control_plane.client_context(client), limit=0, socket_factory=remembered
     )
     try:
-        async with aiohttp.ClientSession(connector=connector) as session:
+        async with aiohttp.ClientSession(
+            connector=connector, read_bufsize=_MOST_OF_A_LINE
+        ) as session:
             yield Cluster(session, url or control_plane.url)
     finally:
         # TLS says goodbye after the session is closed; the loop of a test must live that long.

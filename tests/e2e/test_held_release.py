@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
-from tests.e2e.cluster import Cluster, Json, eventually
+from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed, installed
 from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.workloads import pod
-
-HELD = (("hold", "true"), ("hold-seconds", "600"))
-"""None is overdue on a busy machine either: then it would be released before its turn."""
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -153,14 +151,86 @@ async def test_a_refused_release_is_told_and_keeps_nobody_waiting(
         await eventually(lambda: is_bound(cluster, namespace, "refused"), "the pod is bound")
 
 
+async def test_pods_that_cannot_be_released_keep_no_others_from_being_held(
+    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
+) -> None:
+    await nodes.add("node-a", {"cpu": "16"})
+    seconds = 10
+    async with (
+        at_the_limit_of_etcd(cluster, namespace, "without-room-at-all"),
+        passing_namespaces(cluster, f"{namespace}-shop") as (shop,),
+        holding(cluster, control_plane, tmp_path, hold_seconds=seconds),
+    ):
+        await is_held(cluster, shop)
+        fat = gated(namespace, "without-room-for-annotations")
+        fat["metadata"]["annotations"] = {"a": "x" * (256 * 1024 - 1)}
+        await cluster.create(fat)
+        await eventually(
+            lambda: is_bound(cluster, namespace, "without-room-for-annotations"),
+            "the gate alone is removed",
+        )
+        # A pod is overdue after 10 s, and half a minute later the guard would close.
+        loop = asyncio.get_running_loop()
+        number, until = 0, loop.time() + seconds + 60
+        while number < 50 or loop.time() < until:
+            created = await cluster.create(pod(shop, f"honest-{number}"))
+            assert created["spec"].get("schedulingGates") == [{"name": HOLD_GATE}], number
+            await eventually(partial(is_bound, cluster, shop, f"honest-{number}"), "it is bound")
+            await cluster.delete("pods", f"honest-{number}", shop, grace_seconds=0)
+            number += 1
+        gone = await cluster.get("pods", "without-room-at-all", namespace)
+        assert "schedulingGates" not in gone["spec"]  # which makes the pod smaller
+
+
+def gated(namespace: str, name: str) -> Json:
+    """Return a pod with our gate in its manifest."""
+    made = pod(namespace, name)
+    made["spec"]["schedulingGates"] = [{"name": HOLD_GATE}]
+    return made
+
+
+@asynccontextmanager
+async def at_the_limit_of_etcd(cluster: Cluster, namespace: str, name: str) -> AsyncIterator[None]:
+    """Create a pod with our gate that nobody can add a few bytes to, until the end."""
+    made = gated(namespace, name)
+    made["spec"]["containers"][0]["env"] = [{"name": "A", "value": "x" * 1_400_000}]
+    await cluster.create(made)
+    fits, exceeds = 0, 256 * 1024
+    while exceeds - fits > 16:
+        size = (fits + exceeds) // 2
+        try:
+            await cluster.patch("pods", name, _notes("x" * size), namespace)
+        except CallError:
+            exceeds = size
+        else:
+            fits = size
+    try:
+        yield
+    finally:
+        await cluster.patch("pods", name, _notes(None), namespace)
+
+
+def _notes(text: str | None) -> Json:
+    return {"metadata": {"annotations": {"a": text}}}
+
+
 @asynccontextmanager
 async def holding(
-    cluster: Cluster, control_plane: ControlPlane, folder: Path, policy: str = POLICY
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    folder: Path,
+    policy: str = POLICY,
+    *,
+    hold_seconds: int = 600,
 ) -> AsyncIterator[Installed]:
-    """Install stowplan with a policy whose pods are released in order."""
+    """Install stowplan with a policy whose pods are released in order.
+
+    With the default none is overdue on a busy machine: it would be released before its turn.
+    """
     file = folder / "policy.yaml"
     file.write_text(policy, encoding="utf-8")
-    async with installed(cluster, control_plane, folder, [file], options=HELD) as stowplan:
+    options = (("hold", "true"), ("hold-seconds", str(hold_seconds)))
+    async with installed(cluster, control_plane, folder, [file], options=options) as stowplan:
         yield stowplan
 
 
