@@ -31,7 +31,8 @@ def _serving(release: Release) -> Iterator[_Right]:
         f"{plural}.{group}" for plural in ("elasticquotas", "podgroups") for group in groups
     )
     read = ("namespaces", "nodes", "pods", *of_groups)
-    for resource in (*read, "nodemetrics.slo.koordinator.sh", "deviceclasses.resource.k8s.io"):
+    kinds = ("nodemetrics.slo.koordinator.sh", "deviceclasses.resource.k8s.io")
+    for resource in (*read, *kinds, "poddisruptionbudgets.policy"):
         for verb in _READ:
             yield verb, resource, "", ""
     for resource in ("nodes.metrics.k8s.io", "pods.metrics.k8s.io"):
@@ -67,6 +68,7 @@ def _leading(release: Release) -> Iterator[_Right]:
     yield "patch", "configmaps", release.namespace, f"{release.name}-outcome"
     yield "create", "secrets", release.namespace, ""
     yield "patch", "secrets", release.namespace, f"{release.name}-tls"
+    yield "create", "endpointslices.discovery.k8s.io", release.namespace, ""
     leases = "leases.coordination.k8s.io"
     yield "create", leases, release.namespace, ""
     yield "update", leases, release.namespace, release.name

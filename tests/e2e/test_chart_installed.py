@@ -184,8 +184,8 @@ async def test_the_test_of_an_installation_passes_with_advice_alone(
     app.router.add_post("/{path:.*}", webhook.answer)
     bundle = base64.b64encode(control_plane.authority.pem).decode()
     name = f"{release.name}-test"
-    enforced = {"placement.mode": "Enforce"}
-    manifests = rendered(namespace=release.namespace, release=release.name, values=enforced)
+    advising = {"placement.mode": "Enforce", "binding.enabled": False}
+    manifests = rendered(namespace=release.namespace, release=release.name, values=advising)
     hooks = {one["kind"]: one for one in manifests if one["metadata"]["name"] == name}
     async with serving(app, control_plane.authority) as port:
         await release.change(
