@@ -21,6 +21,7 @@ COPIED_FILES = (
     "pyproject.toml",
     "tests/__init__.py",
     "tests/conftest.py",
+    "tests/contents.py",
     "tests/docs.py",
     "tests/test_docs.py",
 )

@@ -311,9 +311,9 @@ def ran_since(pod: RecordedPod, seconds: int) -> RecordedPod:
 
 @pytest.mark.parametrize(
     ("seconds", "victims"),
-    [((9_000, 3_000, 6_000), ["lab/1"]), ((60, 60, 60), [])],  # 5 minutes are protected
+    [((9_000, 3_000, 6_000), ["lab/1"]), ((90, 60, 120), ["lab/1"])],
 )
-def test_the_newest_is_evicted_and_nobody_who_has_just_started(
+def test_the_newest_is_evicted_however_young_it_is(
     seconds: tuple[int, ...], victims: list[str]
 ) -> None:
     pods = [
