@@ -28,7 +28,7 @@ help: ## Show this help
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
-test: $(READY) ## Run the tests: some 8 minutes of CPU, on all cores
+test: $(READY) ## Run the tests: some 13 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
 
 test-part: $(READY) ## Run the part that other versions of Python must pass: PYTHON=python3.13 VENV=.venv-3.13
