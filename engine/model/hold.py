@@ -46,7 +46,7 @@ RELEASING_ANNOTATION: Final = "stowplan.dev/releasing"
 """On the Lease: "true" while its holder releases held pods."""
 
 REFUSED_IN_ANNOTATION: Final = "stowplan.dev/refused-in"
-"""On the Lease: the namespaces of held pods whose release is refused, separated by commas."""
+"""On the Lease: how many held pods of a namespace are refused their release, as `mail=1,shop=3`."""
 
 GANG_RELEASED_ANNOTATION: Final = "stowplan.dev/gang-released"
 """On a released member of a gang: when its gang was released, RFC 3339; the same on all members."""

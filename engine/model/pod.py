@@ -241,9 +241,12 @@ def pod_of(wire: api.Pod, *, namespace: str = "", kubernetes: KubernetesVersion 
 
 def _gone_by(meta: api.ObjectMeta) -> Micros | None:
     """Return when a pod should be gone (kubernetes, pkg/quota/v1/evaluator/core/pods.go)."""
-    if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:
+    deleted, created = meta.deletion_timestamp, meta.creation_timestamp
+    if deleted is None or meta.deletion_grace_period_seconds is None:
         return None
-    return Micros(micros(meta.deletion_timestamp) + meta.deletion_grace_period_seconds * SECOND)
+    if created is not None and deleted < created:  # 292 years of grace overflow the API server's
+        return None
+    return Micros(micros(deleted) + meta.deletion_grace_period_seconds * SECOND)
 
 
 def _required(

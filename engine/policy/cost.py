@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from engine.cel import Program
-from engine.cel.vector import evaluation_cost
+from engine.cel.vector import evaluated_calls, evaluation_cost
 from engine.policy.expressions import NodeExpression
 from engine.policy.rules import FilterRule, ScoreRule
 
@@ -19,6 +19,7 @@ TOO_COSTLY_HINT: Final = "drop or join rules; `stowplan lint` shows what each co
 _ROWS: Final = 5_000
 _COST_OF_RULE: Final = 30  # beside its expression
 _COST_OF_PLUGIN: Final = 150
+_COST_OF_CALL: Final = 6  # such as `string(now)`
 _REFRESHES: Final = 10  # of decisions, one finds all nodes changed
 
 
@@ -31,15 +32,23 @@ def cost_of(rules: Iterable[FilterRule | ScoreRule], programs: Iterable[Program]
         rules: its filters and scores.
         programs: those of its variables and match conditions.
     """
-    cost = sum(evaluation_cost(program.root) for program in programs)
+    cost = sum(_cost_of_values(program) for program in programs)
     for rule in rules:
         cost += _COST_OF_RULE
         if isinstance(rule.evaluator, NodeExpression):
             plan = rule.evaluator.plan
+            # Twice what all nodes share: for the key of a remembered column, and for the column.
+            cost += 2 * _cost_of_values(rule.evaluator.program)
             cost += plan.steps(_ROWS) + plan.refresh_cost / _REFRESHES
         else:
             cost += _COST_OF_PLUGIN
     return math.ceil(cost)
+
+
+def _cost_of_values(program: Program) -> float:
+    """Return the microseconds of one evaluation: functions may make texts, or read them."""
+    root = program.root
+    return evaluation_cost(root) + evaluated_calls(root) * _COST_OF_CALL
 
 
 def too_costly(cost: int, others: int = 0) -> str:

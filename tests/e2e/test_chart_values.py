@@ -156,6 +156,11 @@ def test_what_keeps_it_available_fits_the_number_of_replicas(
     [
         ({"binding.enabled": False}, "stowplan-system", "true"),
         ({"webhook.url": "https://stowplan.example.com"}, "stowplan-system", "true"),
+        (  # any of three answers, and one leads
+            {"webhook.url": "https://stowplan.example.com", "control.mode": "Embedded"},
+            "stowplan-system",
+            "true",
+        ),
         ({}, "stowplan-system", "false"),  # it is placed at its binding
         ({"placement.mode": "Audit"}, "stowplan-system", "false"),
         ({"enabled": False}, "stowplan-system", "false"),

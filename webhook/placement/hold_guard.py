@@ -14,7 +14,8 @@ _LONGEST_SILENCE_SECONDS: Final = 15.0
 """Since the last renewal of the Lease; then another replica takes over."""
 
 _MANY: Final = 3
-"""Overdue pods of a namespace after which it holds no further ones, whoever is at fault."""
+"""Overdue or refused pods of a namespace after which it holds no further ones, whoever is at fault.
+"""
 
 
 class ObservedLease(Protocol):
@@ -63,9 +64,18 @@ class HoldGuard:
             return Refusal.NO_LEADER
         if lease.annotations.get(RELEASING_ANNOTATION) != "true":
             return Refusal.NOT_RELEASING
+        refused = _refused(lease.annotations.get(REFUSED_IN_ANNOTATION, ""))
+        if refused.get(namespace, 0) >= _MANY:  # what waits for quota or a gang is never overdue
+            return Refusal.NOT_RELEASING
         overdue = self._held.overdue(now)
-        if overdue:
-            refused_in = lease.annotations.get(REFUSED_IN_ANNOTATION, "").split(",")
-            if len(overdue.get(namespace, ())) >= _MANY or not overdue.keys() <= {*refused_in}:
-                return Refusal.OVERDUE
+        if len(overdue.get(namespace, ())) >= _MANY or not overdue.keys() <= refused.keys():
+            return Refusal.OVERDUE
         return Refusal.FULL if self._held.is_full(namespace) else Refusal.NONE
+
+
+def _refused(text: str) -> Mapping[str, int]:
+    """Return how many pods are refused by namespace: `mail=1,shop=3`."""
+    if not text:
+        return {}
+    named = (each.partition("=") for each in text.split(","))
+    return {name: int(count) if count.isdecimal() else 0 for name, _, count in named}

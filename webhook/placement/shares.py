@@ -8,8 +8,8 @@ from collections import Counter
 class Shares:
     """What namespaces have of a budget: none may have more than is left.
 
-    So one alone has half of it at most, n of them 1/(n + 1) each, and there is always something
-    left for the next.
+    So one alone has half of it at most, and the next half of what is left then: something is left
+    for each, and less for each.
 
     Args:
         budget: of all namespaces together.

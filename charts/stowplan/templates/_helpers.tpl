@@ -68,7 +68,8 @@ app.kubernetes.io/component: control
 
 {{/* "true" where the API server asks about bindings; elsewhere all policies advise new pods. */}}
 {{- define "stowplan.binds" -}}
-{{- $isReached := or (not .Values.webhook.url) .Values.binding.url (eq .Values.control.mode "Embedded") }}
+{{- $isAlone := and (eq .Values.control.mode "Embedded") (eq (int .Values.replicas) 1) (not .Values.autoscaling.enabled) }}
+{{- $isReached := or (not .Values.webhook.url) .Values.binding.url $isAlone }}
 {{- and .Values.binding.enabled (ne (include "stowplan.mode" .Values.placement.mode) "Off") (not (empty $isReached)) }}
 {{- end }}
 

@@ -28,7 +28,7 @@ from engine.cel.vector.columns import (
     unpacked,
 )
 from engine.cel.vector.plan import Plan, PlannedPart
-from engine.cel.vector.planner import evaluation_cost, plan_condition, plan_number
+from engine.cel.vector.planner import evaluated_calls, evaluation_cost, plan_condition, plan_number
 from engine.cel.vector.scalar_fallback import memory_key
 from engine.cel.vector.steps import Strategy
 
@@ -49,6 +49,7 @@ __all__ = [
     "Table",
     "TextColumn",
     "either",
+    "evaluated_calls",
     "evaluation_cost",
     "memory_key",
     "packed",

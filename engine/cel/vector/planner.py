@@ -332,6 +332,12 @@ def _evaluations(part: Part, layout: Layout) -> int:
     return min(distinct, _ROWS)
 
 
+def evaluated_calls(node: ast.Node) -> int:
+    """Return how many functions one evaluation of a closure calls, in loops once per turn."""
+    below = sum(map(evaluated_calls, ast.children(node)))
+    return isinstance(node, ast.Call) + below * (TURNS if isinstance(node, _LOOPS) else 1)
+
+
 def _evaluated_nodes(node: ast.Node) -> int:
     """Nodes that one evaluation visits, those of a loop's body once per turn."""
     below = sum(map(_evaluated_nodes, ast.children(node)))

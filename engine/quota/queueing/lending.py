@@ -16,7 +16,6 @@ from engine.quota.bounds import excess, sum_of
 from engine.quota.queueing.cohort import Cohort, cohort_of_nodes, sum_of_min
 from engine.quota.queueing.namespace_queues import NamespaceQueues, QueueRules
 from engine.quota.queueing.queued_pod import QueueQuota
-from engine.quota.queueing.share import is_within_min
 from engine.quota.reservations import DEFAULT_RESERVATION_SECONDS, Reservation, split_by_name
 from engine.quota.verdict import QuotaVerdict, exceeded_clause
 from engine.view import AssumedPod, ClusterView
@@ -87,11 +86,9 @@ class CohortLending:
             return QuotaVerdict()
         if self._rules.rules.count_pods == "Scheduled":  # pods that are Pending borrow as well
             used = greater(used, view.namespaces.requested.get(namespace, _NOTHING))
-        requests = reservation.amounts
-        if not is_within_min(requests, used, quota.guaranteed):
-            verdict = self._judge_borrowing(view, quota, requests, used)
-            if not verdict.allowed:
-                return verdict
+        verdict = self._judge_borrowing(view, quota, reservation.amounts, used)
+        if not verdict.allowed:
+            return verdict
         if not request.dry_run:
             self._admitted[reservation.key] = _Admitted(namespace, reservation, now)
         return QuotaVerdict()
@@ -99,15 +96,20 @@ class CohortLending:
     def _judge_borrowing(
         self, view: ClusterView, quota: QueueQuota, requests: Amounts, used: Amounts
     ) -> QuotaVerdict:
-        cohort = self._cohort(view)
-        taken = sum_of((cohort.used, self._unobserved()))
-        over = sorted(
+        beyond = sorted(  # what min does not name is borrowed, as in the queue
             name
             for name, amount in requests.items()
-            if amount > 0
-            and used.get(name, 0) + amount > quota.guaranteed.get(name, 0)
-            and taken.get(name, 0) + amount > cohort.capacity.get(name, 0)
+            if amount > 0 and used.get(name, 0) + amount > quota.guaranteed.get(name, 0)
         )
+        if not beyond:
+            return QuotaVerdict()
+        cohort = self._cohort(view)
+        taken = sum_of((cohort.used, self._unobserved()))
+        over = [
+            name
+            for name in beyond
+            if taken.get(name, 0) + requests[name] > cohort.capacity.get(name, 0)
+        ]
         if not over:
             return QuotaVerdict()
         *_, name = quota.key

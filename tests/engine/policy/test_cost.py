@@ -13,10 +13,12 @@ _LOOKUPS = " || ".join(f"node.labels[?'l{i}'].orValue('') == pod.name" for i in 
     ("spec", "cost"),
     [
         ("{}", 0),
-        # A rule is 30; a column is 2, and of 5,000 rows each 512 are one more: 9.
-        ("filters: [{name: a, expression: node.ready}]", 30 + 2 + 9),
-        # Two columns are compared: 2 + 9, a literal is free, and 4 + 9 for the comparison.
-        ("filters: [{name: a, expression: node.podCount > 3}]", 30 + 11 + 13),
+        # A rule is 30; a column is 2, and of 5,000 rows each 512 are one more: 9. Twice 0.8, and
+        # 0.15 for each of 2 nodes of the tree: 2.2, rounded up.
+        ("filters: [{name: a, expression: node.ready}]", 30 + 2 + 9 + 3),
+        # Two columns are compared: 2 + 9, a literal is free, and 4 + 9 for the comparison. Twice
+        # 0.8 + 4 x 0.15: 2.8, rounded up.
+        ("filters: [{name: a, expression: node.podCount > 3}]", 30 + 11 + 13 + 3),
         ("scores: [{plugin: NodeResourcesFit}]", 30 + 150),
         # One evaluation: 0.8, and 0.15 for each of 3 nodes of the tree: 1.25, rounded up.
         ("variables: [{name: a, expression: 1 + 2}]", 2),
@@ -24,6 +26,15 @@ _LOOKUPS = " || ".join(f"node.labels[?'l{i}'].orValue('') == pod.name" for i in 
 )
 def test_a_policy_costs_what_its_parts_do(spec: str, cost: int) -> None:
     assert policy(spec).cost == cost
+
+
+def test_values_that_all_nodes_share_count_twice_and_functions_most() -> None:
+    # For the key of the column, and for the column: each time 6 us a call.
+    plain = policy("filters: [{name: a, expression: \"node.name in ['a', 'b']\"}]").cost
+    called = policy("filters: [{name: a, expression: 'node.name in [string(now), string(now)]'}]")
+    assert called.cost - plain >= 2 * 2 * 6
+    looped = policy("filters: [{name: a, expression: '[1, 2].all(x, string(now) != node.name)'}]")
+    assert looped.cost >= 2 * 8 * 6  # turns are not known before
 
 
 def test_what_is_remembered_of_every_node_counts_as_a_tenth_of_its_evaluations() -> None:

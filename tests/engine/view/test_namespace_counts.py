@@ -179,6 +179,20 @@ def test_a_pod_that_is_deleted_is_charged_for_its_grace_period_once_more() -> No
         assert state.view().namespaces.requested == charged
 
 
+def test_a_grace_period_that_overflows_is_not_believed() -> None:
+    # 9,223,372,037 s are more nanoseconds than an int64 has: the API server's sum is in 1733.
+    made = {
+        "namespace": "a",
+        "name": "p",
+        "creationTimestamp": "2026-01-05T11:00:00Z",
+        "deletionTimestamp": "1733-09-26T12:12:43Z",
+        "deletionGracePeriodSeconds": 9_223_372_037,
+    }
+    leaving = pod_of(msgspec.convert({"metadata": made, "spec": {"nodeName": "n"}}, api.Pod))
+    assert leaving.deleting
+    assert leaving.gone_by is None
+
+
 def test_a_queued_pod_counts_once_its_gate_is_gone_or_its_reason() -> None:
     state = ClusterState()
     state.set_pod(pod("a", "p", "1", "", "Pending", "quota"), seen_at=Micros(0))

@@ -160,6 +160,10 @@ def with_cpu(cpu: str = "1", **spec: object) -> dict[str, Any]:
     return {"spec": {"containers": [container], **spec}}
 
 
+def with_amounts(**amounts: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "resources": {"requests": amounts}}]}}
+
+
 def of_many_containers() -> dict[str, Any]:
     made = with_cpu()
     made["spec"]["containers"] += [{"name": f"c{number}"} for number in range(109)]
@@ -205,6 +209,21 @@ async def test_beyond_min_no_pod_gets_what_a_neighbour_waits_for(world: World, m
         assert await world.create("good", name, with_cpu()) is Outcome.QUEUED
     outcomes = await created(world, MARKS[mark], many=12, asks=mark not in EXEMPT)
     assert outcomes == {ADMITTED: 5, DENIED: 7}
+
+
+async def test_what_min_does_not_name_is_borrowed(world: World) -> None:
+    # Of 64 GiB good waits for 40 within min; evil has a min of cpu alone, and 24 GiB are one of 16.
+    quota = {
+        "metadata": {"namespace": "good", "name": "team", "uid": "quota-good"},
+        "spec": {"min": {"cpu": "5", "memory": "40Gi"}, "max": {"cpu": "10"}},
+    }
+    world.state.set_quota(quota_of(msgspec.convert(quota, api.ElasticQuota)))
+    for number in range(4):
+        asks = with_amounts(cpu="1", memory="10Gi")
+        assert await world.create("good", f"g{number}", asks) is Outcome.QUEUED
+    large = with_amounts(cpu="10m", memory="16Gi")
+    large["spec"]["schedulerName"] = "mine"
+    assert await created(world, large, many=3) == {ADMITTED: 1, DENIED: 2}
 
 
 @pytest.mark.parametrize("mark", MARKS)

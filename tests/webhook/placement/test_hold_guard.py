@@ -62,17 +62,27 @@ def test_no_pod_is_held_when_nobody_demonstrably_releases(lease: Lease, reason: 
 @pytest.mark.parametrize("asks", ["shop", "mail", ""])
 def test_no_pod_is_held_while_one_is_long_overdue_that_nobody_refuses(asks: str) -> None:
     assert refusal(Lease(), held=1, seconds=60 + 30, asks=asks) == "overdue"
-    elsewhere = {RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail,shops"}
+    elsewhere = {RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail=1,shops=1"}
     lease = Lease(annotations=elsewhere)
     assert refusal(lease, held=1, seconds=60 + 30, asks=asks) == "overdue"
 
 
 def test_pods_whose_release_is_refused_are_their_own_affair() -> None:
-    lease = Lease(annotations={RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail,shop"})
+    lease = Lease(
+        annotations={RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail=1,shop=2"}
+    )
     for asks in ("shop", "mail", ""):
         assert refusal(lease, held=2, seconds=3_600, asks=asks) == ""
     assert refusal(lease, held=3, seconds=3_600, asks="mail") == ""
     assert refusal(lease, held=3, seconds=3_600, asks="shop") == "overdue"
+
+
+@pytest.mark.parametrize("written", ["mail=1,shop=3", "shop=4000", "shop=3,=,mail=x"])
+def test_a_namespace_whose_pods_are_refused_again_and_again_has_no_more_held(written: str) -> None:
+    # What waits for quota or a gang is never overdue.
+    lease = Lease(annotations={RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: written})
+    assert refusal(lease, asks="shop") == "not_releasing"
+    assert refusal(lease, asks="mail") == ""
 
 
 def test_a_namespace_that_has_its_share_is_full_and_others_are_not() -> None:

@@ -128,7 +128,7 @@ class ReleaseController:
             self._conditions.write_due(waiting)
         self._parts.writes.releasing.cycle_ended(
             waiting=self._is_anything_due(),
-            refused_in=self._parts.writes.refusals.namespaces,
+            refused=self._parts.writes.refusals.by_namespace,
         )
 
     def _release_overdue(self) -> None:

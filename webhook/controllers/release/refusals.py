@@ -8,7 +8,8 @@ others waiting.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -85,9 +86,9 @@ class Refusals:
         return len(self._by_uid)
 
     @property
-    def namespaces(self) -> Iterable[str]:
-        """The namespaces of these pods."""
-        return {refusal.pod.namespace for refusal in self._by_uid.values()}
+    def by_namespace(self) -> Mapping[str, int]:
+        """How many of these pods each namespace has."""
+        return Counter(refusal.pod.namespace for refusal in self._by_uid.values())
 
     def refused(self, pod: Pod, error: ApiError) -> bool:
         """Note that a write of a pod was refused.

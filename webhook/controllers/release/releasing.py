@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -50,12 +50,12 @@ class ReleasingStatus:
         if len(self._refused) < _MANY:
             self._refused.add(namespace)
 
-    def cycle_ended(self, *, waiting: bool, refused_in: Iterable[str]) -> None:
+    def cycle_ended(self, *, waiting: bool, refused: Mapping[str, int]) -> None:
         """Note that a cycle ended; write what follows.
 
         Args:
             waiting: whether pods wait for writes.
-            refused_in: the namespaces in which pods are refused by now.
+            refused: how many pods are refused by now, by namespace; none of the others.
         """
         now = self._clock()
         if now - self._refused_at >= _TRY_AGAIN_SECONDS:
@@ -66,5 +66,5 @@ class ReleasingStatus:
             self._waiting_since = now
         is_releasing = self._waiting_since is None or now - self._waiting_since < _LONGEST_SECONDS
         self._annotate(RELEASING_ANNOTATION, "true" if is_releasing else "false")
-        named = islice(sorted(refused_in), _MOST_NAMESPACES)
-        self._annotate(REFUSED_IN_ANNOTATION, ",".join(named))
+        named = islice(sorted(refused.items()), _MOST_NAMESPACES)
+        self._annotate(REFUSED_IN_ANNOTATION, ",".join(f"{name}={count}" for name, count in named))

@@ -16,7 +16,7 @@ class World:
 
     def cycle(self, *, waiting: bool, after: float = 1.0) -> str:
         self.seconds += after
-        self.status.cycle_ended(waiting=waiting, refused_in=())
+        self.status.cycle_ended(waiting=waiting, refused={})
         return self.said[RELEASING_ANNOTATION]
 
 
@@ -63,10 +63,11 @@ def test_a_namespace_alone_proves_nothing_however_many_of_its_pods_are_refused(
 
 
 def test_it_names_the_namespaces_in_which_pods_are_refused(world: World) -> None:
-    world.status.cycle_ended(waiting=False, refused_in={"shop", "mail"})
-    assert world.said[REFUSED_IN_ANNOTATION] == "mail,shop"
-    world.status.cycle_ended(waiting=False, refused_in=[f"n{number:03}" for number in range(300)])
+    world.status.cycle_ended(waiting=False, refused={"shop": 3, "mail": 1})
+    assert world.said[REFUSED_IN_ANNOTATION] == "mail=1,shop=3"
+    many = {f"n{number:03}": 1 for number in range(300)}
+    world.status.cycle_ended(waiting=False, refused=many)
     named = world.said[REFUSED_IN_ANNOTATION].split(",")
-    assert (named[0], named[-1], len(named)) == ("n000", "n199", 200)
+    assert (named[0], named[-1], len(named)) == ("n000=1", "n199=1", 200)
     world.cycle(waiting=False)
     assert world.said[REFUSED_IN_ANNOTATION] == ""
