@@ -118,7 +118,8 @@ class Stage:
         self, control_plane: ControlPlane, folder: Path, moment: Moment
     ) -> AsyncIterator[Installed]:
         """Install stowplan with the policy `balanced`, deciding at a moment."""
-        text = BALANCED.read_text("utf-8") + f"  placement: {moment.placement}\n"
+        shipped, _, _ = BALANCED.read_text("utf-8").partition("  placement: ")
+        text = f"{shipped}  placement: {moment.placement}\n"
         if moment.is_bound_by_us:
             async with binding(
                 *(self.cluster, control_plane, folder, text), options=moment.options
