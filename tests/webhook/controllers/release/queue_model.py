@@ -130,7 +130,8 @@ class QueueCluster(HeldCluster):
                 asked[namespace_of(pod)] += cpu_of(pod)
         waits = sum(min(n, BOUNDS[each][1] - charged[each]) for each, n in asked.items())
         is_within_min = charged[namespace] + cpu <= BOUNDS[namespace][0]
-        may = is_within_min or charged.total() + waits + cpu <= room
+        # No min names a number of pods, so that is borrowed always: a node has room for many.
+        may = room > 0 and (is_within_min or charged.total() + waits + cpu <= room)
         if replica.has_seen_all and is_lent is not may:
             self.problems.append(f"{name} is lent room: {is_lent}, where {waits} cores wait")
         return is_lent
