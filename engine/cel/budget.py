@@ -82,6 +82,11 @@ class Budget:
         return self._steps_left != self._iterations
 
     @property
+    def limits_columns(self) -> bool:
+        """Whether operations on columns are charged at all."""
+        return self._column_steps_left is not None
+
+    @property
     def steps_left(self) -> int:
         """Iterations that are left."""
         return max(self._steps_left, 0)

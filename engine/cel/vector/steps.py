@@ -108,8 +108,8 @@ class Step(ABC):
             BudgetExhaustedError: it costs more than the budget.
             NotVectorizableError: columns cannot hold the values of this table or request.
         """
-        if not context.frames:
-            context.frame[BUDGET].spend_on_columns(self._own_steps(len(context.table)))
+        if not context.frames and (budget := context.frame[BUDGET]).limits_columns:
+            budget.spend_on_columns(self._own_steps(len(context.table)))
         return self._column(context, mask)
 
     @abstractmethod
