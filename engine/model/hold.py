@@ -94,6 +94,19 @@ def is_held_for_order(gates: Collection[str], annotations: Mapping[str, str]) ->
     return _is_held_for(HOLD_FOR_ORDER, gates, annotations)
 
 
+def refused_text(refused: Mapping[str, int]) -> str:
+    """Return REFUSED_IN_ANNOTATION for how many pods are refused, by namespace."""
+    return ",".join(f"{namespace}={count}" for namespace, count in refused.items())
+
+
+def refused_in(text: str) -> Mapping[str, int]:
+    """Return how many pods are refused by namespace; 0 where the number cannot be read."""
+    if not text:
+        return {}
+    named = (each.partition("=") for each in text.split(","))
+    return {namespace: int(count) if count.isdecimal() else 0 for namespace, _, count in named}
+
+
 def _is_held_for(reason: str, gates: Collection[str], annotations: Mapping[str, str]) -> bool:
     if HOLD_GATE not in gates or len(gates) > _MOST_GATES:
         return False

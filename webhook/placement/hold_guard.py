@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, Protocol
 
-from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION
+from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION, refused_in
 from engine.model.time import Micros
 from webhook.placement.held_pods import HeldPods
 
@@ -64,18 +64,10 @@ class HoldGuard:
             return Refusal.NO_LEADER
         if lease.annotations.get(RELEASING_ANNOTATION) != "true":
             return Refusal.NOT_RELEASING
-        refused = _refused(lease.annotations.get(REFUSED_IN_ANNOTATION, ""))
+        refused = refused_in(lease.annotations.get(REFUSED_IN_ANNOTATION, ""))
         if refused.get(namespace, 0) >= _MANY:  # what waits for quota or a gang is never overdue
             return Refusal.NOT_RELEASING
         overdue = self._held.overdue(now)
         if len(overdue.get(namespace, ())) >= _MANY or not overdue.keys() <= refused.keys():
             return Refusal.OVERDUE
         return Refusal.FULL if self._held.is_full(namespace) else Refusal.NONE
-
-
-def _refused(text: str) -> Mapping[str, int]:
-    """Return how many pods are refused by namespace: `mail=1,shop=3`."""
-    if not text:
-        return {}
-    named = (each.partition("=") for each in text.split(","))
-    return {name: int(count) if count.isdecimal() else 0 for name, _, count in named}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
-from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION
+from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION, refused_text
 
 _LONGEST_SECONDS: Final = 10.0
 _TRY_AGAIN_SECONDS: Final = 60.0
@@ -66,5 +66,5 @@ class ReleasingStatus:
             self._waiting_since = now
         is_releasing = self._waiting_since is None or now - self._waiting_since < _LONGEST_SECONDS
         self._annotate(RELEASING_ANNOTATION, "true" if is_releasing else "false")
-        named = islice(sorted(refused.items()), _MOST_NAMESPACES)
-        self._annotate(REFUSED_IN_ANNOTATION, ",".join(f"{name}={count}" for name, count in named))
+        named = dict(islice(sorted(refused.items()), _MOST_NAMESPACES))
+        self._annotate(REFUSED_IN_ANNOTATION, refused_text(named))
