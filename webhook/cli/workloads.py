@@ -26,8 +26,7 @@ from engine.model.workload import (
 from engine.simulation import RecordedPod
 from webhook.cluster import read_folder
 from webhook.cluster.decode_errors import UNREADABLE, decode_errors
-from webhook.cluster.objects import ApiObject
-from webhook.cluster.objects import Path as ValuePath
+from webhook.cluster.objects import ApiObject, FieldPath
 
 _T = TypeVar("_T")
 _MOST_PODS: Final = 100_000  # of one manifest
@@ -59,7 +58,7 @@ class PodOfWorkload:
         pod = pod_of_workload(manifest, self.workload, self.number)
         return pinned_to(pod, self.node) if self.node else pod
 
-    def problem(self, path: ValuePath, message: str, hint: str) -> Diagnostic:
+    def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values."""
         return self.found.problem((*self.workload.template, *path), message, hint)
 

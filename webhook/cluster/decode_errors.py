@@ -10,7 +10,7 @@ import msgspec
 from engine.errors import Diagnostic, QuantityError
 from engine.model import api
 from engine.model.quantity import quantity_of
-from webhook.cluster.objects import ApiObject, ObjectError, Path
+from webhook.cluster.objects import ApiObject, FieldPath, ObjectError
 
 UNREADABLE = (ValueError, RecursionError)
 """Exceptions of decoding an object: msgspec's and our own, bad UTF-8, and too deep a nesting."""
@@ -102,7 +102,7 @@ def parse(error: ValueError | RecursionError) -> tuple[str, _Steps]:
     ]
 
 
-def _path(found: ApiObject, steps: _Steps, problem: str) -> Path:
+def _path(found: ApiObject, steps: _Steps, problem: str) -> FieldPath:
     """Return a path with each unnamed key filled in; it ends before one that cannot be."""
     if _ANY_KEY in steps:
         expected = _EXPECTED.fullmatch(problem)
@@ -141,7 +141,7 @@ def _completed(value: object, steps: _Steps, got: str | None) -> tuple[str | int
 
 def _bad_quantities(
     value: object, path: tuple[str | int, ...]
-) -> Iterator[tuple[Path, QuantityError]]:
+) -> Iterator[tuple[FieldPath, QuantityError]]:
     """Yield the place and error of each amount in a wire struct that is not a quantity."""
     if isinstance(value, msgspec.Struct):
         for field in msgspec.structs.fields(value):

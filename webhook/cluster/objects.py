@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from engine.errors import Diagnostic, StowplanError
 
-Path: TypeAlias = Sequence[str | int]
+FieldPath: TypeAlias = Sequence[str | int]
 """Keys and indexes that lead from an object to one of its values."""
 
 NO_OBJECT = "expected an object of Kubernetes"
@@ -46,14 +46,14 @@ class ApiObject(Protocol):
     def plain(self) -> object:
         """Return the object as dicts, lists and scalars; raises like `decode`."""
 
-    def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
+    def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values; an empty path means the object as a whole."""
 
 
 class ObjectError(StowplanError, ValueError):
     """An unusable value in an object, with its place."""
 
-    def __init__(self, path: Path, message: str) -> None:
+    def __init__(self, path: FieldPath, message: str) -> None:
         super().__init__(message)
         self.path = tuple(path)
 
@@ -68,7 +68,7 @@ def item_kind(list_kind: str) -> str:
     return list_kind.removesuffix("List")
 
 
-def path_text(path: Path) -> str:
+def path_text(path: FieldPath) -> str:
     """Return a path in its usual form: `spec.containers[0].resources.limits["nvidia.com/gpu"]`."""
     text = ""
     for step in path:

@@ -15,7 +15,7 @@ from webhook.cluster.objects import (
     FORM_HINT,
     NO_KIND,
     NO_OBJECT,
-    Path,
+    FieldPath,
     group_of,
     item_kind,
     path_text,
@@ -47,7 +47,7 @@ class JsonObject:
     """An `ApiObject` in JSON; `place` is the path to it from the top of its file."""
 
     file: str
-    place: Path
+    place: FieldPath
     group: str
     kind: str
     end: int
@@ -61,7 +61,7 @@ class JsonObject:
         """Return the object as dicts, lists and scalars."""
         return msgspec.json.decode(self.raw)
 
-    def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
+    def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
         located = f"{place}: {message}" if place else message

@@ -30,7 +30,7 @@ from webhook.cluster.objects import (
     FORM_HINT,
     NO_KIND,
     NO_OBJECT,
-    Path,
+    FieldPath,
     group_of,
     item_kind,
     path_text,
@@ -52,7 +52,7 @@ class YamlObject:
     """An `ApiObject` in YAML; `place` is the path to it from the top of its document."""
 
     document: Document
-    place: Path
+    place: FieldPath
     group: str
     kind: str
     end: int
@@ -65,7 +65,7 @@ class YamlObject:
         """Return the object as dicts, lists and scalars."""
         return self.document.value
 
-    def problem(self, path: Path, message: str, hint: str) -> Diagnostic:
+    def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
         """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
         located = f"{place}: {message}" if place else message
@@ -152,7 +152,7 @@ def _items(
 
 
 def _object(
-    root: Node, place: Path, composer: Composer, source: Source
+    root: Node, place: FieldPath, composer: Composer, source: Source
 ) -> YamlObject | list[Diagnostic]:
     """Return an object, or the mistakes that composing it found."""
     problems, composer.problems = composer.problems, []

@@ -136,8 +136,8 @@ class EventApplier:
             for node_name, reading in self._node_readings.items()
             if node_name not in self._by_koordinator
         ]
-        for usage in join_readings(others, self._pod_readings.values(), self.state):
-            self.state.set_usage(usage)
+        for report in join_readings(others, self._pod_readings.values(), self.state):
+            self.state.set_usage(report)
         self.state.release_assumed(self.newest)
         return self.state
 
@@ -149,8 +149,8 @@ class EventApplier:
 
     def flush_usage(self) -> None:
         """Apply the buffered reports."""
-        for usage in self._buffered.values():
-            self._report(usage)
+        for report in self._buffered.values():
+            self._report(report)
         self._buffered.clear()
 
     def _applier_of(self, kind: Kind) -> KindApplier:
