@@ -152,7 +152,7 @@ class ReviewHandler:
             # INVARIANT: a review is in flight once its body is here, and not before: bodies that
             # never end must not keep others out.
             body = await self._read(request)
-            result = await self._counted(body, arrived + self._limits.seconds(request))
+            result = await self._review(body, arrived + self._limits.seconds(request))
         except _ReviewFailedError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
@@ -172,36 +172,29 @@ class ReviewHandler:
         is_gone = request.transport is None or request.transport.is_closing()
         return is_gone or self._clock() >= arrived + self._limits.timeout(request)
 
-    async def _counted(self, body: Body, deadline: float) -> ReviewResult:
+    async def _review(self, body: Body, deadline: float) -> ReviewResult:
         admission = self.limiter.enter()
+        is_full = admission is Admission.FULL
         try:
-            if admission is Admission.CROWDED or (
-                admission is Admission.FULL and not self._fails_open
-            ):
+            if admission is Admission.CROWDED or (is_full and not self._fails_open):
                 raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
             review = self._decoded(body)
-            is_full = admission is Admission.FULL
-            return await self._result(review, deadline, is_full=is_full)
+            result = self._shortcut(review)
+            if result is not None:
+                self.limiter.spare_turn()
+                return result
+            if is_full:
+                return self._without_decision(review, Outcome.SHED, "too many pods at a time")
+            decided = await self.limiter.run_serialized(partial(self._started, review, deadline))
+            if isinstance(decided, ReviewResult):
+                return decided
+            try:
+                async with asyncio.timeout(deadline - self._clock()):
+                    return await self._finished(review, decided)
+            except TimeoutError:
+                return self._late(review)
         finally:
             self.limiter.leave()
-
-    async def _result(
-        self, review: AdmissionRequest, deadline: float, *, is_full: bool
-    ) -> ReviewResult:
-        result = self._shortcut(review)
-        if result is not None:
-            self.limiter.spare_turn()
-            return result
-        if is_full:
-            return self._without_decision(review, Outcome.SHED, "too many pods at a time")
-        decided = await self.limiter.run_serialized(partial(self._started, review, deadline))
-        if isinstance(decided, ReviewResult):
-            return decided
-        try:
-            async with asyncio.timeout(deadline - self._clock()):
-                return await self._finished(review, decided)
-        except TimeoutError:
-            return self._late(review)
 
     def _started(
         self, review: AdmissionRequest, deadline: float

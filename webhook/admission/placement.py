@@ -108,11 +108,38 @@ class PlacementReviews:
         return held or admit_unmodified(request, outcome, reason)
 
     def _reviewed(self, request: AdmissionRequest) -> ReviewResult:
-        policies, holder = self._policies(), self._holder
-        if holder is not None and holder.may_hold(request, policies):
-            return self._held_or_advised(request, policies, holder)
-        result = self._without_decision(request, policies)
-        return result or self._held_or_advised(request, policies, None)
+        """Hold a pod, or advise it by a decision: its own, or that for another of its template.
+
+        Raises:
+            AdmissionError: the object is not a pod.
+            PatchError: the operations do not apply to the pod.
+        """
+        policies, holder, warning = self._policies(), self._holder, ""
+        may_hold = holder is not None and holder.may_hold(request, policies)
+        if not may_hold:
+            result = self._without_decision(request, policies)
+            if result is not None:
+                return result
+        began, manifest = self._clock(), request.pod()
+        excess = beyond_limits(manifest)
+        if excess:
+            return _not_advised(request, excess)
+        pod = _placement_request(manifest, request, self._placer.kubernetes)
+        if holder is not None and may_hold:
+            # Whether this pod is held comes first: the advice of another does not say it.
+            result = holder.held(request, pod, policies, in_haste=self._queue.is_overloaded)
+            if result is not None:
+                return result
+            warning = holder.warning(pod.pod)
+            result = self._without_decision(request, policies, warning)
+            if result is not None:
+                return result
+        placement = self._placer.place(pod, policies, dry_run=bool(request.dry_run))
+        if not request.dry_run:
+            self._count(placement, policies)
+        self._cache.put(request, policies, placement, began)
+        patch = wire.json_patch(placement.patch.operations)
+        return _result(request, placement, patch, _OUTCOMES[placement.verdict], warning)
 
     def _without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
         policies, holder = self._policies(), self._holder
@@ -144,37 +171,6 @@ class PlacementReviews:
         if beyond_limits(manifest):
             return None
         return _placement_request(manifest, request, self._placer.kubernetes)
-
-    def _held_or_advised(
-        self, request: AdmissionRequest, policies: PolicySet, holder: PodHolder | None
-    ) -> ReviewResult:
-        """Hold a pod where there is a holder for it, else advise it by a decision of its own.
-
-        Raises:
-            AdmissionError: the object is not a pod.
-            PatchError: the operations do not apply to the pod.
-        """
-        began, manifest = self._clock(), request.pod()
-        excess = beyond_limits(manifest)
-        if excess:
-            return _not_advised(request, excess)
-        pod = _placement_request(manifest, request, self._placer.kubernetes)
-        warning = ""
-        if holder is not None:
-            # Whether this pod is held comes first: the advice of another does not say it.
-            result = holder.held(request, pod, policies, in_haste=self._queue.is_overloaded)
-            if result is not None:
-                return result
-            warning = holder.warning(pod.pod)
-            result = self._without_decision(request, policies, warning)
-            if result is not None:
-                return result
-        placement = self._placer.place(pod, policies, dry_run=bool(request.dry_run))
-        if not request.dry_run:
-            self._count(placement, policies)
-        self._cache.put(request, policies, placement, began)
-        patch = wire.json_patch(placement.patch.operations)
-        return _result(request, placement, patch, _OUTCOMES[placement.verdict], warning)
 
     def _without_decision(
         self, request: AdmissionRequest, policies: PolicySet, warning: str = ""

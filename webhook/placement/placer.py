@@ -219,7 +219,10 @@ class Placer:
     def decide(self, request: PlacementRequest, policies: PolicySet) -> tuple[Decision, Patch]:
         """Full decision with its encoding; keeps the view alive, and assumes nothing."""
         view = self._view()
-        decision = self._decision(self.completed(request, view), policies, view)
+        completed, freshness = self.completed(request, view), self._freshness()
+        decision = decide(
+            completed, policies, view, self._now(), scope=self._scope, freshness=freshness
+        )
         return decision, self._encode(decision, request, view)
 
     def bind(
@@ -348,12 +351,6 @@ class Placer:
             return None
         clock, until = self._clock, self._clock() + _LONGEST_EVALUATION_SECONDS
         return lambda: clock() > until
-
-    def _decision(
-        self, request: PlacementRequest, policies: PolicySet, view: ClusterView
-    ) -> Decision:
-        freshness = self._freshness()
-        return decide(request, policies, view, self._now(), scope=self._scope, freshness=freshness)
 
 
 def _binding_excerpt(pod: Pod, made: BindingDecision, now: Micros) -> DecisionExcerpt:
