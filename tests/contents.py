@@ -18,13 +18,22 @@ def long_pages() -> list[Path]:
 
 def with_contents(page: str) -> str:
     """Return a page with links to its sections before the first of them."""
-    headings = re.findall(
-        r"^## (.+)$", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
-    )
+    headings = _headings(page, "##")
     links = " · ".join(f"[{_plain(each)}](#{_anchor(each)})" for each in headings)
     head, first, sections = page.partition("\n## ")
     head = re.sub(rf"^{re.escape(_MARK)}.*\n\n?", "", head, flags=re.MULTILINE).rstrip("\n")
     return f"{head}\n\n{_MARK}{links}\n{first}{sections}"
+
+
+def anchors(page: str) -> set[str]:
+    """Return the anchors of the headings of a page."""
+    return {_anchor(heading) for heading in _headings(page, "#+")}
+
+
+def _headings(page: str, level: str) -> list[str]:
+    """Return the headings of a page of a level, which is a pattern."""
+    text = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^{level} (.+)$", text, re.MULTILINE)
 
 
 def _plain(heading: str) -> str:

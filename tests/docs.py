@@ -28,26 +28,29 @@ PAGE: Final = ROOT / "docs" / "plugins.md"
 HEAD: Final = """\
 # Plugins
 
-The algorithms that a filter or a score of a policy may name, with the args they take. Names,
-defaults and mistakes are those of the projects they come from. A score is first raw, on a scale of
-its own, and then points from 0 to 100 over the nodes that passed all filters; a policy multiplies
-these by `weight`.
+This page is the reference for policy authors: every plugin that a filter or a score may name, with
+its args and an example. Names, defaults and validation are those of the projects that the plugins
+come from; differences are listed with each plugin. Plugins are tested with cases from the upstream
+code. A score first has a raw value on a scale of its
+own, and then 0 to 100 points over the nodes that passed all filters. A policy multiplies the points
+by `weight`.
 
-`make docs` writes this page from `engine/plugins/`: do not edit it by hand. How a plugin is written
-stands in [CONTRIBUTING.md](../CONTRIBUTING.md), how rules make a policy in
-[policies.md](policies.md). What a formula was given on a node is what `stowplan explain` shows.
+How rules make a policy is described in [policies.md](policies.md), how to write a plugin in
+[CONTRIBUTING.md](../CONTRIBUTING.md). `stowplan explain` shows what each formula was given on a
+node. `make docs` writes this page from `engine/plugins/`: do not edit it by hand.
 
 ## Strategy Balanced
 
-LimitAware, LoadAware and NodeResourcesFit have a strategy that none of their sources has. How full
-a node is afterwards treats a small node and a large one alike; Balanced looks at what the pod does
-to the variance over nodes of what is used. Where x is the used share of a node, m the mean over the
-nodes that the pod's label rules allow, and d the share that the pod would take, the variance grows
-with d * (2 * (x - m) + d). Points are 50 - 50 * c * (2 * (x - m) + d), at least 0 and at most 100,
-where c is the capacity of the smallest of these nodes through that of the node: 50 where nothing
-changes. On 200 nodes of three sizes, with pods from 20 millicores to 6 cores, the standard
-deviation ends some 10 % below what the best choice by LeastAllocated for each pod gives; on nodes
-of one size there is no difference.
+LimitAware, LoadAware and NodeResourcesFit have a strategy `Balanced` that their sources do not
+have. Other strategies look only at how full a node is afterwards, so they treat small and large
+nodes alike. `Balanced` prefers the node where the pod adds least to the variance over all nodes.
+
+- x is the used share of a node, m the mean over the nodes that the pod's label rules allow, d the
+  share that the pod would take. The variance grows with d * (2 * (x - m) + d).
+- Points are 50 - 50 * c * (2 * (x - m) + d), between 0 and 100, where c is the capacity of the
+  smallest of these nodes divided by that of the node. 50 means that nothing changes.
+- On 200 nodes of three sizes, with pods from 20 millicores to 6 cores, the standard deviation ends
+  about 10 % lower than with LeastAllocated. On nodes of one size there is no difference.
 """
 
 EXAMPLES: Final = {

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.binding.reason import REASON_TEXTS
+from engine.model.queued_condition import QueuedReason
 from engine.plugins import PLUGINS
 from tests.contents import long_pages, with_contents
 from tests.docs import EXAMPLES, PAGE, plugin_reference
@@ -50,6 +52,21 @@ def test_sections_are_linked_by_the_anchors_of_their_headings() -> None:
     linked = with_contents(page)
     assert "\n\n**On this page:** [a.b, and C-d](#ab-and-c-d) · [E](#e)\n\n## `a.b`" in linked
     assert with_contents(linked) == linked
+
+
+def _explained(page: str, heading: str) -> set[str]:
+    """Return the words in capitals that the tables of a section explain."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    rows = re.findall(r"^\|.*", text.partition("\n## ")[0], re.MULTILINE)
+    return {word for row in rows for word in re.findall(r"`([A-Z]\w+)`", row)}
+
+
+def test_every_reason_why_a_pod_waits_is_explained() -> None:
+    assert set(QueuedReason) <= _explained("held-pods.md", "Why a pod waits")
+
+
+def test_every_reason_of_a_binding_is_explained() -> None:
+    assert set(REASON_TEXTS) <= _explained("binding.md", "Reasons")
 
 
 def test_every_arg_of_a_plugin_is_explained() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.policy import load_policies
+from tests.contents import anchors
 from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +24,11 @@ metadata: { name: part }
 spec:
 """
 (ON_PATH,) = re.findall(r"^export PATH=.*$", README, re.MULTILINE)
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "charts" / "stowplan" / "README.md",
+]
 WIDTH = 100  # columns of the terminal the README shows
 
 
@@ -63,6 +69,16 @@ def test_a_policy_that_the_readme_shows_has_no_mistake(text: str, tmp_path: Path
     file.write_text(text if text.startswith("apiVersion:") else HEAD + text, encoding="utf-8")
 
     assert load_policies([file]).policies
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_leads_to_a_file_and_a_heading_there_is(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for path, anchor in re.findall(r"\]\(((?!https?:)[\w./-]*)(?:#([\w-]+))?\)", text):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), path
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target.read_text("utf-8")), f"{path}#{anchor}"
 
 
 def test_the_readme_leads_to_every_page_there_is() -> None:

@@ -3,14 +3,13 @@
 Source: kubernetes-sigs/scheduler-plugins, kep/624-disk-io-aware-scheduling; a proposal that was
 never implemented. Pods request by annotation, and a driver reports what each disk has left.
 
-The proposal leaves open how scores are scaled (here in percent, truncated), and how a request is
-split over several disks: here one of them must have all of it left, and the one with the most left
-counts. A vendor's function converts requests to the driver's unit; the proposal sketches only its
-linear form, whose coefficients are args here. The proposal's policy names are swapped: its
-MostAllocated prefers the disk with the most left. They are kept as written.
+The proposal leaves two things open. Scores are in percent here, truncated. One disk must have the
+whole request left, and the disk with the most left counts. The coefficients are args, because a
+vendor's function converts requests to the driver's unit. The proposal's strategy names are swapped
+(its MostAllocated prefers the disk with the most left) and kept as written.
 
-A driver knows a pod once it runs. Pods that are expected on a node and not bound yet are
-subtracted from each of its disks, because the disk they will use is unknown.
+A driver knows a pod once it runs. Pods that are expected on a node and not bound yet are subtracted
+from each of its disks, because the disk that they will use is unknown.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 Source: pkg/scheduler/framework/plugins/imagelocality/image_locality.go. Each image that a node
 holds counts for its size times the share of all nodes that hold it, so that not all pods of an
-image go to the one node that pulled it first. This share is of the whole cluster, whichever nodes
-are asked about. Images of volumes count for their sizes; from Kubernetes 1.37 on each adds as much
-to the most that counts as a container, before that nothing.
+image go to the one node that pulled it first. The share is of the whole cluster. Images of volumes
+count for their sizes. From Kubernetes 1.37 on, each raises the maximum that counts as much as a
+container does.
 
 Names are compared as they are written, a missing tag being `latest`: `nginx` is not
 `docker.io/library/nginx`. The kubelet reports 50 images unless told otherwise, the largest first,
-so a node may well hold an image that it does not name. Of a name that a node lists twice the first
-size counts, as in the scheduler; there one size counts on all nodes that hold an image of a name,
-that of the node it saw first, here each has its own.
+so a node may hold an image that it does not name. If a node lists a name twice, the first size
+counts, as in the scheduler. The scheduler uses the size on the node it saw first for all nodes;
+here each node has its own.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Source: pkg/scheduler/framework/plugins/interpodaffinity/{filtering,scoring}.go. Near is on nodes
 that share the value of a label. Pods that are nominated or advised to a node count there, so those
 released together may need each other. A selector of namespaces selects those whose labels match, as
-since Kubernetes 1.37; earlier schedulers let some select all namespaces.
+since Kubernetes 1.37; in earlier schedulers some select all namespaces.
 
-A node is worth the weights of the terms that match, once for each pod in its domain: of those that
-the pod prefers, of those by which pods on nodes prefer it, and `hardPodAffinityWeight` for each of
-theirs that is required. Those of anti-affinity count against it.
+The score adds up the weights of matching terms, once for each pod in the domain: terms that the pod
+prefers, terms by which pods on nodes prefer it, and `hardPodAffinityWeight` for each required term
+of theirs. Anti-affinity is subtracted.
 """
 
 from __future__ import annotations

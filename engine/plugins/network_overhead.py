@@ -1,12 +1,12 @@
 """NetworkOverhead: keep pods near the pods they communicate with, by network cost.
 
-Source: scheduler-plugins, pkg/networkaware/networkoverhead. The dependencies of a
-pod are in the AppGroup that its label names, costs are in a NetworkTopology, and the place of a
-node in its region and zone labels. Bandwidth is ignored. The result for a node depends on its
-labels and on the places of the group's pods in the whole cluster.
+Source: scheduler-plugins, pkg/networkaware/networkoverhead. The dependencies of a pod are in the
+AppGroup that its label names, costs are in a NetworkTopology, and the place of a node in its region
+and zone labels. Bandwidth is ignored. The result for a node depends on its labels and on the places
+of the group's pods in the whole cluster.
 
-Where upstream would crash, without the AppGroup or the NetworkTopology, all nodes pass with equal
-scores. A pod whose node is unknown does not count, where upstream gives up on the new pod.
+Without the AppGroup or the NetworkTopology, all nodes pass with equal scores; upstream crashes. A
+pod whose node is unknown does not count; upstream rejects the new pod.
 """
 
 from __future__ import annotations

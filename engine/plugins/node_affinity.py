@@ -1,8 +1,8 @@
 """NodeAffinity: the node labels and names a pod requires, and those it prefers.
 
 Source: pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go. A mistake in a required term
-makes that term match nothing; a mistake in a preferred term, which upstream fails the whole
-scheduling attempt, is a fault of the score on every node.
+makes that term match nothing. A mistake in a preferred term is a fault of the score on every node;
+upstream fails the whole scheduling attempt.
 """
 
 from __future__ import annotations

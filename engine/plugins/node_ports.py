@@ -1,4 +1,4 @@
-"""NodePorts: the ports of the node that a pod takes must be free.
+"""NodePorts: the host ports of a pod must be free on the node.
 
 Source: pkg/scheduler/framework/plugins/nodeports/node_ports.go. Ports of sidecars count, as since
 Kubernetes 1.33; a port without an address is taken on every address.

@@ -1,9 +1,9 @@
 """NodeResourcesAllocatable: prefer small nodes, or large ones.
 
-Source: scheduler-plugins, pkg/noderesources/{allocatable,resource_allocation}.go. It is about the
-size of nodes: neither the pod nor what nodes run already plays a part. What a node offers of each
-resource is weighed, cpu in millicores and everything else in whole units, so that with the default
-weights a millicore is worth a MiB of memory. Sums are exact; upstream's wrap around beyond int64.
+Source: scheduler-plugins, pkg/noderesources/{allocatable,resource_allocation}.go. Only the size of
+nodes counts, neither the pod nor what already runs. The allocatable amounts are weighted, cpu in
+millicores and everything else in whole units; with the default weights a millicore is worth a MiB
+of memory. Sums are exact; upstream's wrap around beyond int64.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Source: pkg/scheduler/framework/plugins/noderesources/{balanced_allocation,resource_allocation}.go.
 Let f be the share of each resource that is requested, at most 1, and std their deviation: half the
 difference of two, the population's standard deviation of more, 0 of one. The balance of a node is
-`(1 - std) * 100`, truncated. Up to Kubernetes 1.35 the score is the balance with the pod; from 1.36
-on it is by how much the pod improves it, `50 + (50 + with - without) / 2`, which is 75 for a pod
-that changes nothing. Both lie in 50..100.
+`(1 - std) * 100`, truncated. Up to Kubernetes 1.35 the score is the balance with the pod. From 1.36
+on it is how much the pod improves the balance, `50 + (50 + with - without) / 2`, which is 75 for a
+pod that changes nothing. Both lie in 50..100.
 
-Like NodeResourcesFit's scorers it looks at nothing where the list of resources is empty as written.
+With an explicit empty list of resources nothing is scored, as in NodeResourcesFit.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Peaks: prefer nodes whose power rises the least by what the pod is expected to use.
+"""Peaks: prefer nodes whose power consumption rises the least with the pod.
 
 Source: scheduler-plugins, pkg/trimaran/peaks. The power of a node is k0 + k1 * e^(k2 * x), x being
 its cpu utilisation in percent; `engine.plugins.lib.measured_load` says which measurement that is.
 
-A node that the pod would fill beyond 100 %, one without a measurement, and one without a power
-model cost nothing upstream, which makes each of them the best. Here they are the worst: nothing is
-known in their favour. Upstream reads a file that an environment variable names where the args have
-no model; here they must have one.
+A node that the pod would fill beyond 100 %, or without a measurement or power model, is the worst
+here. Upstream it costs nothing, which makes it the best. The args must have a model; upstream can
+also read it from a file.
 
-The request is that which the kubelet sees: overhead counts on top of a request, not alone, and
-containers do not count where the pod itself names resources.
+The request is what the kubelet sees: overhead counts only on top of a request, and containers do
+not count if the pod itself names resources.
 """
 
 from __future__ import annotations

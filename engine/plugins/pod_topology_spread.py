@@ -1,17 +1,17 @@
-"""PodTopologySpread: keeps the pods that a pod selects evenly spread over the values of a label.
+"""PodTopologySpread: spread the pods that a pod selects evenly over the values of a node label.
 
 Source: pkg/scheduler/framework/plugins/podtopologyspread/{common,filtering,scoring,plugin}.go.
 Constraints of a pod with `whenUnsatisfiable: DoNotSchedule` reject nodes, the others rank them.
 
 A domain is all nodes with one value of the topology key. It counts if one of its nodes has the keys
-of all constraints, and the affinity and taints that the constraint honours allow that node. Pods on
-other nodes do not count, nor do those that are about to be deleted.
+of all constraints and is allowed by the affinity and taints that the constraint honours. Pods on
+other nodes, and pods that are being deleted, do not count.
 
-A pod without constraints of its own has the default ones, which only rank nodes, if a ReplicaSet,
-ReplicationController or StatefulSet controls it. The pods that these select are taken to be those
-with the labels of the pod, but for labels that each pod of a StatefulSet has of its own; pods that
-only a Service selects have no constraints. Default constraints leave nodes without their labels in,
-so that clusters without zones spread, too, unless `defaultConstraints` are written.
+Default constraints apply to a pod without its own if a ReplicaSet, ReplicationController or
+StatefulSet controls it; they only rank nodes. The controller is taken to select the pods with the
+labels of the pod, except labels that differ for each pod of a StatefulSet. Pods that only a Service
+selects have no constraints. Nodes without the labels of the default constraints are kept, so that
+clusters without zones spread too, unless `defaultConstraints` are written.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class DefaultConstraint(Args):
     Attributes:
         max_skew: how many pods more than elsewhere may be in a domain at no cost.
         topology_key: the label of nodes whose values are the domains.
-        when_unsatisfiable: what becomes of a pod that makes the skew greater.
+        when_unsatisfiable: what happens to a pod that increases the skew.
         node_affinity_policy: whether only nodes count that the affinity of the pod allows.
         node_taints_policy: whether only nodes count whose taints it tolerates.
     """

@@ -1,12 +1,12 @@
 """ResourceLimitAware: prefer nodes whose pods' limits are the least over-subscribed.
 
 Source: kubernetes-sigs/scheduler-plugins, kep/217-resource-limit-aware-scoring; a proposal that was
-never coded. Of the pods on a node it counts the limits of their containers alone; of the incoming
-pod its init containers and overhead as well. Pod-level resources are younger than it.
+never implemented. Pods on a node count by the limits of their containers, the incoming pod also by
+its init containers and overhead. Pod-level resources do not count, because they are newer.
 
-The proposal leaves open what a pod without any limit counts for. Here an incoming pod that limits
-nothing takes `defaultLimits`, and where that is silent all of what a node offers. Pods on a node
-count for what they say.
+The proposal does not define pods without limits. Here an incoming pod without limits counts for
+`defaultLimits`, and for everything a node offers of resources not named there. Pods on a node count
+for their own limits.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""TargetLoadPacking: fill nodes up to a target cpu utilisation, and spread what goes beyond it.
+"""TargetLoadPacking: fill nodes up to a target cpu utilization, and spread pods beyond it.
 
-Source: scheduler-plugins, pkg/trimaran/targetloadpacking. The expected utilisation of a node is
-what was measured, what pods are predicted to use that no measurement knows yet, and what the
-incoming pod is. `engine.plugins.lib.measured_load` says which measurement that is.
+Source: scheduler-plugins, pkg/trimaran/targetloadpacking. The expected utilization of a node is its
+measurement, plus the predicted usage of pods that no measurement includes yet, plus that of the
+incoming pod. `engine.plugins.lib.measured_load` says which measurement is used.
 
-Upstream notes when it sees a pod bound; here that is the time of its PodScheduled condition, else
-the moment the view saw it there. A pod that was advised to a node and is not bound yet counts too.
+A pod counts from the time of its PodScheduled condition, else from the time the view saw it there;
+upstream uses the time it sees the binding. A pod that was advised to a node and is not bound yet
+counts too.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ class TargetLoadPackingArgs(TrimaranArgs):
     """TargetLoadPackingArgs, with upstream's defaults.
 
     Attributes:
-        target_utilization: cpu utilisation in percent that nodes are filled up to; 0 or less means
+        target_utilization: cpu utilization in percent up to which nodes are filled; 0 or less means
             40. Beyond 100, where upstream's scores leave the scale, is refused.
         default_requests: quantities by resource name, of which only cpu is read: what a container
             is predicted to use that has neither limit nor request.
         default_requests_multiplier: what the request of a container without a limit is multiplied
-            by, a number as text.
+            by, a number as a string.
     """
 
     target_utilization: Annotated[

@@ -85,7 +85,7 @@ RuleName = Annotated[
     str,
     Field(
         max_length=63,
-        description="Letters, digits, `-`, `_` and `.`; shown wherever the rule is spoken of.",
+        description="Letters, digits, `-`, `_` and `.`; shown in reasons and errors.",
         json_schema_extra={"pattern": _RULE_NAME},
     ),
     _matching(_RULE_NAME, "letters, digits, `-`, `_` and `.`, no sign first or last"),
@@ -175,7 +175,7 @@ class LabelSelector(Model):
 class MatchCondition(Named):
     """A match condition, such as that of an admission webhook."""
 
-    name: Annotated[RuleName, Field(description="Named in the error when it fails.")]
+    name: Annotated[RuleName, Field(description="Shown in the error if the condition fails.")]
     expression: Annotated[
         Expression,
         Field(description="CEL over `object`, `request`, `namespaceObject` and `pod`; a bool."),
@@ -186,11 +186,11 @@ class Match(Model):
     """The pods that a policy applies to; all parts must hold."""
 
     namespace_selector: Annotated[
-        LabelSelector, Field(description="On the labels of the pod's namespace.")
+        LabelSelector, Field(description="Selects by the labels of the pod's namespace.")
     ] = LabelSelector()
-    object_selector: Annotated[LabelSelector, Field(description="On the labels of the pod.")] = (
-        LabelSelector()
-    )
+    object_selector: Annotated[
+        LabelSelector, Field(description="Selects by the labels of the pod.")
+    ] = LabelSelector()
     match_conditions: Annotated[
         tuple[MatchCondition, ...],
         Field(max_length=MOST_RULES, description="CEL conditions that must all be true."),
@@ -204,7 +204,7 @@ class Variable(Named):
     name: VariableName
     expression: Annotated[
         Expression,
-        Field(description="CEL over the pod; may read the variables before it, but no node."),
+        Field(description="CEL over the pod; may read earlier variables, but no node."),
     ]
 
 
@@ -213,16 +213,14 @@ class Rule(Model):
 
     rule_name: Annotated[
         RuleName | None,
-        Field(alias="name", description="Left out, a rule has the name of its plugin."),
+        Field(alias="name", description="The name of the plugin by default."),
     ] = None
     plugin: Annotated[
-        str | None, Field(description="The name of a plugin; give it or `expression`.")
+        str | None, Field(description="The name of a plugin. Give either this or `expression`.")
     ] = None
-    args: Annotated[
-        dict[str, Any] | None, Field(description="The arguments of the plugin, as it names them.")
-    ] = None
+    args: Annotated[dict[str, Any] | None, Field(description="The args of the plugin.")] = None
     expression: Annotated[
-        Expression | None, Field(description="CEL, where no plugin is named.")
+        Expression | None, Field(description="CEL. Give either this or `plugin`.")
     ] = None
 
     @property
@@ -272,14 +270,14 @@ class Filter(Rule):
         Field(
             min_length=1,
             max_length=256,
-            description="Why a node is turned away, for a rule with an expression.",
+            description="Why a node is rejected, for a rule with an expression.",
         ),
     ] = None
     on_error: Annotated[
         OnFilterError,
         Field(
-            description="`RejectNode` turns a node away that cannot be judged; "
-            "`IgnoreRule` lets it pass."
+            description="If the rule fails for a node: `RejectNode` rejects the node,"
+            " `IgnoreRule` lets it pass."
         ),
     ] = OnFilterError.REJECT_NODE
 
@@ -295,12 +293,12 @@ class Score(Rule):
 
     weight: Annotated[
         int,
-        Field(strict=True, ge=1, le=100, description="What its 0..100 points are multiplied by."),
+        Field(strict=True, ge=1, le=100, description="Factor of its 0..100 points."),
     ] = 1
     on_error: Annotated[
         OnScoreError,
         Field(
-            description="`ZeroScore` gives a node that cannot be judged 0 points; "
-            "`IgnoreRule` gives no node any."
+            description="If the rule fails for a node: `ZeroScore` gives the node 0 points,"
+            " `IgnoreRule` gives no node any points."
         ),
     ] = OnScoreError.ZERO_SCORE

@@ -74,26 +74,28 @@ class SchedulerScores(Model):
         _Weight,
         Field(
             alias="TaintToleration",
-            description="Of nodes without soft taints that the pod does not tolerate.",
+            description="Prefers nodes without soft taints that the pod does not tolerate.",
         ),
     ] = _WISH_WEIGHTS["TaintToleration"]
     node_affinity: Annotated[
         _Weight,
-        Field(alias="NodeAffinity", description="Of the nodes that the pod prefers by labels."),
+        Field(
+            alias="NodeAffinity", description="Prefers the nodes that the pod prefers by labels."
+        ),
     ] = _WISH_WEIGHTS["NodeAffinity"]
     pod_topology_spread: Annotated[
         _Weight,
         Field(
             alias="PodTopologySpread",
-            description="Of nodes and zones with fewer pods like it, by its `ScheduleAnyway` "
-            "constraints, or those that the scheduler has for pods of a controller.",
+            description="Prefers nodes and zones with fewer pods like it, by its `ScheduleAnyway`"
+            " constraints, or by the scheduler's defaults for pods of a controller.",
         ),
     ] = _WISH_WEIGHTS["PodTopologySpread"]
     inter_pod_affinity: Annotated[
         _Weight,
         Field(
             alias="InterPodAffinity",
-            description="Of nodes near pods that the pod prefers, or that prefer it.",
+            description="Prefers nodes near pods that the pod prefers, or that prefer it.",
         ),
     ] = _WISH_WEIGHTS["InterPodAffinity"]
 
@@ -144,9 +146,9 @@ class Placement(Model):
     at: Annotated[
         PlacementAt,
         Field(
-            description="`Admission` advises the scheduler when the pod is created. `Binding` "
-            "decides when the scheduler binds the pod, and replaces its node where a filter "
-            "rejects that, or another one is better by `minGain`."
+            description="`Admission` advises the scheduler when the pod is created. `Binding`"
+            " decides when the scheduler binds the pod: its node is replaced if a"
+            " filter rejects it, or if another node is better by `minGain`."
         ),
         BeforeValidator(_moment),
     ] = PlacementAt.ADMISSION
@@ -154,34 +156,37 @@ class Placement(Model):
         DynamicFilters,
         BeforeValidator(_without_marks),
         Field(
-            description="How filters over changing state are advised: `Preferred` leaves the nodes "
-            "that they reject out of the preferred ones, `Required` also excludes them with "
-            "`NotIn`. `at: Binding` enforces them without either."
+            description="What advice does with filters on changing state. `Preferred`: nodes that"
+            " they reject are not preferred. `Required`: these nodes are also"
+            " excluded with `NotIn`. `at: Binding` enforces such filters without"
+            " either."
         ),
     ] = DynamicFilters.PREFERRED
     when_none_fits: Annotated[
         WhenNoneFits,
         Field(
-            description="What happens to a pod for which the filters leave none of the nodes that "
-            "the scheduler would take: it passes, with what they say of labels, or is denied. "
-            "`Wait` needs `at: Binding`: the pod stays pending, and the scheduler tries it again."
+            description="What happens if the filters leave no node that the scheduler could take."
+            " `Allow`: the pod passes, with what filters say of labels. `Deny`: it is"
+            " denied. `Wait`, with `at: Binding`: it stays pending, and the scheduler"
+            " tries it again."
         ),
     ] = WhenNoneFits.ALLOW
     release_in_order: Annotated[
         bool,
         Field(
             strict=True,
-            description="Holds the pod by a scheduling gate until those before it in the order of "
-            "`--queue-sort` are bound, or have no node. Needs `stowplan serve --hold`.",
+            description="Holds the pod with a scheduling gate until the pods before it in the"
+            " order of `--queue-sort` are bound, or have no node. Needs `stowplan"
+            " serve --hold`.",
         ),
     ] = False
     preemption: Annotated[
         ReclaimMode,
         Field(
-            description="Holds the pod by a scheduling gate, and where no node takes it: `On` "
-            "evicts pods of lower priority for it, as far as budgets, gangs, quotas and "
-            "PriorityClasses allow it; `DryRun` says in an Event whom, and releases it. Needs "
-            "`stowplan serve --hold --preemption`."
+            description="Holds the pod with a scheduling gate. If no node takes it, `On` evicts"
+            " pods of lower priority for it, as far as budgets, gangs, quotas and"
+            " PriorityClasses allow it; `DryRun` reports them in an Event and releases"
+            " the pod. Needs `stowplan serve --hold --preemption`."
         ),
     ] = ReclaimMode.OFF
     min_gain: Annotated[
@@ -190,8 +195,8 @@ class Placement(Model):
             strict=True,
             ge=0,
             le=100,
-            description="By how many points of 100, over all scores by weight, another node must "
-            "be better than the scheduler's for a pod to be moved there at its binding.",
+            description="How many points of 100, over all scores by weight, another node must be"
+            " better than the scheduler's for the pod to be moved at its binding.",
         ),
     ] = 1
     max_nodes: Annotated[
@@ -200,24 +205,25 @@ class Placement(Model):
             strict=True,
             ge=1,
             le=256,
-            description="The most node names written; no node further down the ranking is named.",
+            description="Maximum number of node names written; nodes further down the ranking are"
+            " never named.",
         ),
     ] = 64
     group_labels: Annotated[
         tuple[Annotated[str, Field(min_length=1)], ...],
         Field(
             max_length=32,
-            description="Node labels that may stand for a set of nodes, where one describes it "
-            "exactly.",
+            description="Node labels that may replace node names, if one describes the set of"
+            " nodes exactly.",
         ),
     ] = DEFAULT_GROUP_LABELS
     scheduler_scores: Annotated[
         SchedulerScores,
         BeforeValidator(_by_plugin),
         Field(
-            description="The weights that the scheduler's scores of what the pod asks for have "
-            "beside the `scores` of policies, or `Off`. A score of a policy by the same plugin "
-            "takes the place of its own.",
+            description="Weights of the scheduler's scores of what the pod asks for, next to the"
+            " `scores` of policies, or `Off`. A score of a policy by the same plugin"
+            " replaces the default one.",
             json_schema_extra=_or_off,
         ),
     ] = SchedulerScores()
@@ -257,7 +263,7 @@ class Metadata(Model):
     }
     """Hints for keys that belong to other kinds."""
 
-    name: Annotated[ObjectName, Field(description="Unique among all policies loaded together.")]
+    name: Annotated[ObjectName, Field(description="Unique among all policies.")]
     labels: Annotated[dict[str, str], Field(description="Free to use.")] = {}  # noqa: RUF012 - pydantic copies it
     annotations: Annotated[dict[str, str], Field(description="Free to use.")] = {}  # noqa: RUF012 - pydantic copies it
 
@@ -270,7 +276,9 @@ class Metadata(Model):
 class NamespacedMetadata(Metadata):
     """The metadata of a policy for one namespace."""
 
-    namespace: Annotated[ObjectName, Field(description="It applies to pods of this one alone.")]
+    namespace: Annotated[
+        ObjectName, Field(description="The policy applies only to pods of this namespace.")
+    ]
 
 
 class Spec(Model):
@@ -282,13 +290,16 @@ class Spec(Model):
             strict=True,
             ge=-(2**31),
             le=2**31 - 1,
-            description="The highest one decides `placement`; ties go by name.",
+            description="The policy with the highest priority decides `placement`; ties go by"
+            " name.",
         ),
     ] = 0
     mode: Annotated[
         Mode, Field(description="`Enforce` decides, `Audit` records what it would decide.")
     ] = Mode.ENFORCE
-    match: Annotated[Match, Field(description="The pods it applies to; left out, all.")] = Match()
+    match: Annotated[Match, Field(description="The pods it applies to; all pods by default.")] = (
+        Match()
+    )
     variables: Annotated[
         tuple[Variable, ...],
         Field(max_length=MOST_RULES, description="Values that several rules share."),
@@ -296,16 +307,16 @@ class Spec(Model):
     ] = ()
     filters: Annotated[
         tuple[Filter, ...],
-        Field(max_length=MOST_RULES, description="A node must pass all of them."),
+        Field(max_length=MOST_RULES, description="A node must pass all filters."),
         AfterValidator(unique),
     ] = ()
     scores: Annotated[
         tuple[Score, ...],
-        Field(max_length=MOST_RULES, description="Their points add up by weight."),
+        Field(max_length=MOST_RULES, description="Points are added up by weight."),
         AfterValidator(unique),
     ] = ()
     placement: Annotated[
-        Placement, Field(description="How the decision is written on the pod.")
+        Placement, Field(description="How binding the decision is, and when it is made.")
     ] = Placement()
 
 
@@ -350,7 +361,7 @@ class PlacementPolicy(_Policy):
     """A policy for pods of all namespaces."""
 
     kind: Annotated[Literal["PlacementPolicy"], Field(description="Always this.")]
-    metadata: Annotated[Metadata, Field(description="Its name, and whatever helps to find it.")]
+    metadata: Annotated[Metadata, Field(description="Name, labels and annotations.")]
     spec: Annotated[Spec, Field(description="The pods it applies to, and its rules.")]
 
     @property
@@ -369,7 +380,7 @@ class NamespacedPlacementPolicy(_Policy):
 
     kind: Annotated[Literal["NamespacedPlacementPolicy"], Field(description="Always this.")]
     metadata: Annotated[
-        NamespacedMetadata, Field(description="Its name and namespace, and whatever helps.")
+        NamespacedMetadata, Field(description="Name, namespace, labels and annotations.")
     ]
     spec: Annotated[NamespacedSpec, Field(description="The pods it applies to, and its rules.")]
 

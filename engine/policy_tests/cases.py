@@ -39,26 +39,26 @@ class Expectation(Model):
     verdict: Annotated[
         Verdict | None, Field(description="`Place`, `Abstain` (nothing to say) or `Deny`.")
     ] = None
-    message: Annotated[str | None, Field(description="A part of the decision's message.")] = None
+    message: Annotated[str | None, Field(description="Part of the decision's message.")] = None
     best: Annotated[
         tuple[str, ...],
         BeforeValidator(_one_or_more),
-        Field(description="The node with the most points, or all that share them."),
+        Field(description="The node with the most points, or all nodes that share them."),
     ] = ()
     order: Annotated[
         tuple[str, ...],
-        Field(description="Nodes of which each has more points than the next."),
+        Field(description="Nodes in order: each has more points than the next."),
     ] = ()
     rejected: Annotated[
         dict[str, str],
         Field(
             default_factory=dict,
-            description="Nodes that are turned away, each with a part of `rule: reason`.",
+            description="Rejected nodes, each with a part of `rule: reason`.",
         ),
     ]
     scores: Annotated[
         dict[str, dict[str, int]],
-        Field(default_factory=dict, description="By score and node, the points of 0..100."),
+        Field(default_factory=dict, description="Points (0..100) by score and node."),
     ]
     errors: Annotated[
         tuple[str, ...], Field(description="Parts of the errors that must be reported.")
@@ -68,36 +68,40 @@ class Expectation(Model):
 class WrittenCase(Model):
     """A case as it stands in the file."""
 
-    name: Annotated[str, Field(min_length=1, description="What is shown, as a sentence.")]
+    name: Annotated[str, Field(min_length=1, description="Name of the case, as a sentence.")]
     cluster: Annotated[
         Any,
         Field(
-            description="Kubernetes objects in lists: `nodes`, `pods`, `nodeMetrics`, "
-            "`namespaces`, `elasticQuotas`, `nodeResourceTopologies`, `appGroups`, "
-            "`networkTopologies`, `nodeDiskIOStats`, `limitRanges`, `priorityClasses` and "
-            "`runtimeClasses`; or as `kubectl get -o yaml` prints them; or the name of a "
-            "file beside this one with either."
+            description="Lists of Kubernetes objects: `nodes`, `pods`, `nodeMetrics`,"
+            " `namespaces`, `elasticQuotas`, `podDisruptionBudgets`,"
+            " `nodeResourceTopologies`, `appGroups`, `networkTopologies`,"
+            " `nodeDiskIOStats`, `limitRanges`, `priorityClasses`, `deviceClasses` and"
+            " `runtimeClasses`; or objects as `kubectl get -o yaml` prints them; or"
+            " the name of a file with either, next to the cases."
         ),
     ]
     pod: Annotated[
         dict[str, Any],
         Field(
-            description="The pod that is created, with what the API server adds; of a "
-            "Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob, one of its template."
+            description="The pod that is created; of a Deployment, StatefulSet, DaemonSet,"
+            " ReplicaSet, Job or CronJob, one pod of its template. The API server's"
+            " defaults are added."
         ),
     ]
     request: Annotated[
         dict[str, Any],
-        Field(default_factory=dict, description="More of the admission request, as `userInfo`."),
+        Field(
+            default_factory=dict, description="More of the admission request, such as `userInfo`."
+        ),
     ]
     now: Annotated[
         AwareDatetime | None,
         Field(
-            description="The moment of the decision, as `2026-01-01T00:00:00Z`; needed only where "
-            "ages count: with reports of usage, and for expressions that read `now`."
+            description="The time of the decision, such as `2026-01-01T00:00:00Z`; only needed"
+            " with reports of usage, and for expressions that read `now`."
         ),
     ] = None
-    expect: Annotated[Expectation, Field(description="What must come of it.")]
+    expect: Annotated[Expectation, Field(description="The expected decision.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

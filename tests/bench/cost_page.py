@@ -30,25 +30,23 @@ _MOST_GROWTH: Final = 2.5  # with 2.5 times the nodes, or fewer
 _HEAD = """\
 # What it costs
 
-How the CPU time of a decision, the memory of a replica and its start-up grow with the cluster and
-the policies. This page and its plots are written by
+This page shows how the CPU time of a decision, the memory of a replica and its start-up grow with
+the cluster and the policies. Page and plots are written by this command; do not edit them by hand:
 
     {command}
-
-and not by hand.
 
 Measured on: {processor}, {machine}.
 
 - Each point is measured in a process of its own that holds what a replica holds; the cluster is
-  [made up](../tests/bench/generate.py), of nodes of seven types with pods of all sizes. Each figure
-  is the least of {rounds} such processes, with all other points in between.
+  [generated](../tests/bench/generate.py), with nodes of seven types and pods of all sizes. Each
+  figure is the minimum of {rounds} such processes, with all other points in between.
 - The ten rules are those of [policy.yaml](../tests/bench/policy.yaml): LimitAware and LoadAware,
   each as a filter and as a score, and six rules in CEL. More rules are the same ten with other
   numbers, fewer are the first of them.
 - *Still* is a decision while nothing changes. *With events* is a decision and the view it needs
-  after a pod was created, bound and another deleted, while nodes report: as in a cluster where 500
-  pods are created each second, and reports of usage are taken up four times a second, as the
-  webhook does. Percentiles are of {decisions:,} decisions.
+  after a pod was created, bound and another deleted, while nodes report: as in a cluster with 500
+  new pods a second, and with usage reports applied four times a second, as in the webhook.
+  Percentiles are of {decisions:,} decisions.
 - *Ready* is the CPU time from the first byte of the lists to the first view. *Memory* is resident
   after all decisions, modules of the server included.
 - The loop in plain Python that benchmarks compare with took {floor_least:.0f} to {floor_most:.0f}

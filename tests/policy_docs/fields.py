@@ -12,20 +12,20 @@ from engine.policy_tests.cases import WrittenCase
 HEAD: Final = """\
 # Fields of a policy
 
-Every key of a PlacementPolicy and of `cases.yaml`, with its type, its default and its meaning;
-[policies.md](policies.md) is the guide, [plugins.md](plugins.md) lists the args of plugins. `[]`
-stands for each entry of a list.
+This page is the reference for policy authors: every key of a PlacementPolicy and of `cases.yaml`,
+with its type, default and meaning. [policies.md](policies.md) is the guide, and
+[plugins.md](plugins.md) lists the args of plugins. `[]` means each entry of a list.
 
-`make docs` writes this page from `engine/policy/schema.py`, `engine/policy/rule_schema.py` and
-`engine/policy_tests/cases.py`: do not edit it by hand.
-
-Editors complete and check policies, args of plugins included, by
-[placementpolicy.schema.json](placementpolicy.schema.json). For those that use yaml-language-server,
-as VS Code does, put its path or address in the first line of a policy:
+Editors complete and check policies, args of plugins included, with
+[placementpolicy.schema.json](placementpolicy.schema.json). For yaml-language-server, which VS Code
+uses, put its path or address in the first line of a policy:
 
 ```yaml
 # yaml-language-server: $schema=../../docs/placementpolicy.schema.json
 ```
+
+`make docs` writes this page from `engine/policy/schema.py`, `engine/policy/rule_schema.py` and
+`engine/policy_tests/cases.py`: do not edit it by hand.
 """
 
 _LONGEST_DEFAULT: Final = 60  # characters
@@ -92,7 +92,7 @@ def _single(field: Schema, models: Schema) -> str:
         case "object":
             return "object"
         case "string" if field.get("format"):
-            return "moment"
+            return "time"
         case kind:
             return f"{kind}{_bounds(field)}"
 

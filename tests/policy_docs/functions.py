@@ -14,8 +14,9 @@ from tests.policy_docs.function_examples import EXAMPLES, MACROS
 HEAD: Final = """\
 # Functions in expressions
 
-What [CEL](https://cel.dev) and Kubernetes offer, and a policy may call. Every example is true. The
-names that expressions can read are in [cel-environment.md](cel-environment.md), recipes in
+This page is the reference of all functions that an expression of a policy may call: those of
+[CEL](https://cel.dev) and of Kubernetes. Every example is true. The names that expressions can read
+are in [cel-environment.md](cel-environment.md), units and recipes in
 [conversions.md](conversions.md).
 
 `make docs` writes this page from `engine/cel/functions/`: do not edit it by hand.
@@ -27,7 +28,7 @@ and the optional `map.?key` and `map[?'key']`.
 FAMILIES: Final[dict[str, tuple[ModuleType, str]]] = {
     "standard": (functions.standard, "Strings, lists and maps: the basics"),
     "conversions": (functions.conversions, "Conversions between types"),
-    "timestamps": (functions.timestamps, "Moments and durations"),
+    "timestamps": (functions.timestamps, "Times and durations"),
     "strings": (functions.strings, "Strings"),
     "format_strings": (functions.format_strings, "Formatted strings"),
     "regex": (functions.regex, "Regular expressions (RE2)"),

@@ -66,8 +66,8 @@ app.command(
     help="""Do what is done once for all replicas of `stowplan serve`, until SIGINT or SIGTERM.
 
     Several may run: one of them leads, by a Lease, and the others take over when it ends. The
-    leader decides and releases held pods, evicts pods for others, marks nodes, judges where pods
-    are bound, writes the status of quotas, PodGroups and policies, and renews the certificate. It
+    leader decides bindings, releases held pods, evicts pods for others, counts where pods are
+    bound, writes the status of quotas, PodGroups and policies, and renews the certificate. It
     answers no review of a pod that is created.
 
     Settings are those of `stowplan serve`, to be given alike, and are taken from flags, environment

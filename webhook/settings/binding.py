@@ -18,9 +18,9 @@ class BindingSettings(BaseModel):
     )
     binding_namespaces: str = Field(
         default="stowplan.dev/placement!=disabled",
-        description="Label selector of the namespaces whose bindings the API server asks about, as"
-        " the webhook configuration has it: what is bound in any other without our answer is no"
-        " fault, and no reason to move nothing for a while.",
+        description="Label selector of the namespaces whose bindings the API server asks about,"
+        " as in the webhook configuration. Bindings in other namespaces without our"
+        " answer have not escaped.",
     )
 
     @field_validator("binding_namespaces")

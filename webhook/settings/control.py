@@ -14,13 +14,13 @@ class ControlSettings(BaseModel):
 
     leader_service: str | None = Field(
         default=None,
-        description="Service without a selector that leads to the leader, which keeps its"
-        " EndpointSlices. Without it there is none.",
+        description="Service without a selector whose EndpointSlices the leader keeps, so that it"
+        " leads to the leader. Without it there is none.",
     )
     pod_ips: Addresses = Field(
         default=(),
-        description="Addresses of this process, of each IP family at most one, as the leader writes"
-        " them there; separated by commas in the environment.",
+        description="Addresses of this process, at most one of each IP family, which the leader"
+        " writes there; separated by commas in the environment.",
     )
 
     @model_validator(mode="after")

@@ -40,8 +40,9 @@ class PlacementSettings(BaseModel):
         default=0,
         ge=0,
         le=100,
-        description="As in the configuration of the scheduler: the larger its sample of the nodes,"
-        " the fewer are named to it; 0 lets the number of nodes decide, as the scheduler does.",
+        description="The same as in the configuration of the scheduler: the larger its sample of"
+        " the nodes, the fewer nodes advice has to name. 0: by the number of nodes, as"
+        " in the scheduler.",
     )
     assumed_seconds: int = Field(
         default=DEFAULT_ASSUMED_SECONDS,
@@ -50,39 +51,42 @@ class PlacementSettings(BaseModel):
     )
     outcome: bool = Field(
         default=True,
-        description="Count where pods are bound: of each that is decided at its binding the node it"
-        " got against the one that the scheduler took, of each that was advised whether it landed"
-        " there. The leader does.",
+        description="Count where pods are bound: for pods decided at binding, their node against"
+        " the scheduler's; for advised pods, whether they landed there. The leader"
+        " does this.",
     )
     outcome_window_seconds: int = Field(
-        default=3_600, ge=60, le=86_400, description="Time whose outcomes a policy is measured by."
+        default=3_600,
+        ge=60,
+        le=86_400,
+        description="Window of the outcomes by which a policy is measured.",
     )
     outcome_least_pods: int = Field(
         default=100,
         ge=1,
-        description="Pods of a policy that must have been decided at their binding in that time"
-        " before it can be found to make things worse.",
+        description="Least number of pods of a policy decided at binding in that window before it"
+        " can be found to make things worse.",
     )
     outcome_margin: int = Field(
         default=5,
         ge=1,
         le=100,
-        description="Points, of 100 by its own scores, that the pods of a policy must have less"
-        " than on the nodes that the scheduler took to make things worse; or percent of them that"
-        " are more on hot nodes.",
+        description="A policy makes things worse if its pods have this many points less (of 100,"
+        " by its own scores) than on the nodes that the scheduler took, or if this"
+        " many percent more of them are on hot nodes.",
     )
     outcome_hot_percent: int = Field(
         default=80,
         ge=1,
         le=100,
-        description="Usage of CPU or memory, of allocatable, above which a node is hot.",
+        description="Usage of CPU or memory, in percent of allocatable, above which a node is hot.",
     )
     outcome_when_worse: WhenWorse = Field(
         default="Report",
-        description="What follows where a policy makes things worse: an alert and an Event"
-        " (Report), or besides that it acts no more on any replica (Audit) until somebody takes it"
-        " back or changes it. One whose filters promise something, or that denies, is only"
-        " reported.",
+        description="What happens when a policy makes things worse. Report: an alert and an"
+        " Event. Audit: also no replica acts on it until a person lifts that or"
+        " changes the policy. A policy that promises something, or that denies, is"
+        " only reported.",
     )
     explanations_kept: int = Field(
         default=256, ge=0, description="Number of the latest decisions that /debug/decisions shows."
@@ -90,7 +94,7 @@ class PlacementSettings(BaseModel):
     reload_seconds: float = Field(
         default=5.0,
         ge=0,
-        description="Interval at which policy and certificate files are checked for changes; 0 for"
+        description="Interval at which policy and certificate files are checked for changes; 0:"
         " never.",
     )
 

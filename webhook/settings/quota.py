@@ -26,15 +26,15 @@ class QuotaSettings(BaseModel):
 
     quota_mode: QuotaMode = Field(
         default="Enforce",
-        description="Effect of an exceeded ElasticQuota: denial (Enforce), a wait until there is"
-        " room (Queue; denial while nobody demonstrably releases pods), a warning (Audit), or none"
-        " (Off).",
+        description="What happens when an ElasticQuota is exceeded. Enforce: the pod is denied."
+        " Queue: it waits for room, or is denied while nobody releases pods. Audit: a"
+        " warning. Off: nothing.",
     )
     quota_rollout: QuotaRollout = Field(
         default="All",
         description="Namespaces whose pods the API server asks about. Automatic: those with a"
-        " quota, as replicas keep them in the first of the webhook configurations; All, Labelled"
-        " are what the configuration says by itself.",
+        " quota, kept by replicas in the first of the webhook configurations. All,"
+        " Labelled: as the configuration says.",
     )
     quota_unlisted_resources: UnlistedResources = Field(
         default="Unlimited",
@@ -43,8 +43,9 @@ class QuotaSettings(BaseModel):
     )
     quota_count_pods: PodAccounting = Field(
         default="NonTerminal",
-        description="Pods that hold quota: all that have not finished or, as with"
-        " scheduler-plugins, only those bound to a node, so that a burst may exceed max.",
+        description="Pods that count. NonTerminal: all that have not finished. Scheduled, a rule"
+        " of scheduler-plugins: only those bound to a node, so that a burst may exceed"
+        " max.",
     )
     quota_borrowing: Borrowing = Field(
         default="Off",
@@ -53,8 +54,8 @@ class QuotaSettings(BaseModel):
     )
     quota_cohort: QuotaCohort = Field(
         default="Nodes",
-        description="What the quotas of mode Queue share, and borrow from beyond min: what nodes"
-        " offer (Nodes), or the sum of all min, as with scheduler-plugins (SumOfMin).",
+        description="What quotas of mode Queue share and borrow from beyond min: what nodes offer"
+        " (Nodes), or the sum of all min, as with scheduler-plugins (SumOfMin).",
     )
     quota_cohort_nodes: str = Field(
         default="",
@@ -68,8 +69,8 @@ class QuotaSettings(BaseModel):
     quota_reservation_seconds: int = Field(
         default=DEFAULT_RESERVATION_SECONDS,
         gt=60,
-        description="Time for which an admitted pod holds quota before it is observed; longer than"
-        " the request timeout of the API server, which is 60 s by default.",
+        description="Time for which an admitted pod holds quota until it is seen; longer than the"
+        " request timeout of the API server, 60 s by default.",
     )
 
     @field_validator("quota_cohort_nodes")

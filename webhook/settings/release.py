@@ -15,49 +15,48 @@ class ReleaseSettings(BaseModel):
 
     hold: bool = Field(
         default=False,
-        description="Hold pods by a scheduling gate while they wait for quota or their gang, and"
-        " those of policies with `placement: { releaseInOrder: true }` or `preemption`. Without it,"
-        " and while nobody demonstrably releases pods, such pods wait for nothing.",
+        description="Hold pods with a scheduling gate while they wait for quota or their gang,"
+        " and those of policies with `placement: { releaseInOrder: true }` or"
+        " `preemption`. Without it, and while nobody releases pods, such pods wait for"
+        " nothing.",
     )
     hold_max: int = Field(
         default=DEFAULT_HOLD_MAX,
         ge=0,
-        description="Most pods held at a time, about; 0 for none. Beyond it pods are not held: each"
-        " costs the scheduler and every replica some memory. No namespace has more than it leaves"
-        " to others: one alone has half.",
+        description="Approximate maximum number of held pods; 0: none. One namespace may hold"
+        " half of it, the next one half of the rest, and so on.",
     )
     hold_seconds: int = Field(
         default=DEFAULT_HOLD_SECONDS,
         ge=10,
         le=3_600,
-        description="Longest time for which a pod is held that waits neither for quota nor for its"
-        " gang. Then it counts as overdue: a release is anybody's business, and half a minute later"
-        " no further pods are held.",
+        description="Longest time for which a pod is held, except for quota or its gang. Then it"
+        " is overdue, and half a minute later no further pods are held.",
     )
     queue_sort: QueueSortName = Field(
         default="PrioritySort",
-        description="Order in which held pods are released, as a queue sort of kube-scheduler"
+        description="Order in which held pods are released: a queue sort of kube-scheduler"
         " (PrioritySort) or scheduler-plugins; then by creation and uid.",
     )
     queue_sort_namespaces: Names = Field(
         default=("default",),
-        description="Namespaces that TopologicalSort searches for AppGroups, in order; separated by"
-        " commas in the environment.",
+        description="Namespaces in which TopologicalSort searches AppGroups, in order; separated"
+        " by commas in the environment.",
     )
     reclaim_after_seconds: int = Field(
         default=60,
         ge=0,
         le=3_600,
-        description="Time for which a pod within its quota's min waits before pods of other quotas,"
-        " which are above their min, are evicted for it; where its quota has the annotation"
-        " `stowplan.dev/reclaim`: On. With DryRun, the default there, it is only reported.",
+        description="Time after which pods of quotas above their min are evicted for a pod that"
+        " waits within the min of its quota, if its quota has the annotation"
+        " `stowplan.dev/reclaim`: On. With DryRun, the default, this is only reported.",
     )
     evictions_in_flight_percent: int = Field(
         default=DEFAULT_IN_FLIGHT_PERCENT,
         ge=0,
         le=100,
-        description="Of the running pods of a namespace, as many are evicted at a time for pods of"
-        " others, 10 at least: once so many are on their way out, no plan takes more of it.",
+        description="Percentage of the running pods of a namespace that may be evicted for others"
+        " at a time, but at least 10 pods.",
     )
     preemption: bool = Field(
         default=False,

@@ -17,8 +17,8 @@ class ServerSettings(BaseModel):
 
     host: str = Field(
         default="::",
-        description="Address the webhook listens on; `::` is each of this machine, IPv4 as well as"
-        " IPv6, and `0.0.0.0` each of IPv4.",
+        description="Address the webhook listens on; `::` is every IPv4 and IPv6 address of this"
+        " machine, `0.0.0.0` every IPv4 address.",
     )
     port: Port = Field(default=9443, description="Port of the webhook; 0 takes a free one.")
     metrics_host: str = Field(
@@ -30,29 +30,30 @@ class ServerSettings(BaseModel):
     )
     probe_port: Port | None = Field(
         default=None,
-        description="Additional port for `/livez`, `/readyz` and `/statusz` alone, over TLS and"
-        " without a client certificate, which a kubelet does not have; 0 takes a free one.",
+        description="Additional port for `/livez`, `/readyz` and `/statusz`, over TLS and without"
+        " a client certificate, which a kubelet does not have; 0 takes a free one.",
     )
     dashboard_port: Port | None = Field(
         default=None,
-        description="Port of the dashboard, over TLS; without it there is none; 0 takes a free one."
-        " On a live cluster it requires a bearer token, and shows what its user may read.",
+        description="Port of the dashboard, over TLS; 0 takes a free one. Without it there is no"
+        " dashboard. On a live cluster it requires a bearer token and shows what its"
+        " user may read.",
     )
     debug_pages: bool = Field(
         default=True,
         description="Serve /debug/decisions, /debug/outcome and /debug/queue. On a live cluster"
-        " they require a bearer token of somebody who may `get` these nonResourceURLs.",
+        " they require a bearer token of a user who may `get` these nonResourceURLs.",
     )
     tls_cert: Path | None = Field(
         default=None,
         description="PEM file with the serving certificate and its chain. Without it or a Secret,"
-        " a self-signed certificate is made at each start.",
+        " a self-signed certificate is created at each start.",
     )
     tls_key: Path | None = Field(default=None, description="PEM file with its private key.")
     certificate_secret: str | None = Field(
         default=None,
-        description="Secret in which a certificate is created and renewed in time; one that was"
-        " put there by others is only served.",
+        description="Secret in which a certificate is created and renewed. One that others put"
+        " there is only served.",
     )
     certificate_names: Names = Field(
         default=(),
@@ -81,15 +82,15 @@ class ServerSettings(BaseModel):
     max_connections: int = Field(
         default=1024,
         gt=0,
-        description="Most connections at a time. Beyond it those that have brought no review are"
-        " closed, the oldest first.",
+        description="Maximum number of connections. Beyond it, those that have brought no review"
+        " are closed, the oldest first.",
     )
     max_in_flight: int = Field(
         default=128,
         gt=0,
-        description="Most reviews of one kind at a time. Beyond it, or after 20 ms in line where"
-        " more come than can be decided, a pod is admitted without advice; quota is left to the"
-        " API server's failure policy.",
+        description="Maximum number of concurrent reviews of one kind. Beyond it, or after 20 ms"
+        " in line in an overload, a pod is admitted without advice; quota is left to"
+        " the API server's failure policy.",
     )
     default_timeout_seconds: float = Field(
         default=10.0,
@@ -100,18 +101,18 @@ class ServerSettings(BaseModel):
         default=0.6,
         gt=0,
         le=1,
-        description="Part of the timeout after which the pod is admitted without advice.",
+        description="Fraction of the timeout after which the pod is admitted without advice.",
     )
     shutdown_delay_seconds: float = Field(
         default=0.0,
         ge=0,
-        description="Least time to serve on, not ready, after SIGTERM: callers learn late of a"
-        " termination. A preStop hook that sleeps does the same.",
+        description="Minimum time to keep serving, not ready, after SIGTERM, because callers"
+        " learn of a termination late. A preStop hook that sleeps does the same.",
     )
     drain_seconds: float = Field(
         default=15.0,
         ge=0,
-        description="Longest time to serve on after that, for open connections.",
+        description="Maximum time to serve open connections after that.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level of messages that are logged."

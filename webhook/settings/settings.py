@@ -140,5 +140,6 @@ class ServeSettings(Settings):
     control: bool = Field(
         default=False,
         description="Do what `stowplan control` does in this process too, for small clusters:"
-        " replicas elect a leader among them. Without it, run `stowplan control` beside.",
+        " replicas elect a leader among them. Without it, run `stowplan control` as a"
+        " process of its own.",
     )

@@ -1,4 +1,4 @@
-"""LimitAware: keep the limits of a node's pods within a multiple of what the node offers."""
+"""LimitAware: keep the limits of a node's pods within a multiple of its capacity."""
 
 from __future__ import annotations
 

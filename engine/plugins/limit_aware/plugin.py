@@ -1,4 +1,4 @@
-"""LimitAware: keep the limits of a node's pods within a multiple of what the node offers.
+"""LimitAware: keep the limits of a node's pods within a multiple of its capacity.
 
 Source: Koordinator pull request 1486, pkg/scheduler/plugins/limitaware (filtering.go, scoring.go,
 least_allocated.go). Only resources that a ratio is given for take part, node by node.

@@ -1,9 +1,9 @@
 """LoadAware: keep pods off nodes that are busy by measurement, and prefer idle ones.
 
-Source: Koordinator, pkg/scheduler/plugins/loadaware/load_aware.go (plugin LoadAwareScheduling).
-The usage of a node is that of its last report, plus the expected usage of its newest pods beyond
-that, plus the expected usage of the incoming pod. Anything malformed on a node is ignored. Of a
-duplicate key in an annotation the last value counts, where Koordinator merges both.
+Source: Koordinator, pkg/scheduler/plugins/loadaware/load_aware.go (plugin LoadAwareScheduling). The
+usage of a node is its last report, plus the expected usage of pods that the report does not cover
+yet, plus that of the incoming pod. Anything malformed on a node is ignored. If an annotation has a
+key twice the last value counts; Koordinator merges both.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""LowRiskOverCommitment: prefer nodes where limits beyond what is offered are unlikely to be used.
+"""LowRiskOverCommitment: prefer nodes where limits beyond capacity are unlikely to be used.
 
 Source: scheduler-plugins, pkg/trimaran/lowriskovercommitment. The risk of a node has two parts: how
 far the limits of its pods exceed what it offers, and how likely its load, fitted with a beta
 distribution, exceeds what its pods request. The riskier of cpu and memory counts.
 `engine.plugins.lib.measured_load` says which measurements these are.
 
-Upstream's load is that of the pods on the node, without the incoming one; so it depends on the node
-alone and is remembered.
+The load is that of the pods on the node without the incoming one, as upstream, so it is cached per
+node.
 
-A deviation close to 0, such as 2.5e-10 %, is no risk here, where upstream's numbers give out and it
-sees a great one. A report without any measurement counts as none.
+A deviation close to 0, such as 2.5e-10 %, is no risk here; upstream's arithmetic breaks down and
+reports a great one. A report without any measurement counts as none.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Source: scheduler-plugins, pkg/noderesourcetopology: filter.go, score.go, numaresources.go. A node
 passes unless its kubelet has the policy single-numa-node.
 
-What is free in zones is known from NodeResourceTopology objects, which agents renew every few
-seconds at best, so all of this is a guess: only the kubelet decides.
+NodeResourceTopology objects say what is free in zones. Agents renew them every few seconds at best,
+so this is an estimate: only the kubelet decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: whether what a pod requests is free, and how full a node would be with it."""
+"""NodeResourcesFit: what a pod requests must be free; score how full the node would be."""
 
 from __future__ import annotations
 

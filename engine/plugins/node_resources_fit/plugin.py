@@ -1,12 +1,12 @@
-"""NodeResourcesFit: whether what a pod requests is free, and how full a node would be with it.
+"""NodeResourcesFit: what a pod requests must be free; score how full the node would be.
 
 Source: pkg/scheduler/framework/plugins/noderesources/{fit,resource_allocation,least_allocated,
 most_allocated,requested_to_capacity_ratio}.go, .../helper/shape_score.go. Args are validated as
-they are written: an explicit weight of 0 is refused and an explicit empty list of resources
-leaves nothing to score by, where the scheduler's own configuration would put its defaults.
+they are written: an explicit weight of 0 is refused, and with an explicit empty list of resources
+nothing is scored; the scheduler's own configuration would insert its defaults.
 
-Resources that a pod names for all its containers together count in the filter, and on its node once
-the pod runs there. As in Kubernetes 1.36, the score of an incoming pod goes by its containers.
+Pod-level resources count in the filter, and on the node once the pod runs there. The score of an
+incoming pod uses its containers, as in Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, POD, POLICIES, ROOT, Stowplan, process
+from webhook.cli.app import app
 from webhook.version import VERSION
 
 COMMANDS = ("demo", "explain", "lint", "serve", "snapshot", "test")
@@ -20,6 +22,12 @@ def test_the_version_is_that_of_the_package(stowplan: Stowplan) -> None:
     assert project["version"] == VERSION
     ran = stowplan("--version")
     assert (ran.status, ran.out) == (None, f"{importlib.metadata.version('stowplan')}\n")
+
+
+def test_the_page_of_commands_lists_all_of_them() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    commands = [name for name in app if not name.startswith("-")]
+    assert re.findall(r"^\| `([a-z]+)", page, re.MULTILINE) == sorted(commands)
 
 
 HEAVY = {
