@@ -4,10 +4,8 @@ What pods of a template share, and what changes when one of them takes a node, b
 node is judged does not: that is `engine.policy`, and `engine.pipeline` decides for one pod.
 """
 
-from engine.batch.deciding import decide_batch
+from engine.batch.batch import BatchOutcome, Trial, decide_batch, place_all
 from engine.batch.gang_placement import GangPlacement, StartingGang, domains_of_gang, place_gang
-from engine.batch.outcome import BatchOutcome
-from engine.batch.trial import Trial, place_all
 
 __all__ = [
     "BatchOutcome",

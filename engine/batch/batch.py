@@ -4,34 +4,67 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import groupby, takewhile
+from dataclasses import replace
 from typing import Final
 
-from msgspec.structs import replace
+import msgspec
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
 
-from engine.batch.judge import Judge
-from engine.batch.outcome import BatchOutcome
-from engine.batch.placements import Placements
-from engine.batch.stack import Stack
-from engine.batch.template import Template
-from engine.batch.template_rules import TemplateRules, UnevenError
-from engine.batch.turns import Turns
-from engine.model.decision import Verdict
-from engine.model.pod import Pod
+from engine.batch.judge import DEFAULT_SCOPE, Judge, JudgeOfAll
+from engine.batch.look_ahead import Placements, Template
+from engine.batch.template_rules import TemplateRules, UnevenError, template_keys
+from engine.model.decision import Decision, Verdict
 from engine.model.request import PlacementRequest
-from engine.view import ClusterView
+from engine.model.resources import Amounts
+from engine.model.rule_outcomes import SCHEDULER
+from engine.model.time import Micros
+from engine.pipeline import Scope
+from engine.policy import PolicySet
+from engine.view import FRESH, BoolColumn, ClusterView, Freshness
+
+
+class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome for one pod of a batch.
+
+    Attributes:
+        node: the name of the best node, "" where there is none.
+        verdict: as of a `Decision`: there is a node if and only if it is PLACE.
+        message: why there is no node, in one line; "" where there is one.
+        score: the total of that node.
+        candidates: the number of nodes that could take the pod.
+        estimate: expected usage of the pod, base units; empty when no rule estimates.
+        decision: the one made for the first pod of its template; what it computes on demand is of
+            no moment any more.
+    """
+
+    node: str
+    verdict: Verdict
+    message: str
+    score: int
+    candidates: int
+    estimate: Amounts
+    decision: Decision
+
+    @classmethod
+    def of(cls, decision: Decision) -> BatchOutcome:
+        """Return the outcome of a decision."""
+        best = decision.ranking.best(1)
+        fits = best.size > 0
+        return cls(
+            node=decision.best_node,
+            verdict=decision.verdict,
+            message="" if fits else decision.message,
+            score=decision.ranking.given_totals.item(best[0]) if fits else 0,
+            candidates=len(decision.ranking),
+            estimate=decision.estimate,
+            decision=decision,
+        )
+
 
 _MOST_TEMPLATES: Final = 128
 """That are remembered at a time: each takes some 250 KB in a cluster of 5,000 nodes."""
-
-_MOST_TURNS: Final = 64
-"""That are foretold together."""
-
-_FURTHEST: Final = 8 * _MOST_TEMPLATES
-"""Pods among which the templates of a stack are looked for."""
-
-_OF_STACK: Final = 8
-"""For each so many templates of a stack, a turn without it takes less time."""
 
 
 class Batch:
@@ -58,41 +91,24 @@ class Batch:
         self._pods_of = Counter(keys)
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
         self._placements = Placements(view)
-        self._stack: Stack | None = None  # the latest
-        self._turns: Turns | None = None  # those that are being taken
-        self._most_turns = 2
-        self._strangers = 0  # turns of templates that the stack lacks
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield the outcome for each pod; the next one is decided when it is asked for."""
-        begin = 0
-        for key, alike in groupby(self._keys):
-            end = begin + sum(1 for _ in alike)
-            kind = self._kind(key, self._requests[begin])
-            pods = [request.pod for request in self._requests[begin:end]]
-            for at in range(end - begin):
-                yield self._decide(begin + at, kind, pods, at)
-            begin = end
+        for request, key in zip(self._requests, self._keys, strict=True):
+            yield self._decide(request, self._kind(key, request))
 
-    def _decide(self, position: int, kind: _Kind, pods: Sequence[Pod], at: int) -> BatchOutcome:
-        """Decide for a pod, and place it.
-
-        Args:
-            position: of the pod in the batch.
-            kind: its own.
-            pods: of one key, which come one after the other.
-            at: the position of the pod among them.
-        """
-        template, pod = kind.template, pods[at]
+    def _decide(self, request: PlacementRequest, kind: _Kind) -> BatchOutcome:
+        """Decide for a pod, and place it."""
+        template, pod = kind.template, request.pod
         if template is None:
-            return self._decide_alone(self._requests[position])
+            return self._decide_alone(request)
         try:
-            best = self._best(position, template, pods, at)
+            best = template.best(pod)
         except UnevenError:
             kind.template = None
-            return self._decide_alone(self._requests[position])
+            return self._decide_alone(request)
         if best is None:
-            return self._unplaced(kind, self._requests[position])
+            return self._unplaced(kind, request)
         row, score = best
         template.place(pod, row)
         decision = template.decision
@@ -143,92 +159,14 @@ class Batch:
             template = Template(rules, self._placements, pods)
         except UnevenError:
             return _Kind(None)
-        template.decision = replace(template.decision, audit=self._judge.audit(request, view))
+        template.decision = structs.replace(
+            template.decision, audit=self._judge.audit(request, view)
+        )
         return _Kind(template)
-
-    def _best(
-        self, position: int, template: Template, pods: Sequence[Pod], at: int
-    ) -> tuple[int, int] | None:
-        """Return row and total of the best node for the pod at a position, None for none.
-
-        Args:
-            position: of the pod in the batch.
-            template: its own.
-            pods: of the template, which come one after the other.
-            at: the position of the pod among them.
-
-        Raises:
-            UnevenError: some score could not be evaluated.
-        """
-        turns = self._turns
-        if turns is not None:
-            if turns.reach(position):
-                return turns.take()
-            turns.end()
-            self._turns, self._most_turns = None, min(2 * turns.taken + 2, _MOST_TURNS)
-        if not template.is_alone:
-            turns = self._new_turns(position, template)
-            if turns is not None:
-                self._turns = turns
-                return turns.take()
-        template.refresh(pods[at])
-        return template.best(pods, at)
-
-    def _new_turns(self, position: int, template: Template) -> Turns | None:
-        """Return turns from a position on, None if they are too few."""
-        coming = self._coming(position)
-        if len(coming) < 2:  # noqa: PLR2004
-            return None
-        stack = self._stack
-        if stack is not None and len(coming) < min(stack.size // _OF_STACK, self._most_turns):
-            return None
-        if stack is None or template not in stack:
-            self._strangers += 1
-            if stack is not None and _OF_STACK * self._strangers <= stack.size:
-                return None
-            stack = self._stack = self._new_stack(position)
-            self._strangers = 0
-        stack.catch_up()
-        within = [*takewhile(lambda turn: turn[0] in stack, coming)]
-        return Turns(within, stack, self._placements, position) if within else None
-
-    def _new_stack(self, position: int) -> Stack:
-        """Return the templates of the next pods, more if many took turns by the stack before."""
-        turns = 0 if self._stack is None else self._stack.turns
-        most = min(16 * turns + 8, _MOST_TEMPLATES)
-        found: dict[Template, None] = {}
-        for key in self._keys[position : position + _FURTHEST]:
-            kind = self._kinds.get(key)
-            template = None if kind is None else kind.template
-            if template is not None and template.rules.is_local:
-                found[template] = None
-                if len(found) == most:
-                    break
-        return Stack([*found], self._placements)
-
-    def _coming(self, position: int) -> list[tuple[Template, Pod]]:
-        """Return the templates and pods of the next turns that can be foretold."""
-        coming: list[tuple[Template, Pod]] = []
-        turns = slice(position, position + self._most_turns)
-        latest: Template | None = None
-        for key, request in zip(self._keys[turns], self._requests[turns], strict=True):
-            kind = None if key is None else self._kinds.get(key)
-            template = None if kind is None else kind.template
-            if template is None or template is latest or not template.rules.is_local:
-                break  # pods that follow one of their own are looked ahead for
-            try:
-                template.check_rules()
-            except UnevenError:
-                break
-            coming.append((template, request.pod))
-            latest = template
-            if request.pod.pod_anti_affinity:  # which changes more than the node it is on
-                break
-        return coming
 
 
 class _Kind:
-    """What pods of one key have in common.
+    """The template of the pods of one key, and their latest outcome without a node.
 
     Attributes:
         template: None where each pod must be decided by itself.
@@ -238,3 +176,122 @@ class _Kind:
     def __init__(self, template: Template | None) -> None:
         self.template = template
         self.unplaced: tuple[int, BatchOutcome] | None = None
+
+
+def decide_batch(
+    requests: Sequence[PlacementRequest],
+    policies: PolicySet,
+    view: ClusterView,
+    now: Micros,
+    *,
+    scope: Scope = DEFAULT_SCOPE,
+    freshness: Freshness = FRESH,
+) -> list[BatchOutcome]:
+    """Decide where pods should go, in order: each sees those before it on their best nodes.
+
+    As if each were decided by `decide` and then counted by `ClusterState.nominate`. What
+    policies in Audit mode would decide is known of the first pod of a template.
+
+    Args:
+        requests: the pods, none of which counts on a node of the view, and their contexts.
+        policies: the loaded policies.
+        view: the observed cluster; must keep the sums of `policies.sum_profiles`.
+        now: the moment of all decisions.
+        scope: the pods to place.
+        freshness: the domains of the view that are too old; rules that read one abstain.
+    """
+    judge = Judge(policies=policies, now=now, scope=scope, freshness=freshness)
+    return list(Batch(requests, judge, view, template_keys(requests, policies, view)))
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcomes for pods that must be placed together.
+
+    Attributes:
+        outcomes: of each pod, in order; up to the first that is not placed.
+        failed: the position of that pod, None where all are placed.
+        message: why it is not, in one line; "" where all are.
+    """
+
+    outcomes: Sequence[BatchOutcome]
+    failed: int | None = None
+    message: str = ""
+
+    @property
+    def nodes(self) -> list[str]:
+        """The name of the node of each pod, in order; empty unless all are placed."""
+        return [] if self.failed is not None else [outcome.node for outcome in self.outcomes]
+
+
+def place_all(
+    requests: Sequence[PlacementRequest],
+    policies: PolicySet,
+    view: ClusterView,
+    now: Micros,
+    *,
+    rows: NDArray[np.intp] | None = None,
+    scope: Scope = DEFAULT_SCOPE,
+    freshness: Freshness = FRESH,
+) -> Trial:
+    """Find a node for every pod, in order: each sees those before it on their nodes.
+
+    A pod goes where `decide_batch` would place it. One that no policy places goes where the
+    scheduler would, as far as its filters and scores are known here. A pod also fails where the
+    scheduler's own filters cannot be judged, for what they read is too old.
+
+    Args:
+        requests: the pods, none of which counts on a node of the view, and their contexts.
+        policies: the loaded policies.
+        view: the observed cluster; must keep the sums of `policies.sum_profiles`.
+        now: the moment.
+        rows: of the nodes that may take them; None for all. Others still count where
+            a rule looks at other nodes.
+        scope: the pods that policies place.
+        freshness: the domains of the view that are too old; rules that read one abstain.
+    """
+    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
+    return trial_of(requests, judge, view, template_keys(requests, policies, view), rows=rows)
+
+
+def trial_of(
+    requests: Sequence[PlacementRequest],
+    judge: JudgeOfAll,
+    view: ClusterView,
+    keys: Sequence[Hashable | None],
+    *,
+    rows: NDArray[np.intp] | None,
+) -> Trial:
+    """Find a node for every pod, in order; see `place_all`.
+
+    Args:
+        requests: the pods.
+        judge: decides for one pod, among any nodes.
+        view: the cluster without them.
+        keys: their `template_keys`.
+        rows: of the nodes that may take them; None for all.
+    """
+    if rows is not None:
+        judge = replace(judge, nodes=_among(view, rows))
+    outcomes: list[BatchOutcome] = []
+    latest: Decision | None = None
+    for position, outcome in enumerate(Batch(requests, judge, view, keys)):
+        outcomes.append(outcome)
+        message = outcome.message
+        if outcome.decision is not latest:  # pods of a template share one
+            latest = outcome.decision
+            message = message or _stale_filters(latest)
+        if message:
+            return Trial(outcomes=outcomes, failed=position, message=message)
+    return Trial(outcomes=outcomes)
+
+
+def _among(view: ClusterView, rows: NDArray[np.intp]) -> BoolColumn:
+    nodes = np.zeros(len(view), np.bool_)
+    nodes[rows] = True
+    return nodes & view.valid
+
+
+def _stale_filters(decision: Decision) -> str:
+    """Return what the scheduler's own filters read and is too old, "" for nothing."""
+    abstained = (each.abstained for each in decision.filters if each.policy == SCHEDULER)
+    return ", ".join({text: None for texts in abstained for text in texts.values()})

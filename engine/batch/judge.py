@@ -71,7 +71,7 @@ class JudgeOfAll(Judge):
         return None
 
     def in_reach(self, request: PlacementRequest, view: ClusterView) -> BoolColumn:
-        """Return the nodes that a pod might take, whatever other pods come before it, (n,).
+        """Return the nodes that a pod might take after any other pods, (n,).
 
         All but those that a filter rejects which more pods cannot make relent.
         """

@@ -1,29 +1,142 @@
-"""The rules that apply to the pods of a template, on any rows of any view."""
+"""Templates: pods that no rule can tell apart, and the rules that apply to them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from engine.batch.judge import Judge
+from engine.cel import Reference
+from engine.model.controller_selector import controller_selector
 from engine.model.decision import Decision
+from engine.model.pod import Pod
+from engine.model.pod_affinity import parse_affinity_terms
 from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import ScoreOutcome, and_not
+from engine.model.selectors import parse_label_selector
 from engine.pipeline import decide_in
 from engine.placement.stored_pod import contexts_of, is_kept_off
 from engine.policy import (
     MOST_ITERATIONS,
     CompiledPolicy,
     FilterRule,
+    PolicySet,
     RuleContext,
     ScoreRule,
+    request_key,
     scheduler_filters,
     scheduler_scores,
 )
 from engine.view import BoolColumn, ClusterView, Domain
+
+_OWN: Final = frozenset(
+    ("name", "generate_name", "uid", "owner_uid", "created", "annotations", "labels", "shape")
+)
+"""Fields in which pods of a template may differ, or which are looked at by themselves."""
+
+_OF_SHAPE: Final = frozenset(("containers", "init_containers"))
+"""Fields of which nothing is read but what pods of one shape have in common, and the images."""
+
+_fields_of = itemgetter(
+    *(i for i, name in enumerate(Pod.__struct_fields__) if name not in _OWN | _OF_SHAPE)
+)
+_encode = msgspec.msgpack.Encoder().encode
+
+_Key: TypeAlias = tuple[int, str, bytes]
+
+_OWN_PATHS: Final = frozenset(("name", "generateName", "annotations", "labels"))
+"""Paths of a pod that its other fields and its shape do not determine."""
+
+
+class TemplateKeys:
+    """Keys of pods, equal only where neither policies nor other pods can tell two pods apart.
+
+    Plugins read no annotation of a pod but through its shape, and no label but through that and
+    selectors of pods, so of these only what selectors and expressions name counts.
+
+    Args:
+        policies: the policies.
+        pods: those that get a key.
+        view: the cluster without them.
+    """
+
+    def __init__(self, policies: PolicySet, pods: Iterable[Pod], view: ClusterView) -> None:
+        programs = chain.from_iterable(policy.programs for policy in policies)
+        paths = chain.from_iterable(program.references for program in programs)
+        self._paths = frozenset(path for path in paths if _may_differ(path))
+        selectors = (policy.object_selector for policy in policies)
+        requirements = chain.from_iterable(selector.requirements for selector in selectors)
+        of_policies = {requirement.key for requirement in requirements}
+        of_pods = map(_keys_selected_by, pods)
+        self._latest: dict[int, tuple[tuple[object, ...], _Key]] = {}  # of pods of a shape
+        book = view.trait_book
+        carried = [each.label_keys for each in (book.anti_affinity, *book.attraction.values())]
+        self._labels = sorted(of_policies.union(*carried, *of_pods))
+
+    def key(self, request: PlacementRequest) -> Hashable | None:
+        """Return the key of a pod, None if it is one of its kind.
+
+        Valid while the shape of the pod is held.
+        """
+        pod = request.pod
+        expressions = request_key(self._paths, request) if self._paths else ""
+        if expressions is None or request.expired is not None:
+            return None
+        labels = [pod.labels.get(name) for name in self._labels] if self._labels else ()
+        others = (
+            _fields_of(astuple(pod)),
+            labels,
+            request.namespace_labels,
+            pod.is_mirror,
+            expressions,
+        )
+        shape = id(pod.shape)
+        latest = self._latest.get(shape)
+        if latest is None or latest[0] != others:  # pods of a template mostly follow each other
+            latest = self._latest[shape] = others, (shape, expressions, _encode(others[:-1]))
+        return latest[1]
+
+
+def template_keys(
+    requests: Sequence[PlacementRequest], policies: PolicySet, view: ClusterView
+) -> list[Hashable | None]:
+    """Return the key of each pod; see `TemplateKeys`."""
+    keys = TemplateKeys(policies, [request.pod for request in requests], view)
+    return [keys.key(request) for request in requests]
+
+
+def _keys_selected_by(pod: Pod) -> Iterable[str]:
+    """Return the keys of labels by which a pod selects others; it may select itself by any."""
+    preferred = (*pod.preferred_pod_affinity, *pod.preferred_pod_anti_affinity)
+    written = (*pod.pod_affinity, *pod.pod_anti_affinity)
+    written += tuple(each.pod_affinity_term for each in preferred)
+    terms = parse_affinity_terms(written, pod.namespace) if written else ()
+    selectors = [term.selector for term in terms if term.selector is not None]
+    siblings = controller_selector(pod)
+    if siblings is not None:
+        selectors.append(siblings)
+    keys: list[str] = []
+    for constraint in (*pod.topology_spread, *pod.soft_topology_spread):
+        keys += constraint.match_label_keys or ()
+        if constraint.label_selector is not None:
+            selectors.append(parse_label_selector(constraint.label_selector)[0])
+    return [*keys, *(each.key for selector in selectors for each in selector.requirements)]
+
+
+def _may_differ(path: Reference) -> bool:
+    """Return whether pods that are alike in all else may differ in what an expression reads."""
+    root, *fields = path
+    if root == "pod":
+        return not fields or fields[0] in _OWN_PATHS
+    return root not in {"node", "now", "variables"}
+
 
 RawScores: TypeAlias = list[NDArray[Any]]
 """Scores of some rows before they are normalized, one array for each rule."""
@@ -47,10 +160,10 @@ class TemplateRules:
 
     Attributes:
         scores: all scores, in order.
-        moving_filters: those that pods change and that look at the node alone, each with the
+        dynamic_filters: those that pods change and that look at the node alone, each with the
             number of its policy.
-        moving_scores: those that pods change, the same; none that abstains.
-        moving_positions: where among `scores` these are, ascending.
+        dynamic_scores: those that pods change, the same; none that abstains.
+        dynamic_positions: where among `scores` these are, ascending.
         coupled_positions: where among `scores` those are that depend on other nodes, ascending.
         is_coupled: whether what some filter says of a node depends on other nodes.
         is_local: whether neither a filter nor a score does.
@@ -73,10 +186,10 @@ class TemplateRules:
         self._scores = self._scores_on(self._contexts)
         self._are_coupled = self._are_coupled_on(self._contexts)
         self.is_coupled = any(self._are_coupled)
-        self.moving_filters = [
+        self.dynamic_filters = [
             bound
             for bound, is_coupled in zip(self._filters, self._are_coupled, strict=True)
-            if not is_coupled and self._is_moving(*bound)
+            if not is_coupled and self._is_dynamic(*bound)
         ]
         self.coupled_positions = [
             i
@@ -84,12 +197,12 @@ class TemplateRules:
             if rule.evaluator.reads_other_nodes(self._contexts[number])
         ]
         self.is_local = not (self.is_coupled or self.coupled_positions)
-        self.moving_positions = [
+        self.dynamic_positions = [
             i
             for i, bound in enumerate(self._scores)
-            if i not in self.coupled_positions and self._is_moving(*bound)
+            if i not in self.coupled_positions and self._is_dynamic(*bound)
         ]
-        self.moving_scores = [self._scores[i] for i in self.moving_positions]
+        self.dynamic_scores = [self._scores[i] for i in self.dynamic_positions]
         self.scores: Sequence[ScoreRule] = [rule for rule, _ in self._scores]
 
     def contexts_on(self, view: ClusterView) -> list[RuleContext]:
@@ -173,7 +286,7 @@ class TemplateRules:
             raise UnevenError
         may_pass = decision.valid
         for bound, outcome in zip(self._filters, decision.filters, strict=True):
-            if not self._is_moving(*bound):
+            if not self._is_dynamic(*bound):
                 may_pass = and_not(may_pass, outcome.rejects)
         return decision, may_pass
 
@@ -194,7 +307,7 @@ class TemplateRules:
         filters = self._filters_on(contexts)
         return [rule.evaluator.reads_other_nodes(contexts[i]) for rule, i in filters]
 
-    def _is_moving(self, rule: FilterRule | ScoreRule, policy: int) -> bool:
+    def _is_dynamic(self, rule: FilterRule | ScoreRule, policy: int) -> bool:
         """Return whether pods that come to a node may change what a rule says of it."""
         reads = rule.evaluator.reads
         return Domain.PODS in reads and not self._contexts[policy].stale_among(reads)
@@ -203,3 +316,27 @@ class TemplateRules:
 def have_budget(contexts: Sequence[RuleContext]) -> bool:
     """Return whether so much is left of what policies may cost that no pod more exhausts it."""
     return all(context.budget.steps_left >= _ENOUGH for context in contexts)
+
+
+def judge_states(rules: TemplateRules, view: ClusterView) -> tuple[BoolColumn, RawScores]:
+    """Judge all rows of a view, which are nodes, by the rules of a template that pods change.
+
+    Returns:
+        The rows that pass the filters, and the scores, anything where a row does not pass.
+
+    Raises:
+        UnevenError: some score could not be evaluated.
+    """
+    contexts = rules.contexts_on(view)
+    passes = np.ones(len(view), np.bool_)
+    for rule, policy in rules.dynamic_filters:
+        passes &= ~rule.rejects(contexts[policy])
+    scores: RawScores = []
+    for score, policy in rules.dynamic_scores:
+        raw = score.raw(contexts[policy], passes)
+        if raw is None:
+            raise UnevenError
+        scores.append(raw)
+    if not have_budget(contexts):
+        raise UnevenError
+    return passes, scores

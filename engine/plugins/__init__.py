@@ -40,7 +40,6 @@ from engine.plugins.base import (
     MAX_SCORE,
     PASS,
     Args,
-    BoolMatrix,
     Filter,
     NeverFaults,
     Plugin,
@@ -48,8 +47,6 @@ from engine.plugins.base import (
     Score,
     ScoreAmong,
     Scores,
-    StackingFilter,
-    StackingScore,
     result_of,
 )
 from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
@@ -98,7 +95,6 @@ __all__ = [
     "PLUGINS",
     "UPSTREAM_NAMES",
     "Args",
-    "BoolMatrix",
     "Filter",
     "NeverFaults",
     "Plugin",
@@ -106,7 +102,5 @@ __all__ = [
     "Score",
     "ScoreAmong",
     "Scores",
-    "StackingFilter",
-    "StackingScore",
     "result_of",
 ]

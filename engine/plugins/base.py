@@ -10,9 +10,9 @@ built once per rule from its args (a pydantic model with the upstream names) and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -27,9 +27,6 @@ from engine.model.rule_input import RuleInputs
 from engine.model.rule_outcomes import Codes, FilterResult
 from engine.model.time import Micros
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodSumProfile
-
-BoolMatrix: TypeAlias = NDArray[np.bool_]
-"""One bool for each pod and node."""
 
 MAX_SCORE = 100
 """Normalised scores lie in 0..MAX_SCORE, as in the scheduler framework."""
@@ -103,38 +100,6 @@ class Filter(Protocol):
         """
 
 
-class Stacking(ABC):
-    """A filter or score of many pods at once: their amounts are a further axis of its formula."""
-
-    @abstractmethod
-    def alike(self, pod: Pod) -> Hashable:
-        """Return a key that is equal only for pods that it can look at together."""
-
-    @abstractmethod
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return what the formula reads of pods, all of one key, (len(pods), ..., 1)."""
-
-
-class StackingFilter(Stacking):
-    """A filter that judges many pods at once."""
-
-    @abstractmethod
-    def rejects_each(
-        self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros
-    ) -> BoolMatrix | None:
-        """Return the nodes that `filter` rejects for each of some pods.
-
-        Args:
-            pod: any one of them.
-            amounts: of all.
-            view: the cluster.
-            now: the moment.
-
-        Returns:
-            What broadcasts to (len(amounts), n); None if some node cannot be judged.
-        """
-
-
 def result_of(codes: Codes) -> FilterResult:
     """Return the result of a filter that gives a code for each node, shape (n,)."""
     return FilterResult(codes != PASS, codes, has_faults=bool(codes.min(initial=PASS) == FAULT))
@@ -172,31 +137,6 @@ class ScoreAmong(ABC):
 
 class ReadsAllNodes:
     """The part of a score whose value for a node depends on all nodes, whatever the pod."""
-
-
-class StackingScore(Stacking):
-    """A score of many pods at once."""
-
-    @abstractmethod
-    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
-        """Return raw scores as `score` gives them for each of some pods, (len(amounts), n).
-
-        Args:
-            pod: any one of them.
-            amounts: of all.
-            view: the cluster.
-            now: the moment.
-        """
-
-    @abstractmethod
-    def normalize_each(self, scores: IntColumn, least: IntColumn, greatest: IntColumn) -> IntColumn:
-        """Return what `normalize` gives for each row of a matrix of scores between two ends.
-
-        Args:
-            scores: the scores.
-            least: the lower end of each row, (n_rows, 1), as if some score of it was that.
-            greatest: the upper end.
-        """
 
 
 class NeverFaults:

@@ -13,7 +13,7 @@ With an explicit empty list of resources nothing is scored, as in NodeResourcesF
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores, StackingScore
+from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.lib.inputs import requests_with_pod
 from engine.view import GREATEST_AMOUNT, BoolColumn, ClusterView, Domain, IntColumn, Sum
@@ -92,7 +92,7 @@ def _duplicate(index: int) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=(index, "name"), input=None)
 
 
-class NodeResourcesBalancedAllocationScore(StackingScore):
+class NodeResourcesBalancedAllocationScore:
     """Scores nodes by how evenly their resources would be requested."""
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
@@ -106,53 +106,18 @@ class NodeResourcesBalancedAllocationScore(StackingScore):
         if self.skips(pod):
             return Scores(np.zeros(len(view), np.int64))
         counted = self._counted(pod)
-        own = np.array([[amount] for _, amount in counted], np.int64).reshape(-1, 1)
-        return Scores(
-            view.pod_column(
-                (self, counted), _NODES_AND_PODS, lambda rows: self._points(rows, counted, own)
-            )
+        points = view.pod_column(
+            (self, counted), _NODES_AND_PODS, lambda rows: self._points(rows, counted)
         )
+        return Scores(points)
 
-    def alike(self, pod: Pod) -> Hashable:
-        """Return whether a pod is scored, and by which resources."""
-        return self.skips(pod), tuple([name for name, _ in self._counted(pod)])
-
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return the amounts of pods of the resources that count, (len(pods), n_counted, 1)."""
-        counted = [[amount for _, amount in self._counted(pod)] for pod in pods]
-        return np.array(counted, np.int64)[..., np.newaxis]
-
-    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
-        """Return raw scores as `score` gives them for each of some pods."""
-        if not self._names or self.skips(pod):
-            scores = self.score(pod, view, now)
-            return Scores(np.tile(scores.values, (len(amounts), 1)), scores.faults)
-        return Scores(self._points(view, self._counted(pod), amounts.swapaxes(0, 1)))
-
-    def normalize_each(
-        self,
-        scores: IntColumn,
-        least: IntColumn,  # noqa: ARG002 (protocol)
-        greatest: IntColumn,  # noqa: ARG002 (protocol)
-    ) -> IntColumn:
-        """Return the scores as they are."""
-        return scores
-
-    def _points(
-        self, view: ClusterView, counted: Sequence[tuple[str, int]], own: IntColumn
-    ) -> IntColumn:
-        """Return the scores, (..., n).
-
-        Args:
-            view: the cluster.
-            counted: the resources that count.
-            own: the amounts of a pod, (n_counted, 1), or of several, (n_counted, n_pods, 1).
-        """
+    def _points(self, view: ClusterView, counted: Sequence[tuple[str, int]]) -> IntColumn:
+        """Return the scores by the resources that count, as `_counted` gives them."""
         names = tuple(name for name, _ in counted)
-        shape = (len(names), *[1] * (own.ndim - 2), len(view))
-        allocatable = view.amounts(view.allocatable, names).reshape(shape)
+        own = np.array([[amount] for _, amount in counted], np.int64).reshape(-1, 1)
+        allocatable = view.amounts(view.allocatable, names)
         offered = allocatable > 0
-        requested = view.amounts(view.sums[Sum.REQUESTS], names).reshape(shape)
+        requested = view.amounts(view.sums[Sum.REQUESTS], names)
         balance = _balance(requested + own, allocatable, offered)
         if self._scores_the_change:
             half = MAX_SCORE // 2

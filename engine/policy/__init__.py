@@ -18,7 +18,7 @@ from engine.policy.expressions import NodeExpression
 from engine.policy.loader import CASES_FILE, content_of, load_policies
 from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
 from engine.policy.resource import CompiledResource, compile_resource
-from engine.policy.rules import FilterRule, OnView, ScoreRule
+from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.scheduler_policy import (
     SCHEDULER_FILTERS,
     SCHEDULER_POLICY,
@@ -43,7 +43,6 @@ __all__ = [
     "Mode",
     "NodeExpression",
     "NodeValues",
-    "OnView",
     "PlacementPolicy",
     "PolicySet",
     "RuleContext",

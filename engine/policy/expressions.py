@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,14 +14,13 @@ from engine.cel.values import NUMBERS, type_of
 from engine.cel.vector import Column, Plan, plan_condition, plan_number
 from engine.model.rule_input import RuleInput, RuleInputs
 from engine.model.rule_outcomes import FilterResult
-from engine.plugins import FAULT, MAX_SCORE, BoolMatrix, result_of
+from engine.plugins import FAULT, MAX_SCORE, result_of
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.field_input import field_input
 from engine.policy.node_layout import NodeLayout, domains_of
-from engine.policy.node_table import NodeTable
 from engine.policy.owner_pods import reads_owner_pods
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, extremes
+from engine.view import BoolColumn, Domain, IntColumn, extremes
 
 FALSE: Final = 1
 """The code of a node that a condition is false for; PASS and FAULT are the others."""
@@ -118,34 +116,6 @@ class NodeExpression(ABC):
         else:
             self.plan.refresh(context.table)
 
-    def columns_for(
-        self, contexts: Sequence[RuleContext]
-    ) -> Callable[[ClusterView], NDArray[Any] | None] | None:
-        """Prepare the evaluation for several requests at once, of one view after the other.
-
-        None if that is not possible.
-
-        Args:
-            contexts: of one moment; whatever is evaluated for all views is of their budgets.
-
-        Returns:
-            Gives the value for each request and row, (len(contexts), n); None if that is not
-            possible for the view, or some row is at fault.
-        """
-        if self._reads_owner_pods:  # for each pod others
-            return None
-        activations = [context.activation(self.program) for context in contexts]
-        evaluate = self.plan.for_each(activations, [context.budget for context in contexts])
-        if evaluate is None:
-            return None
-        now = contexts[0].now
-
-        def column(view: ClusterView) -> NDArray[Any] | None:
-            found = evaluate(NodeTable(view, now))
-            return None if found is None else found.values
-
-        return column
-
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why there is no value for a row."""
         node = context.table.row(row, self.references)
@@ -198,20 +168,6 @@ class FilterExpression(NodeExpression):
             return FilterResult(codes, codes.view(np.int8))
         return result_of(codes)
 
-    def rejects_for(
-        self, contexts: Sequence[RuleContext]
-    ) -> Callable[[ClusterView], BoolMatrix | None] | None:
-        """Prepare the nodes for which it is false, for each request; see `columns_for`."""
-        columns = self.columns_for(contexts)
-        if columns is None:
-            return None
-
-        def rejects(view: ClusterView) -> BoolMatrix | None:
-            passing = columns(view)
-            return None if passing is None else ~passing
-
-        return rejects
-
     def may_relent(self, context: RuleContext) -> bool:  # noqa: ARG002 (as of a plugin)
         """Return whether more pods, on any nodes, may make it pass a node that it rejects."""
         return Domain.PODS in self.reads
@@ -242,12 +198,6 @@ class ScoreExpression(NodeExpression):
         mask = context.mask_of(rows) if self.plan.benefits_from_mask else context.view.valid
         return self.column(context, mask)[rows], None  # `take` takes twice as long
 
-    def scores_for(
-        self, contexts: Sequence[RuleContext]
-    ) -> Callable[[ClusterView], NDArray[Any] | None] | None:
-        """Prepare the numbers for each request; see `columns_for`."""
-        return self.columns_for(contexts)
-
     def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn | None:
         """Return 0 for the lowest, MAX_SCORE for the highest, the others in proportion, rounded.
 
@@ -261,34 +211,11 @@ class ScoreExpression(NodeExpression):
             return np.zeros(raw.size, np.int64)
         if high - low == math.inf:  # the spread of doubles may be too much, that of halves is not
             raw, low, high = raw / 2, low / 2, high / 2
-        return _share(raw, low, high - low)
-
-    def normalize_each(
-        self, raw: NDArray[Any], least: NDArray[Any], greatest: NDArray[Any]
-    ) -> IntColumn:
-        """Return what `normalize` gives for each row of a matrix of numbers between two ends.
-
-        Args:
-            raw: the numbers.
-            least: the lower end of each row, (n_rows, 1); finite as the upper one.
-            greatest: the upper end.
-        """
-        with np.errstate(over="ignore"):
-            spread = greatest - least
-        is_wide = np.isinf(spread)
-        if is_wide.any():
-            half = np.where(is_wide, 0.5, 1)
-            raw, least, spread = raw * half, least * half, greatest * half - least * half
-        return _share(raw, least, np.where(spread == 0, np.inf, spread))
-
-
-def _share(raw: NDArray[Any], low: Any, spread: Any) -> IntColumn:  # noqa: ANN401 (numbers or columns of them)
-    """Return how far above `low` numbers are, of 0..MAX_SCORE, rounded."""
-    points = np.asarray(raw - low, np.float64)
-    points /= spread
-    points *= MAX_SCORE
-    points += 0.5
-    return points.astype(np.int64)
+        points = np.asarray(raw - low, np.float64)
+        points /= high - low
+        points *= MAX_SCORE
+        points += 0.5
+        return points.astype(np.int64)
 
 
 def checked_bool(value: object) -> bool:

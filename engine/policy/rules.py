@@ -5,7 +5,7 @@ A rule abstains while the part of the cluster that it reads is too old to judge 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -19,13 +19,13 @@ from engine.model.label_condition import LabelCondition
 from engine.model.measure import NodeThreshold
 from engine.model.rule_input import RuleInputs
 from engine.model.rule_outcomes import FilterOutcome, FilterResult, ScoreOutcome, and_not
-from engine.plugins import FAULT, BoolMatrix
+from engine.plugins import FAULT
 from engine.policy.context import RuleContext
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, FilterLabels, ScoreLabels
 from engine.policy.plugin_evaluators import PluginFilter, PluginScore
 from engine.policy.rule_schema import OnFilterError, OnScoreError
-from engine.view import BoolColumn, ClusterView, IntColumn, extremes
+from engine.view import BoolColumn, IntColumn, extremes
 
 FilterEvaluator: TypeAlias = PluginFilter | FilterExpression
 """Gives each row a code: PASS, FAULT, or a reason > 0."""
@@ -38,34 +38,6 @@ STATIC_PLUGINS: Final = frozenset({"NodeAffinity", "NodeUnschedulable", "TaintTo
 
 _FRESH: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_POINTS = "it gives no candidate any points"
-
-
-class OnView:
-    """A view on which rules are evaluated for several requests, each with contexts of its own.
-
-    Args:
-        view: the cluster.
-    """
-
-    def __init__(self, view: ClusterView) -> None:
-        self.view = view
-        self._contexts: dict[int, RuleContext] = {}
-
-    @property
-    def has_contexts(self) -> bool:
-        """Whether something was evaluated for one request alone."""
-        return bool(self._contexts)
-
-    def contexts(self, originals: Sequence[RuleContext]) -> list[RuleContext]:
-        """Return contexts on the view, the same for the same originals."""
-        for original in originals:
-            if id(original) not in self._contexts:
-                self._contexts[id(original)] = original.on(self.view)
-        return [self._contexts[id(original)] for original in originals]
-
-    def known(self, originals: Sequence[RuleContext]) -> list[RuleContext]:
-        """Return those contexts on the view that something was evaluated in."""
-        return [self._contexts[key] for key in map(id, originals) if key in self._contexts]
 
 
 class _RuleExplainer(msgspec.Struct, eq=False):
@@ -147,25 +119,6 @@ class FilterRule:
             abstained=stale,
         )
 
-    def rejects_for(self, contexts: Sequence[RuleContext]) -> Callable[[OnView], BoolMatrix]:
-        """Prepare it for several requests, to be judged together on one view after the other.
-
-        Of a rule that does not abstain.
-
-        Args:
-            contexts: at least one; of one moment.
-
-        Returns:
-            Gives the rejected nodes of a view for each, without reasons, (len(contexts), n).
-        """
-        together = self.evaluator.rejects_for(contexts) if len(contexts) > 1 else None
-
-        def rejects_each(on: OnView) -> BoolMatrix:
-            found = None if together is None else together(on.view)
-            return np.stack([*map(self.rejects, on.contexts(contexts))]) if found is None else found
-
-        return rejects_each
-
     def rejects(self, context: RuleContext) -> BoolColumn:
         """Return the rejected nodes for a request, without reasons; it must not abstain."""
         result = self.evaluator.filter(context)
@@ -191,46 +144,6 @@ class ScoreRule:
     on_error: OnScoreError = OnScoreError.ZERO_SCORE
     evaluator: ScoreEvaluator
     labels: ScoreLabels = NO_LABELS
-
-    def raw_for(
-        self, contexts: Sequence[RuleContext]
-    ) -> Callable[[OnView, BoolMatrix], Sequence[NDArray[Any] | None] | NDArray[Any]]:
-        """Prepare it for several requests, to be scored together on one view after the other.
-
-        Of a rule that does not abstain.
-
-        Args:
-            contexts: at least one; of one moment.
-
-        Returns:
-            Gives for each the scores of the nodes of a view before `normalize`, (n,), given those
-            that matter, (len(contexts), n); anything for others. None where some could not be
-            evaluated.
-        """
-        together = self.evaluator.scores_for(contexts) if len(contexts) > 1 else None
-
-        def raw_each(
-            on: OnView, candidates: BoolMatrix
-        ) -> Sequence[NDArray[Any] | None] | NDArray[Any]:
-            found = None if together is None else together(on.view)
-            if found is not None and (
-                found.dtype.kind != "f" or np.isfinite(found).all(where=candidates)
-            ):
-                return found
-            return [*map(self.raw, on.contexts(contexts), candidates)]
-
-        return raw_each
-
-    def points_between(self, raw: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> IntColumn:
-        """Return the points, times the weight, of scores of several requests.
-
-        Args:
-            raw: for each request a row of scores before `normalize`, all between its ends.
-            low: the least score of each, (n_requests, 1).
-            high: the greatest.
-        """
-        points = self.evaluator.normalize_each(raw, low, high)
-        return points if self.weight == 1 else points * self.weight
 
     def raw(self, context: RuleContext, candidates: BoolColumn) -> NDArray[Any] | None:
         """Return the scores before `normalize` of candidates, (n,), anything for other nodes.

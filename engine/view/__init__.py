@@ -8,39 +8,34 @@ all on write, and a `Memo` remembers columns between decisions.
 
 from engine.model.domain import LOAD_DOMAINS, Domain
 from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
-from engine.view.axis import GREATEST_AMOUNT, BoolColumn, IntColumn, ResourceAxis, capped
-from engine.view.cluster_view import ClusterView
+from engine.view.axis import GREATEST_AMOUNT, BoolColumn, IntColumn, ResourceAxis, capped, extremes
+from engine.view.cluster_view import ClusterView, RowWise
 from engine.view.columns import (
     LabelColumn,
     TaintColumn,
+    attraction,
     hash_of,
     image_column,
     integer_label_column,
+    is_device_resource,
     label_column,
+    left_to_devices,
     name_hashes,
-    node_label_keys,
-    taint_column,
-)
-from engine.view.device_classes import is_device_resource, left_to_devices
-from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
-from engine.view.existing_pods import (
-    attraction,
     namespaces_matching,
+    node_label_keys,
     pods_matching,
     pods_not_evictable,
     pods_using,
     repelling_pods,
+    taint_column,
 )
-from engine.view.extremes import extremes
-from engine.view.lister import AssumedPod
-from engine.view.memo import RowWise, is_long
-from engine.view.pod_counts import NO_TRANSITIONS, PodTransitions
-from engine.view.pod_sums import PodSumProfile
+from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
+from engine.view.lru_cache import is_long
+from engine.view.pod_accounting import NO_TRANSITIONS, PodSumProfile, PodTransitions
 from engine.view.pod_table import NO_ROW, PodEntry
-from engine.view.rows import Sum
-from engine.view.shape_contributions import counted_requests, quota_requests
+from engine.view.rows import Sum, counted_requests, quota_requests
 from engine.view.staleness import DOMAIN_NAMES, FRESH, Freshness, StalenessWindow, stale_reports
-from engine.view.state import ClusterState
+from engine.view.state import AssumedPod, ClusterState
 from engine.view.trait_book import PodQuery
 from engine.view.usage_history import USAGE_RESOURCES, USAGE_WINDOW_SECONDS, UsageHistory
 from engine.view.what_if import WhatIf

@@ -2,21 +2,141 @@
 
 Known pods are held by `namespace/name`; those in flight, between the response to a review and the
 first event of the pod, by `in_flight_key`.
+
+Only the scheduler and we may write the status of a pod, so a nominated node is trusted. Anyone may
+write gates and annotations: an advice counts on no node where the scheduler will never put the pod.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from engine.model import api
 from engine.model.advice import MOST_NODES, Advice, advice_in
+from engine.model.hold import RELEASED_ANNOTATION
+from engine.model.node import Node
 from engine.model.pod import Pod
+from engine.model.resources import Amounts
+from engine.model.selectors import NodeSelector, parse_node_selector
+from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from engine.model.time import SECOND, Micros, micros
-from engine.view.node_constraints import constraints_of
-from engine.view.nominations import counts_as_nominated
+
+_LONGEST_TEXT: Final = 4_096  # of some thousand assumed pods at a time
+_CACHED_TEXTS: Final = 256  # of templates that arrive together
+_REPELLING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
+_UNSCHEDULABLE: Final = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True):
+    """The text, as msgpack."""
+
+    labels: dict[str, str]
+    required: api.NodeSelector | None
+    tolerations: tuple[api.Toleration, ...]
+
+
+class _Constraints(NamedTuple):
+    labels: dict[str, str]
+    selector: NodeSelector | None
+    tolerations: tuple[api.Toleration, ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Wire).decode
+
+
+def constraints_of(pod: Pod) -> bytes | None:
+    """Return the constraints of a pod as a text, equal for pods of one template.
+
+    None if the text would be too long to be kept, or holds half a character.
+    """
+    required = None
+    if pod.affinity is not None:
+        required = pod.affinity.required_during_scheduling_ignored_during_execution
+    try:
+        text = _encode(_Wire(dict(pod.node_selector), required, pod.tolerations))
+    except UnicodeEncodeError:
+        return None
+    return text if len(text) <= _LONGEST_TEXT else None
+
+
+def admits(constraints: bytes, requests: Amounts, node: Node) -> bool:
+    """Return whether a pod could ever run on a node, were it empty.
+
+    Args:
+        constraints: of the pod, by `constraints_of`.
+        requests: of the pod.
+        node: as it is now.
+    """
+    labels, selector, tolerations = _parsed(constraints)
+    taints = (*node.taints, _UNSCHEDULABLE) if node.unschedulable else node.taints
+    if taints and untolerated(taints, tolerations, _REPELLING):
+        return False
+    if any(node.labels.get(key) != value for key, value in labels.items()):
+        return False
+    if selector is not None and not selector.matches(node.labels, node.name):
+        return False
+    return all(amount <= node.allocatable.get(name, 0) for name, amount in requests.items())
+
+
+@lru_cache(maxsize=_CACHED_TEXTS)
+def _parsed(constraints: bytes) -> _Constraints:
+    wire = _decode(constraints)
+    selector = None if wire.required is None else parse_node_selector(wire.required)[0]
+    return _Constraints(wire.labels, selector, wire.tolerations)
+
+
+class Nominations:
+    """The nodes that pods are nominated to: as seen, or as decided here and not seen yet.
+
+    What was decided here holds until the pod is seen nominated to another node than before: then
+    the write has arrived, or somebody else has written since. Memory follows the pods that are
+    nominated, and those decided here.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+        self._decided: dict[str, str] = {}  # "" for nowhere; never what was seen
+
+    def current(self, pod: Pod) -> Pod:
+        """Return a pod that was just seen, and is not bound, as nominated to where it counts."""
+        if not (pod.nominated_node_name or self._seen or self._decided):
+            return pod  # nearly always
+        key, seen = pod.key, pod.nominated_node_name
+        if seen != self._seen.get(key, ""):
+            self.forget(key)
+            if seen:
+                self._seen[key] = seen
+        decided = self._decided.get(key)
+        return pod if decided is None else replace(pod, nominated_node_name=decided)
+
+    def decide(self, key: str, node_name: str) -> None:
+        """Nominate a pod to a node, "" for none, ahead of what will be seen of it."""
+        if node_name == self._seen.get(key, ""):
+            self._decided.pop(key, None)
+        else:
+            self._decided[key] = node_name
+
+    def forget(self, key: str) -> None:
+        """Drop a pod that is bound or gone."""
+        self._seen.pop(key, None)
+        self._decided.pop(key, None)
+
+
+def counts_as_nominated(pod: Pod) -> bool:
+    """Return whether a pod that is not bound counts on its nominated node.
+
+    Not one of others: the scheduler preempts pods there for it, and those still count.
+    """
+    return bool(pod.nominated_node_name) and (pod.is_held or RELEASED_ANNOTATION in pod.annotations)
+
 
 DEFAULT_ASSUMED_SECONDS = 300
 DEFAULT_IN_FLIGHT_SECONDS = 10
@@ -220,7 +340,7 @@ class AssumedPods:
             most: the number of moments to process, the earliest first; None for all.
         """
         if now < self._latest:
-            self._begin_anew(now)
+            self._restart(now)
         self._latest, keys = now, []
         for _ in range(len(self._queue) if most is None else most):
             if not self.is_due(now):
@@ -261,7 +381,7 @@ class AssumedPods:
         is_in_flight = key.startswith(_IN_FLIGHT)
         return assumed.since + (self._in_flight_micros if is_in_flight else self._assumed_micros)
 
-    def _begin_anew(self, now: Micros) -> None:
+    def _restart(self, now: Micros) -> None:
         """Let all times begin no later than now: the clock was set back."""
         for key, assumed in self._held.items():
             if assumed.since > now:

@@ -1,11 +1,14 @@
-"""One moment of the cluster, in columns: the input of every rule."""
+"""One moment of the cluster, in columns, and the memo that views of it share."""
 
 from __future__ import annotations
 
+import sys
+from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 from weakref import proxy
 
 import numpy as np
@@ -18,12 +21,19 @@ from engine.model.network import Workload
 from engine.model.node import Node
 from engine.model.usage import NodeUsage
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
-from engine.view.dictionary import DictionaryColumn
-from engine.view.memo import Memo
+from engine.view.dictionary import CodeBook, DictionaryColumn, ImageIndex
+from engine.view.lru_cache import Entry, LruCache, NamespaceSets, is_long
 from engine.view.namespaces import NamespaceFacts
-from engine.view.pod_counts import PodsOnNodes, PodTransitions
-from engine.view.pod_sums import PodSumProfile
+from engine.view.pod_accounting import PodsOnNodes, PodSumProfile, PodTransitions
 from engine.view.trait_book import PodQuery, TraitBook
+
+NODE_COLUMNS: Final = 256  # one per label key, annotation or node-only expression of policies
+POD_COLUMNS: Final = 256  # one per rule and pod template
+POD_COLUMN_BYTES: Final = 4 * 2**20  # fifty of those of a number on 5,000 nodes
+NAMESPACE_SETS: Final = 256
+NAMESPACE_SET_BYTES: Final = 4 * 2**20
+_REDO_ALL_ABOVE: Final = 4  # past a quarter of the rows, one pass over all is cheaper than picking
+_SPARE_VALUES: Final = 64  # values of the past that the book of a small cluster may hold
 
 _T = TypeVar("_T", bound=np.generic)
 _Made = TypeVar("_Made")
@@ -46,7 +56,7 @@ class ClusterView:
         nodes: node per row, None where `valid` is False.
         usages: latest usage report per row, None where there is none.
         traits: per row the numbers of the traits of its pods, by `trait_book`; see
-            `engine.view.existing_pods`.
+            `engine.view.columns`.
         trait_book: what rules for other pods read of the pods.
         valid: (n,).
         unschedulable: (n,), cordoned.
@@ -244,3 +254,299 @@ class ClusterView:
             parent=(self, rows),
             scratch={},
         )
+
+
+class RowWise(ABC):
+    """A result for all nodes together that is made of columns alone, and so has some rows of it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Return what the result is for some rows."""
+
+
+class Memo:
+    """Results that views of one cluster share; see the methods of `ClusterView` of these names.
+
+    Every result is a pure function of its key and of the rows it reads. An old view, older than the
+    entry it asks for, is answered by computing again, and nothing is remembered.
+
+    A memo may lie over that of another view, of the same nodes with other pods. What no pod changes
+    is as there; columns that pods change begin as there.
+
+    Args:
+        base: the view below. INVARIANT: nothing but pods ever differs from it.
+        rows: those of the base that the views of this memo have; None for all.
+
+    Attributes:
+        node_columns: columns that depend on nodes alone.
+        pod_columns: columns that also depend on a pod.
+        node_aggregates: results for all nodes together.
+        dictionaries: dictionary columns.
+        images: rows by image name.
+        namespace_sets: names of namespaces, by the selector of their labels.
+    """
+
+    def __init__(
+        self, base: ClusterView | None = None, rows: NDArray[np.intp] | None = None
+    ) -> None:
+        if base is None:
+            self.node_columns = ColumnCache(NODE_COLUMNS)
+            self.pod_columns = ColumnCache(POD_COLUMNS, POD_COLUMN_BYTES)
+            self.node_aggregates = AggregateCache(NODE_COLUMNS, POD_COLUMN_BYTES)
+            self.dictionaries = DictionaryCache(NODE_COLUMNS)
+            self.images = ImageIndex()
+            self.namespace_sets = NamespaceSets(NAMESPACE_SETS, NAMESPACE_SET_BYTES)
+            return
+        below = _Below(base, rows)
+        self.node_columns = ColumnCache(
+            NODE_COLUMNS, POD_COLUMN_BYTES, below=below.node_column, since=base.version
+        )
+        self.pod_columns = ColumnCache(
+            POD_COLUMNS, POD_COLUMN_BYTES, below=below.pod_column, since=base.version
+        )
+        self.node_aggregates = AggregateCache(
+            NODE_COLUMNS, POD_COLUMN_BYTES, below=below.node_aggregate
+        )
+        self.dictionaries = DictionaryCache(NODE_COLUMNS, below=below.dictionary_column)
+        self.images = base.memo.images
+        self.namespace_sets = base.memo.namespace_sets
+
+
+class _Below:
+    """The results of a base that a memo over it begins with; None for those that it must compute.
+
+    Args:
+        base: the view.
+        rows: those of it that the views of the memo have; None for all.
+    """
+
+    def __init__(self, base: ClusterView, rows: NDArray[np.intp] | None) -> None:
+        self._base = base
+        self._rows = rows
+
+    def node_column(self, *args: Any) -> NDArray[Any] | None:  # noqa: ANN401 (see `ClusterView`)
+        return self._column(self._base.node_column, *args)
+
+    def pod_column(self, *args: Any) -> NDArray[Any] | None:  # noqa: ANN401
+        return self._column(self._base.pod_column, *args)
+
+    def _column(
+        self,
+        column: Callable[..., NDArray[Any]],
+        key: Hashable,
+        domains: Sequence[Domain],
+        compute: Callable[[ClusterView], NDArray[Any]],
+    ) -> NDArray[Any] | None:
+        # The whole that the base is a part of may be at a later version.
+        is_part = self._rows is not None or self._base.parent is not None
+        if Domain.PODS in domains and is_part:
+            return None
+        values = column(key, domains, compute)
+        return values if self._rows is None else values[..., self._rows]
+
+    def node_aggregate(
+        self, key: Hashable, domains: Sequence[Domain], make: Callable[[ClusterView], Any]
+    ) -> Any:  # noqa: ANN401 (whatever `make` gives)
+        if Domain.PODS in domains or self._base.parent is not None:
+            return None
+        made = self._base.node_aggregate(key, domains, make)
+        if self._rows is None:
+            return made
+        return made.take(self._rows) if isinstance(made, RowWise) else None
+
+    def dictionary_column(
+        self,
+        key: Hashable,
+        domains: Sequence[Domain],
+        values_of: Callable[[ClusterView], Iterable[Any]],
+    ) -> DictionaryColumn[Any] | None:
+        if Domain.PODS in domains or self._base.parent is not None:
+            return None
+        column = self._base.dictionary_column(key, domains, values_of)
+        return column if self._rows is None else column.take(self._rows)
+
+
+def _nothing(*_: object) -> None:
+    """Return None: of a memo that lies over no other."""
+
+
+class ColumnCache(LruCache[NDArray[Any]]):
+    """Row-wise columns; only rows that changed are computed again, in a new array.
+
+    Args:
+        most: columns.
+        most_bytes: of all of them together.
+        below: gives the column to begin with, if any.
+        since: the version that such a column is right for.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        most_bytes: int = sys.maxsize,
+        *,
+        below: Callable[..., NDArray[Any] | None] = _nothing,
+        since: int = 0,
+    ) -> None:
+        super().__init__(most, most_bytes)
+        self._below = below
+        self._since = since
+
+    def get(
+        self,
+        key: Hashable,
+        view: ClusterView,
+        domains: Sequence[Domain],
+        compute: Callable[[ClusterView], NDArray[_T]],
+    ) -> NDArray[_T]:
+        """Return the column `key` for `view`; see `ClusterView.node_column` for the arguments."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        else:
+            values, version = self._below(key, domains, compute), self._since
+            if values is None:
+                values, version = _frozen(compute(view)), view.version
+            entry = self._put(key, version, values, values.nbytes)
+        if entry.version > view.version:
+            return compute(view)
+        if entry.version < view.version:
+            for domain in domains:
+                if entry.version < view.latest[domain]:
+                    values = _frozen(_renewed(entry, view, domains, compute))
+                    # Put again: columns that it is made of may have taken its place.
+                    self._put(key, view.version, values, values.nbytes)
+                    return values
+            entry.version = view.version
+        return entry.value
+
+
+class AggregateCache(LruCache[Any]):
+    """Results for all nodes together, made again when any row changed in their domains.
+
+    Args:
+        most: results.
+        most_bytes: of all of them together.
+        below: gives a result that need not be made, if any.
+    """
+
+    def __init__(
+        self, most: int, most_bytes: int = sys.maxsize, *, below: Callable[..., Any] = _nothing
+    ) -> None:
+        super().__init__(most, most_bytes)
+        self._below = below
+
+    def get(
+        self,
+        key: Hashable,
+        view: ClusterView,
+        domains: Sequence[Domain],
+        make: Callable[[ClusterView], _Made],
+    ) -> _Made:
+        """Return the result of `make` for `view`; see `ClusterView.node_aggregate`."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            version, latest = entry.version, view.latest
+            if version > view.version:
+                return make(view)
+            for domain in domains:
+                if latest[domain] > version:
+                    break
+            else:
+                entry.version = view.version
+                self._entries.move_to_end(key)
+                known: _Made = entry.value
+                return known
+        made: _Made | None = self._below(key, domains, make)
+        if made is None:
+            made = make(view)
+        size = made.nbytes if isinstance(made, np.ndarray) else 0
+        self._put(key, view.version, made, size)
+        return made
+
+
+class DictionaryCache:
+    """Dictionary columns; only rows that changed are read again.
+
+    A book with many values that are gone from the cluster is replaced by a new one.
+
+    Args:
+        most: columns.
+        below: gives a column that need not be read, if any.
+    """
+
+    def __init__(
+        self, most: int, *, below: Callable[..., DictionaryColumn[Any] | None] = _nothing
+    ) -> None:
+        self._coders: OrderedDict[Hashable, _Coder] = OrderedDict()
+        self._most = most
+        self._below = below
+        self._begun: dict[Hashable, DictionaryColumn[Any]] = {}
+
+    def get(
+        self,
+        key: Hashable,
+        view: ClusterView,
+        domains: Sequence[Domain],
+        values_of: Callable[[ClusterView], Iterable[Any]],
+    ) -> DictionaryColumn[Any]:
+        """Return the column `key` for `view`; see `ClusterView.dictionary_column`."""
+        column = self._begun.get(key) or self._below(key, domains, values_of)
+        if column is not None:
+            if len(self._begun) < self._most:
+                self._begun[key] = column
+            return column
+        coder = self._coders.get(key)
+        if coder is None or len(coder.book) > 2 * len(view) + _SPARE_VALUES:
+            coder = _Coder()
+            if not is_long(key):
+                self._coders[key] = coder
+        if key in self._coders:
+            self._coders.move_to_end(key)
+        if len(self._coders) > self._most:
+            self._coders.popitem(last=False)
+        book = coder.book
+        codes = coder.codes.get(None, view, domains, lambda rows: book.encode(values_of(rows)))
+        if coder.column is None or coder.column.codes is not codes:
+            coder.column = DictionaryColumn(codes, book)
+        return coder.column
+
+
+@dataclass(slots=True)
+class _Coder:
+    """A book and the newest column written with it."""
+
+    book: CodeBook[Any] = field(default_factory=CodeBook)
+    codes: ColumnCache = field(default_factory=lambda: ColumnCache(1))
+    column: DictionaryColumn[Any] | None = None
+
+
+def _frozen(values: NDArray[_T]) -> NDArray[_T]:
+    values.flags.writeable = False
+    return values
+
+
+def _renewed(
+    entry: Entry[NDArray[Any]],
+    view: ClusterView,
+    domains: Sequence[Domain],
+    compute: Callable[[ClusterView], NDArray[_T]],
+) -> NDArray[_T]:
+    """Return the column of `entry` brought up to `view`."""
+    # Without those that did not change, more columns share the rows and the view of them.
+    domains = [domain for domain in domains if view.latest[domain] > entry.version]
+    rows = view.changed_since(entry.version, domains)
+    if rows.size * _REDO_ALL_ABOVE > len(view):
+        return compute(view)
+    part = compute(view.part_changed_since(entry.version, domains))
+    if len(view) == entry.value.shape[-1] and np.array_equal(entry.value[..., rows], part):
+        return entry.value
+    # Of two dtypes that hold all of both: some columns are bools where these suffice.
+    dtype = np.promote_types(part.dtype, entry.value.dtype)
+    values: NDArray[_T] = np.zeros((*part.shape[:-1], len(view)), dtype)
+    known = min(len(view), entry.value.shape[-1])
+    values[..., :known] = entry.value[..., :known]
+    values[..., rows] = part
+    return values

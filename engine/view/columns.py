@@ -1,20 +1,27 @@
-"""Columns of nodes that several rules read: labels, taints, images, and an order of their own."""
+"""Columns of nodes that several rules read: labels, taints, images, devices, pods by selector."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TypeAlias, cast
+from itertools import islice
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.model import api
+from engine.model.device_class import IMPLICIT_DOMAIN, DeviceClass
 from engine.model.domain import Domain
-from engine.model.selectors import integer
+from engine.model.eviction import CLUSTER_AUTOSCALER, KARPENTER, NODE_POOL_LABEL
+from engine.model.host_ports import HostPort
+from engine.model.pod import Pod
+from engine.model.pod_affinity import AffinityTerm
+from engine.model.selectors import LabelSelector, integer
 from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView
-from engine.view.dictionary import DictionaryColumn
-from engine.view.image_index import ImageIndex
+from engine.view.dictionary import DictionaryColumn, ImageIndex
+from engine.view.trait_book import NUMBER_BYTES, PodQuery
 
 LabelColumn: TypeAlias = DictionaryColumn[str]
 """One label of every node."""
@@ -124,3 +131,170 @@ def name_hashes(view: ClusterView) -> NDArray[np.uint64]:
 def hash_of(text: str) -> int:
     """Return 64 well mixed bits, the same in every process."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+def is_device_resource(name: str, view: ClusterView) -> bool:
+    """Return whether devices of some class may provide an extended resource.
+
+    Source: pkg/scheduler/framework/plugins/noderesources/fit.go, shouldDelegateResourceToDRA.
+    Unlike there, a name below `deviceclass.resource.kubernetes.io/` needs no class: one may come.
+    """
+    return name.startswith(IMPLICIT_DOMAIN) or view.lookup(DeviceClass, name) is not None
+
+
+def left_to_devices(name: str, view: ClusterView) -> BoolColumn | None:
+    """Return the nodes on which devices decide of a resource, (n,): those that offer none of it.
+
+    None where it is no resource of devices. Which of these nodes has the devices is not known here.
+    """
+    if not is_device_resource(name, view):
+        return None
+    return view.amount(view.allocatable, name) <= 0
+
+
+_PODS: Final = (Domain.PODS,)
+_MOST_KEYS: Final = 16
+"""Node labels by which pods are kept away: a column for each costs half a millisecond at first."""
+
+_FLAT: Final = "existing pods"
+
+
+def pods_matching(
+    view: ClusterView, queries: tuple[PodQuery, ...], *, terminating: bool
+) -> IntColumn:
+    """Return how many pods on each row match all of some queries, shape (n,).
+
+    Args:
+        view: the rows.
+        queries: at least one.
+        terminating: whether pods that are being deleted count.
+    """
+
+    def count(rows: ClusterView) -> IntColumn:
+        book = rows.trait_book
+        found = np.logical_and.reduce([book.matching(query) for query in queries])
+        return _count(rows, found if terminating else found & ~book.terminating)
+
+    return view.pod_column(("pods matching", queries, terminating), _PODS, count)
+
+
+def pods_using(view: ClusterView, ports: tuple[HostPort, ...]) -> IntColumn:
+    """Return how many pods on each row have a port that conflicts with some of these, (n,)."""
+
+    def count(rows: ClusterView) -> IntColumn:
+        return _count(rows, rows.trait_book.on_ports(ports))
+
+    return view.pod_column(("pods using", ports), _PODS, count)
+
+
+def pods_not_evictable(view: ClusterView) -> IntColumn:
+    """Return how many pods on each row its autoscaler does not evict, (n,).
+
+    That is Karpenter where the node has its label, else Cluster Autoscaler. Nobody evicts pods of a
+    PodDisruptionBudget that allows no disruption; those that are being deleted go anyway.
+    """
+
+    def count(rows: ClusterView) -> IntColumn:
+        by_autoscaler, by_karpenter = (
+            _count(rows, rows.trait_book.not_evictable_by(each, rows.exhausted_budgets))
+            for each in (CLUSTER_AUTOSCALER, KARPENTER)
+        )
+        of_karpenter = label_column(rows, NODE_POOL_LABEL).present
+        return np.where(of_karpenter, by_karpenter, by_autoscaler)
+
+    return view.node_column("pods not evictable", (Domain.NODES, Domain.PODS), count)
+
+
+def repelling_pods(view: ClusterView, pod: Pod) -> Mapping[str, IntColumn]:
+    """Return how many pods on each row require to be away from a pod, by topology key, (n,).
+
+    Only keys by which some pod does; it takes no time where no pod requires to be away from any. Of
+    very many keys that nodes have as labels only the first are heeded.
+    """
+    terms = view.trait_book.anti_affinity
+    if not terms:
+        return {}
+    labels = view.namespaces.labels.get(pod.namespace, {})
+    against = terms.against(pod.namespace, pod.labels, labels)
+    known = node_label_keys(view) if against else frozenset[str]()
+    keys = dict.fromkeys(term.topology_key for term in against if term.topology_key in known)
+    counts: dict[str, IntColumn] = {}
+    for key in islice(keys, _MOST_KEYS):
+        of_key = tuple(term for term in against if term.topology_key == key)
+
+        def count(rows: ClusterView, of_key: tuple[AffinityTerm, ...] = of_key) -> IntColumn:
+            return _count(rows, rows.trait_book.repelling(of_key))
+
+        column = view.pod_column(("repelling pods", of_key), _PODS, count)
+        if column.any():  # terms of pods that are gone are known for a while
+            counts[key] = column
+    return counts
+
+
+def attraction(view: ClusterView, pod: Pod, required_weight: int) -> Mapping[str, IntColumn]:
+    """Return how much pods on each row want a pod near, by topology key, (n,).
+
+    That is the sum of the weights of their preferred terms that select it, below 0 where they want
+    it away. Only keys by which some pod does.
+
+    Args:
+        view: the rows.
+        pod: the pod.
+        required_weight: what a required term of affinity counts for.
+    """
+    if not view.trait_book.attraction:
+        return {}
+    labels = view.namespaces.labels.get(pod.namespace, {})
+    by_key: dict[str, list[tuple[int, AffinityTerm]]] = {}
+    for weight, terms in view.trait_book.attraction.items():
+        for term in terms.against(pod.namespace, pod.labels, labels):
+            by_key.setdefault(term.topology_key, []).append((weight, term))
+    known = node_label_keys(view) if by_key else frozenset[str]()
+    sums: dict[str, IntColumn] = {}
+    for key in islice((key for key in by_key if key in known), _MOST_KEYS):
+        of_key = tuple(by_key[key])
+
+        def count(
+            rows: ClusterView, of_key: tuple[tuple[int, AffinityTerm], ...] = of_key
+        ) -> IntColumn:
+            numbers, ends = _flat(rows)
+            weights = np.zeros(numbers.size + 1, np.int64)
+            attracted = rows.trait_book.attracted(of_key, required_weight)
+            attracted[numbers].cumsum(out=weights[1:])
+            return np.diff(weights[ends], prepend=0)
+
+        column = view.pod_column(("attraction", of_key, required_weight), _PODS, count)
+        if column.any():  # terms of pods that are gone are known for a while
+            sums[key] = column
+    return sums
+
+
+def namespaces_matching(view: ClusterView, selector: LabelSelector) -> frozenset[str]:
+    """Return the names of the known namespaces that a selector selects, remembered."""
+    facts = view.namespaces
+    return view.memo.namespace_sets.get(selector, facts.labels, facts.labels_version)
+
+
+def _count(view: ClusterView, is_counted: BoolColumn) -> IntColumn:
+    """Return how many pods of counted numbers are on each row, shape (n,)."""
+    (counted,) = is_counted.nonzero()
+    if not counted.size:
+        return np.zeros(len(view), np.int64)
+    numbers, ends = _flat(view)
+    # Mostly it is one number, that of a template: to compare takes a fifth of looking all up.
+    found = numbers == counted[0] if counted.size == 1 else is_counted.take(numbers)
+    return np.diff(found.nonzero()[0].searchsorted(ends), prepend=0)
+
+
+def _flat(view: ClusterView) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return the traits of every pod, row by row, and where those of each row end."""
+    flat = view.scratch.get(_FLAT)
+    if flat is None:
+        numbers = np.frombuffer(b"".join(view.traits), np.int32)
+        flat = view.scratch[_FLAT] = numbers, view.pod_column(_FLAT, _PODS, _sizes).cumsum()
+    return cast("tuple[NDArray[np.int32], NDArray[np.int64]]", flat)
+
+
+def _sizes(view: ClusterView) -> IntColumn:
+    """Return how many pods are on each row, shape (n,)."""
+    return np.fromiter(map(len, view.traits), np.int64, len(view)) // NUMBER_BYTES

@@ -10,7 +10,7 @@ from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
 from engine.model.resource_names import PODS
 from engine.model.resources import Amounts
 from engine.view.pod_table import RUNNING, SCHEDULED
-from engine.view.shape_contributions import Contribution
+from engine.view.rows import Contribution
 
 REQUESTED = 8
 """The standing of every pod that is counted, added to SCHEDULED and RUNNING."""
@@ -20,7 +20,7 @@ _Totals: TypeAlias = dict[str, _Total]
 _Amounts: TypeAlias = Iterable[tuple[str, int]]
 
 RequestItems: TypeAlias = tuple[tuple[str, int], ...]
-"""What a pod requests, as quotas count it, with `pods`."""
+"""Requests of a pod, as quotas count them, with `pods`."""
 
 
 class NamespaceFacts(NamedTuple):

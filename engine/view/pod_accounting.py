@@ -1,25 +1,28 @@
-"""Accounting of pods: each counts for its namespace, and on its node, bound or assumed."""
+"""Accounting of pods: each counts for its namespace, and on its node, bound or assumed.
+
+Beside what counts of all pods: sums that only some rules need, by their `PodSumProfile`, and counts
+by node of the few pods that are in transition or of AppGroups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
 
 from engine.model.domain import Domain
+from engine.model.network import Workload
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.pod_traits import traits_of
 from engine.model.time import Micros
-from engine.view.assumed import AssumedPods
-from engine.view.departures import Departures
+from engine.model.usage import NodeUsage
+from engine.view.assumed import AssumedPods, Nominations, admits
+from engine.view.axis import IntColumn
 from engine.view.namespaces import REQUESTED, NamespaceTotals, RequestCounts
-from engine.view.node_constraints import admits
-from engine.view.nominations import Nominations
-from engine.view.pod_counts import TransitionCounts, WorkloadCounts
-from engine.view.pod_sums import PodChange
 from engine.view.pod_table import (
     NO_ROW,
     OVERDUE,
@@ -29,9 +32,296 @@ from engine.view.pod_table import (
     PodEntry,
     PodTable,
 )
-from engine.view.rows import NodeRows
-from engine.view.shape_contributions import ShapeContributions
-from engine.view.trait_numbers import with_number, without_number
+from engine.view.rows import NodeRows, ShapeContributions
+from engine.view.trait_book import with_number, without_number
+
+PodsOnNodes: TypeAlias = Mapping[str, int]
+"""Number of pods by node name; never 0."""
+
+
+class PodTransitions(NamedTuple):
+    """Pods of a node that are being deleted, and pending ones that are nominated to it."""
+
+    terminating: int = 0
+    nominated: int = 0
+
+    def plus(self, other: PodTransitions, times: int) -> PodTransitions:
+        """Return the sum with so many times another, -1 to take one off."""
+        return PodTransitions(
+            self.terminating + times * other.terminating, self.nominated + times * other.nominated
+        )
+
+
+_TERMINATING = PodTransitions(terminating=1)
+NOMINATED = PodTransitions(nominated=1)
+NO_TRANSITIONS = PodTransitions()
+
+
+class TransitionCounts:
+    """The transitions of each node that has any, by name; snapshots are never written to."""
+
+    def __init__(self) -> None:
+        self._by_pod: dict[str, tuple[str, PodTransitions]] = {}
+        self._by_node: dict[str, PodTransitions] = {}
+
+    def snapshot(self) -> Mapping[str, PodTransitions]:
+        """Return the transitions by node name, valid until `unshare` is called."""
+        return self._by_node
+
+    def unshare(self) -> None:
+        """Leave the snapshots to their holders, and write to a copy."""
+        self._by_node = self._by_node.copy()
+
+    def would_change(self, key: str, pod: Pod | None) -> bool:
+        """Return whether `put` of the same would change anything."""
+        if pod is None or not (pod.deleting or pod.nominated_node_name):
+            return key in self._by_pod  # nearly every pod, at every event: so first
+        return self._by_pod.get(key) != _transition(pod)
+
+    def put(self, key: str, pod: Pod | None) -> tuple[str, ...]:
+        """Count a pod as it now is, None if it is gone; return the names of the nodes concerned."""
+        return self._replace(key, _transition(pod))
+
+    def nominate(self, key: str, node_name: str) -> tuple[str, ...]:
+        """Count a pod as nominated to a node, "" for none; return the names as `put` does."""
+        return self._replace(key, (node_name, NOMINATED) if node_name else None)
+
+    def _replace(self, key: str, new: tuple[str, PodTransitions] | None) -> tuple[str, ...]:
+        old = self._by_pod.pop(key, None)
+        if old is not None:
+            self._add(*old, times=-1)
+        if new is not None:
+            self._by_pod[key] = new
+            self._add(*new, times=1)
+        return tuple(node_name for node_name, _ in filter(None, (old, new)))
+
+    def _add(self, node_name: str, transitions: PodTransitions, *, times: int) -> None:
+        total = self._by_node.pop(node_name, NO_TRANSITIONS).plus(transitions, times)
+        if total != NO_TRANSITIONS:
+            self._by_node[node_name] = total
+
+
+def _transition(pod: Pod | None) -> tuple[str, PodTransitions] | None:
+    """Return the node of a pod in transition and its count there, None for any other pod."""
+    if pod is None:
+        return None
+    if pod.node_name:
+        return (pod.node_name, _TERMINATING) if pod.deleting else None
+    if pod.nominated_node_name:
+        return pod.nominated_node_name, NOMINATED
+    return None
+
+
+class WorkloadCounts:
+    """Pods of AppGroups by workload and node; snapshots are never written to."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Workload, dict[str, int]] = {}
+        self._own: set[Workload] = set()  # workloads whose counts no snapshot holds
+
+    def snapshot(self) -> Mapping[Workload, PodsOnNodes]:
+        """Return the pods of each workload, valid until `unshare` is called."""
+        return self._pods
+
+    def unshare(self) -> None:
+        """Leave the snapshots to their holders, and write to copies."""
+        self._pods = self._pods.copy()
+        self._own.clear()
+
+    def count(self, workload: Workload, node_name: str, sign: int) -> None:
+        """Count a pod that came to a node, 1, or went from it, -1."""
+        if workload not in self._own:
+            self._own.add(workload)
+            self._pods[workload] = dict(self._pods.get(workload, {}))
+        on_nodes = self._pods[workload]
+        on_nodes[node_name] = on_nodes.get(node_name, 0) + sign
+        if not on_nodes[node_name]:
+            del on_nodes[node_name]
+        if not on_nodes:
+            del self._pods[workload]
+            self._own.remove(workload)
+
+
+_AT_A_TIME = 32  # rows, some 3 ms: reviews must not wait for all
+
+PodChange: TypeAlias = tuple[int, str, PodEntry]
+"""A pod that came, 1, or went, -1; its `namespace/name`; its entry as it is or was."""
+
+
+class PodSumProfile(Protocol):
+    """The summands of each pod, added up per node; rules with equal profiles share the sums.
+
+    Hashable; a contribution depends on nothing but the arguments. INVARIANT: that of an assumed pod
+    depends on a report that does not know it only by whether there is one.
+    """
+
+    @property
+    def width(self) -> int:
+        """The number of sums."""
+
+    @property
+    def reads_reports(self) -> bool:
+        """Whether a contribution depends on the usage report of the node."""
+
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:
+        """Return what one pod, by `namespace/name`, adds to each sum of its node."""
+
+
+class TrackedSums:
+    """The sums of all profiles that rules need; see `PodSums`."""
+
+    def __init__(self) -> None:
+        self._tracked: dict[PodSumProfile, PodSums] = {}
+        self._prepared: dict[PodSumProfile, PodSums] = {}
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether all profiles passed to `prepare` are counted."""
+        return all(sums.is_complete for sums in self._prepared.values())
+
+    def prepare(self, profiles: Iterable[PodSumProfile]) -> None:
+        """Count for profiles that may be tracked soon, a few rows with each refresh."""
+        new = [profile for profile in profiles if profile not in self._tracked]
+        self._prepared = {
+            profile: self._prepared.get(profile) or PodSums(profile) for profile in new
+        }
+
+    def track(self, profiles: Iterable[PodSumProfile]) -> None:
+        """Keep the sums of exactly these profiles from now on."""
+        known = self._tracked | self._prepared
+        self._tracked = {profile: known.get(profile) or PodSums(profile) for profile in profiles}
+        self._prepared = {}
+
+    def unshare(self) -> None:
+        """Leave the arrays given out so far to their holders, and write to copies."""
+        for sums in self._tracked.values():
+            sums.unshare()
+
+    def refreshed(
+        self, pods: PodTable, rows: NodeRows, changes: Sequence[PodChange]
+    ) -> dict[PodSumProfile, IntColumn]:
+        """Return the sums by tracked profile; `changes` are those of pods since the last call."""
+        changed = rows.changed[:, : len(rows.names)]
+        now = (pods, rows.usages, changed, rows.version, changes)
+        for sums in self._prepared.values():
+            sums.refresh(*now, at_most=_AT_A_TIME)
+        return {profile: sums.refresh(*now) for profile, sums in self._tracked.items()}
+
+
+class PodSums:
+    """The sums of one profile, per row.
+
+    Attributes:
+        is_complete: whether the last refresh left no row to be counted.
+    """
+
+    def __init__(self, profile: PodSumProfile) -> None:
+        self._profile = profile
+        self._sums = np.zeros((profile.width, 0), np.int64)
+        self._version = 0
+        self.is_complete = False
+        self._counted = 0  # rows below it are kept up to date, the others are not counted yet
+
+    def unshare(self) -> None:
+        """Leave the array given out so far to its holders, and write to a copy."""
+        self._sums = self._sums.copy()
+
+    def refresh(
+        self,
+        pods: PodTable,
+        usages: Sequence[NodeUsage | None],
+        changed: IntColumn,
+        version: int,
+        changes: Sequence[PodChange],
+        *,
+        at_most: int | None = None,
+    ) -> IntColumn:
+        """Return the sums at `version`, (width, n); those given out before are overwritten.
+
+        A row with a new report is counted again; any other only gains and loses the contributions
+        of the pods that came and went.
+
+        Args:
+            pods: all pods.
+            usages: the report of each row.
+            changed: (len(Domain), n), the version at which each row last changed.
+            version: the version to bring the sums up to.
+            changes: of pods since the last time.
+            at_most: how many rows to count that were not before, None for all. Where some are left,
+                the sums are not to be read yet.
+        """
+        since, self._version = self._version, version
+        known, n = self._counted, changed.shape[-1]
+        self._counted = n if at_most is None else min(known + at_most, n)
+        self.is_complete = self._counted == n
+        if self._sums.shape[-1] < n:
+            self._sums = np.pad(self._sums, ((0, 0), (0, 2 * n - self._sums.shape[-1])))
+        outdated = changed[Domain.METRICS] > (since if self._profile.reads_reports else version)
+        outdated[known:] = True
+        rows = np.flatnonzero(outdated[: self._counted]).tolist()
+        for row in rows:
+            self._sums[:, row] = self._sum_of(pods.on_row(row), usages[row])
+        just_counted = set(rows)
+        for sign, key, entry in changes:
+            if entry.row < self._counted and entry.row not in just_counted:
+                column = self._sums[:, entry.row]
+                amounts = self._profile.contribution(key, entry, usages[entry.row])
+                (np.add if sign > 0 else np.subtract)(column, amounts, out=column)
+        sums = self._sums[:, :n]
+        sums.flags.writeable = False
+        return sums
+
+    def _sum_of(
+        self, pods: Iterable[tuple[str, PodEntry]], report: NodeUsage | None
+    ) -> tuple[int, ...]:
+        """Return the sums of one node."""
+        nothing = (0,) * self._profile.width
+        added = [self._profile.contribution(key, pod, report) for key, pod in pods]
+        return tuple([sum(amounts) for amounts in zip(nothing, *added, strict=True)])
+
+
+_MOST_OBSOLETE: Final = 1024
+
+
+class Departures:
+    """The moments of pods that are being deleted; memory follows the number of these pods."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Micros] = {}
+        self._queue: list[tuple[Micros, str]] = []  # a heap, with obsolete entries
+
+    def put(self, key: str, gone_by: Micros | None) -> None:
+        """Note when a pod should be gone, None for one that nobody deletes, or that is gone."""
+        if gone_by is None:
+            self._by_key.pop(key, None)
+        elif self._by_key.get(key) != gone_by:
+            self._by_key[key] = gone_by
+            heappush(self._queue, (gone_by, key))
+            if len(self._queue) > 2 * len(self._by_key) + _MOST_OBSOLETE:
+                self._queue = [(at, each) for each, at in self._by_key.items()]
+                heapify(self._queue)
+
+    def is_due(self, now: Micros) -> bool:
+        """Return whether `take` would return any."""
+        return bool(self._queue) and self._queue[0][0] <= now
+
+    def take(self, now: Micros, most: int | None = None) -> list[str]:
+        """Return the keys of pods that should be gone by now, each once.
+
+        Args:
+            now: now.
+            most: the number of moments to process, the earliest first; None for all.
+        """
+        keys = []
+        for _ in range(len(self._queue) if most is None else most):
+            if not self.is_due(now):
+                break
+            at, key = heappop(self._queue)
+            if self._by_key.get(key) == at:
+                del self._by_key[key]
+                keys.append(key)
+        return keys
+
 
 _PODS = int(Domain.PODS)  # numpy takes plain integers twice as fast
 

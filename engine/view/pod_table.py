@@ -162,7 +162,7 @@ class PodTable:
         return len(self._on_row[row]) if row < len(self._on_row) else 0
 
     def on_row(self, row: int) -> Iterator[tuple[str, PodEntry]]:
-        """Yield the pods on a row by `namespace/name`; nothing may be stored meanwhile."""
+        """Yield the pods on a row by `namespace/name`; nothing may be stored until the end."""
         if row >= len(self._on_row):
             return
         keys, entry = self._keys, self._entry

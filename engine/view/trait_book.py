@@ -1,7 +1,8 @@
 """The traits of pods by number, and which of them a selector, a pod or a port concerns.
 
 A number never changes its meaning: so views and what-ifs of earlier moments go on reading the book.
-One with many traits of pods that are gone is replaced by a new one; see `PodTable`.
+One with many traits of pods that are gone is replaced by a new one; see `PodTable`. The numbers of
+the pods on a row are int32, one after another in bytes, which views of different moments share.
 """
 
 from __future__ import annotations
@@ -9,18 +10,38 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from sys import byteorder
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.disruption_budget import DisruptionBudget
 from engine.model.eviction import CLUSTER_AUTOSCALER, KARPENTER
 from engine.model.host_ports import HostPort
 from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
 from engine.model.pod_traits import NO_TRAITS, REQUIRED, decoded_traits
 from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.view.axis import BoolColumn
-from engine.view.memo import LruCache
+from engine.view.lru_cache import LruCache
+
+NUMBER_BYTES: Final = 4
+
+
+def with_number(numbers: bytes, number: int, times: int = 1) -> bytes:
+    """Return numbers with another one, so many times."""
+    return numbers + number.to_bytes(NUMBER_BYTES, byteorder) * times
+
+
+def without_number(numbers: bytes, number: int) -> bytes:
+    """Return numbers without one of those that are equal to the given one, which is there."""
+    sought = number.to_bytes(NUMBER_BYTES, byteorder)
+    at = numbers.index(sought)
+    while at % NUMBER_BYTES:  # parts of two others that look alike
+        at = numbers.index(sought, at + 1)
+    return numbers[:at] + numbers[at + NUMBER_BYTES :]
+
 
 _MATCHES: Final = 2_048  # selectors in use: one for each template that is spread
 _MATCH_BYTES: Final = 4 * 2**20  # each takes a byte for each number
@@ -341,3 +362,46 @@ def _any_of(numbers: NDArray[np.int32], wanted: Sequence[int]) -> BoolColumn:
 def _index(indices: dict[_Value, int], value: _Value) -> int:
     """Return the index of a value, the next one if it has none."""
     return indices.setdefault(value, len(indices))
+
+
+_MOST: int = 1_000
+"""That are heeded: anyone may write them, and each is looked at for every new kind of pod."""
+
+
+class ExhaustedBudgets:
+    """The queries of these budgets; a mapping that was given out never changes."""
+
+    def __init__(self) -> None:
+        self._queries: Mapping[str, PodQuery] = MappingProxyType({})
+        self._changed: list[PodQuery] = []
+
+    def snapshot(self) -> Mapping[str, PodQuery]:
+        """Return what each selects, by `namespace/name`; the same object until one changes."""
+        return self._queries
+
+    def take_changed(self) -> list[PodQuery]:
+        """Return what the budgets select that became exhausted or ceased to be, since last time."""
+        changed, self._changed = self._changed, []
+        return changed
+
+    def put(self, budget: DisruptionBudget) -> None:
+        """Note a budget as it now is."""
+        query = None
+        if budget.selector is not None and budget.disruptions_allowed <= 0:
+            query = PodQuery(frozenset((budget.namespace,)), budget.selector)
+        self._replace(budget.key, query)
+
+    def drop(self, key: str) -> None:
+        """Forget a budget, by `namespace/name`."""
+        self._replace(key, None)
+
+    def _replace(self, key: str, query: PodQuery | None) -> None:
+        old = self._queries.get(key)
+        if query == old or (old is None and len(self._queries) >= _MOST):
+            return
+        queries = dict(self._queries)
+        queries.pop(key, None)
+        if query is not None:
+            queries[key] = query
+        self._queries = MappingProxyType(queries)
+        self._changed += [each for each in (old, query) if each is not None]

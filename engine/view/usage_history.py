@@ -36,7 +36,7 @@ DEVIATION_SECONDS: Final = (900, 600, 300)
 """Windows of the deviation: the first known window counts, as in load-watcher."""
 
 USAGE_RESOURCES: Final = (CPU, MEMORY)
-"""What a sample holds."""
+"""The resources that a sample holds."""
 
 MOST_SAMPLES: Final = 180
 """Samples per node, of 24 bytes each: half an hour at one in ten seconds."""

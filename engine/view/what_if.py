@@ -1,4 +1,4 @@
-"""What if: a cluster with more pods or fewer, beside the view that it begins with."""
+"""A cluster with more pods or fewer than the view that it begins with."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.pod_traits import traits_of
 from engine.view.axis import BoolColumn, IntColumn
-from engine.view.cluster_view import ClusterView
-from engine.view.part_memo import PartMemo
-from engine.view.pod_counts import NO_TRANSITIONS, NOMINATED, PodsOnNodes, PodTransitions
+from engine.view.cluster_view import ClusterView, Memo
+from engine.view.pod_accounting import NO_TRANSITIONS, NOMINATED, PodsOnNodes, PodTransitions
 from engine.view.pod_table import PodEntry
-from engine.view.shape_contributions import sums_of
-from engine.view.trait_numbers import with_number, without_number
-from engine.view.what_if_memo import WhatIfMemo
+from engine.view.rows import sums_of
+from engine.view.trait_book import with_number, without_number
 
 _PODS: Final = int(Domain.PODS)
 
@@ -36,7 +34,7 @@ class WhatIf:
     Args:
         view: the cluster as it is, or some rows of it, which then count as all that there are; a
             row may be there several times. INVARIANT: it is held as long as this is, so that its
-            state copies columns if it is written to meanwhile.
+            state copies columns if it is written to.
 
     """
 
@@ -78,7 +76,7 @@ class WhatIf:
             assumed=view.assumed.copy(),
             changed=view.changed.copy(),
             pod_sums={profile: sums.copy() for profile, sums in view.pod_sums.items()},
-            memo=WhatIfMemo(view),
+            memo=Memo(view),
             parent=None,
             scratch={},
         )
@@ -193,7 +191,7 @@ class WhatIf:
     def take(self, rows: NDArray[np.intp]) -> WhatIf:
         """Return some rows as a cluster of its own, which goes its own way from now on."""
         taken = WhatIf(self.view.take(rows))
-        taken._sums, taken._unknown = self._sums, self._unknown  # of shapes, on whatever rows
+        taken._sums, taken._unknown = self._sums, self._unknown  # of shapes, on any rows
         return taken
 
     def part(self, rows: NDArray[np.intp]) -> ClusterView:
@@ -203,33 +201,7 @@ class WhatIf:
             rows: may hold a row several times.
         """
         view = self.view
-        return replace(view.take(rows), memo=PartMemo(view, rows), parent=None)
-
-    def part_with(self, rows: NDArray[np.intp], pods: Sequence[Pod]) -> ClusterView:
-        """Return some rows alone, the last ones with one more pod each; see `part` and `ahead`.
-
-        Args:
-            rows: may hold a row several times, as it is and with pods.
-            pods: at most as many as there are rows.
-        """
-        view = self.part(rows)
-        if not pods:
-            return view
-        more = slice(rows.size - len(pods), None)
-        view.assumed[more] += 1
-        amounts = np.array([self._sums_of(pod.shape) for pod in pods])
-        view.sums[:, :, more] += amounts.transpose(1, 2, 0)
-        if view.pod_sums:
-            placed = zip(pods, rows[more].tolist(), strict=True)
-            added = [self._contributions_of(*each) for each in placed]
-            for i, sums in enumerate(view.pod_sums.values()):
-                sums[:, more] += np.array([each[i] for each in added]).T
-        if any(pod.host_ports for pod in pods):
-            traits = [*view.traits]
-            for at, pod in enumerate(pods, rows.size - len(pods)):
-                traits[at] = with_number(traits[at], view.trait_book.number(traits_of(pod)))
-            view = replace(view, traits=traits)
-        return view
+        return replace(view.take(rows), memo=Memo(view, rows), parent=None)
 
     def ahead(self, pod: Pod, rows: NDArray[np.intp], counts: IntColumn) -> ClusterView:
         """Return rows as they would be if so many more pods like this one were on each.

@@ -14,7 +14,7 @@ from engine.model.time import micros
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.view import ClusterState, ClusterView
-from engine.view.memo import Memo
+from engine.view.cluster_view import Memo
 from tests.bench.generate import GeneratedCluster
 from tests.bench.texts import NOW
 

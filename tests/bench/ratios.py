@@ -21,7 +21,6 @@ from typing import Final, TypeAlias
 import msgspec
 
 from engine.batch import StartingGang, decide_batch, place_all, place_gang
-from engine.cel.functions.regex import Pattern
 from engine.model import api
 from engine.model.decision import Decision
 from engine.model.gang import GangTopology
@@ -72,7 +71,6 @@ _EXPLANATIONS: Final = 256
 _EVENTS: Final = 2_000  # different pods
 _REVIEWS: Final = 500  # different ones
 _BATCH: Final = 1_000  # pods
-_TEMPLATES: Final = 100
 _EVEN: Final = 200  # pods
 _GANGS, _MEMBERS = 100, 100  # of each
 _BOUND_TEMPLATES: Final = 20
@@ -159,16 +157,11 @@ class _Batches:
         self._world = world
         arrivals = Arrivals(world.cluster.workloads)
         self._alike = list(islice(arrivals.all_of_one_workload(), _BATCH))
-        self._different = list(islice(arrivals.interleaved(_TEMPLATES), _BATCH))
         self._even = list(islice(arrivals.spread_over(ZONE_LABEL), _EVEN))
 
     def of_one_template(self) -> Spent:
         """Decide for pods that differ in name alone."""
         return [self._decided(self._alike)]
-
-    def of_many_templates(self) -> Spent:
-        """Decide for pods no two of which are of one template and follow each other."""
-        return [self._decided(self._different)]
 
     def of_even_pods(self) -> Spent:
         """Decide for pods of one template that must be even over zones."""
@@ -342,27 +335,6 @@ class _WholeReviews:
         return spent
 
 
-class _Regex:
-    """A regular expression on names that all differ, half of which match."""
-
-    def __init__(self, count: int) -> None:
-        self._names = [f"ip-10-{i // 256}-{i % 256}.eu-central-1.internal" for i in range(count)]
-        self._pattern = Pattern("^ip-10-(1[0-9]|2)-.*internal$")
-
-    def at_once(self) -> Spent:
-        """Search all names together."""
-        start = clock()
-        self._pattern.occurs_in_each(self._names)
-        return [clock() - start]
-
-    def one_by_one(self) -> Spent:
-        """Search name after name."""
-        start = clock()
-        for name in self._names:
-            self._pattern.occurs_in(name)
-        return [clock() - start]
-
-
 class _Queues:
     """Pods that wait for a tenth as many quotas, all of them without room."""
 
@@ -394,7 +366,6 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
     scheduler = _Scheduler(world)
     plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
-    regex = _Regex(nodes)
     shown = ShownNodes(world.state, _NOW)
     queues = _Queues(pods // 15)
     simulated = SimulatedPods(nodes // 5, pods // 20, _SIMULATED)
@@ -402,7 +373,6 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a decision": (world.still, world.plain_score),
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
         "a batch of 1,000 pods, one template": (batches.of_one_template, world.plain_score),
-        "a batch of 1,000 pods, 100 templates": (batches.of_many_templates, world.plain_score),
         "a batch of 200 pods, even over zones": (batches.of_even_pods, world.plain_score),
         "100 gangs of 100 pods": (gangs.anywhere, world.plain_score),
         "100 gangs of 100 pods, in one zone": (gangs.in_one_zone, world.plain_score),
@@ -418,7 +388,6 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "an update of that": (shown.update, world.plain_score),
         "14 CEL rules, remembered": (rules.remembered, world.plain_score),
         "14 CEL rules, after two events": (rules.after_events, world.plain_score),
-        "a regex on names that differ": (regex.at_once, regex.one_by_one),
         "a pod event": (events.applied, events.decoded),
         "a cycle of pods that wait for quota": (queues.cycles, queues.decoded),
         "200 policies of the API, compiled": (policies_compiled, world.plain_score),

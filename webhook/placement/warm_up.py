@@ -22,7 +22,7 @@ _REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi
 _MOST_RULES: Final = 64
 """Expressions whose columns are filled, those of the policies that come first.
 
-A view remembers `engine.view.memo.NODE_COLUMNS` columns; more rules would forget those of others.
+A view remembers 256 columns of nodes; more rules would forget those of others.
 """
 
 _log = logging.getLogger(__name__)

@@ -7,19 +7,14 @@ matches are those of Go's `FindAllString`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import re2
-from numpy.typing import NDArray
 
 from engine.cel.budget import Budget
 from engine.cel.errors import CelError
-from engine.cel.functions.byte_sequence import ByteSequence, byte_sequence
 from engine.cel.functions.registry import Overload, Preparation
 from engine.cel.values import INT_MAX, LIST, STRING
 
@@ -35,42 +30,12 @@ def _options() -> re2.Options:
 
 
 _OPTIONS: Final = _options()
-_LINE_OPTIONS: Final = _options()
-_LINE_OPTIONS.never_capture = True  # of groups, which takes a slower engine than the DFA
-
-
-_TOKEN: Final = re.compile(
-    r"""(?P<same>
-            [\w\-:/@, =%#~<>!&;'"]|[^\x00-\x7f]  # characters that stand for themselves
-            |\\[.\-+*?()\[\]{}|^$/dwSbB]
-            |[.*+?^$|)]
-            |\((?!\?)|\(\?i?:|\(\?i\)|\(\?P?<[A-Za-z]\w*>
-            |\{\d+(?:,\d*)?\}
-        )
-        |\\(?P<escape>[sDWAz])
-        |\[(?P<negated>\^?)(?P<members>(?:
-            [\w\-.:/@, =%#~<>!&;'"+*?(){}|$]|[^\x00-\x7f]
-            |\\[.\-+*?()\[\]{}|^$/dws]
-        )+)\]""",
-    re.VERBOSE | re.ASCII,
-)
-"""What patterns are made of that can be made not to match a newline."""
-
-_ESCAPES_WITHIN_LINE: Final = {
-    "s": r"[\t\f\r ]",
-    "D": r"[^0-9\n]",
-    "W": r"[^0-9A-Za-z_\n]",
-    "A": "^",
-    "z": "$",
-}
-
-_MOST_JOINED: Final = 2 << 20  # characters of texts that are searched together
 
 
 class Pattern:
     """A compiled regular expression over UTF-8."""
 
-    __slots__ = ("_lines", "_source", "regex")
+    __slots__ = ("regex",)
 
     def __init__(self, source: str) -> None:
         """Compile `source`.
@@ -88,79 +53,10 @@ class Pattern:
             self.regex: Final = re2.compile(source.encode(), _OPTIONS)
         except (re2.error, UnicodeEncodeError) as error:
             raise CelError(f"`{source}` is not a regular expression: {_reason(error)}") from error
-        self._source = source
-        self._lines: Any = None  # finds lines that match, once it is needed
 
     def occurs_in(self, text: str) -> bool:
         """Return whether the pattern matches anywhere in `text`."""
         return self.regex.search(encode(text)) is not None
-
-    def occurs_in_each(self, texts: Sequence[str]) -> NDArray[np.bool_] | None:
-        """Return whether the pattern matches anywhere in each of some texts, shape (n,).
-
-        All texts are searched in one go, as lines: a call for each takes longer than the search.
-        None if that is not possible, because of the pattern or because of a text.
-        """
-        if not texts or sum(map(len, texts)) > _MOST_JOINED:
-            return None
-        lines = self._of_lines()
-        if lines is None:
-            return None
-        try:
-            data = "\n".join([*texts, ""]).encode()
-        except UnicodeEncodeError:
-            return None
-        codes = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(codes == ord("\n"))
-        if len(ends) != len(texts):
-            return None
-        if isinstance(lines, ByteSequence):
-            return lines.matching_lines(codes, ends)
-        runs = np.array([match.span() for match in lines.finditer(data)], np.int64).reshape(-1, 2)
-        changes = np.zeros(len(texts) + 1, np.int64)
-        changes[np.searchsorted(ends, runs[:, 0])] = 1
-        changes[np.searchsorted(ends, runs[:, 1])] = -1  # no run touches the next
-        return np.cumsum(changes[:-1]) > 0
-
-    def _of_lines(self) -> Any:  # noqa: ANN401 (the binding has no types)
-        """Return what finds the lines with a match, None if nothing does.
-
-        It is a sequence of bytes, or the expression that matches runs of such lines.
-        """
-        if self._lines is None:
-            self._lines = byte_sequence(self._source) or self._runs() or False
-        return self._lines or None
-
-    def _runs(self) -> Any:  # noqa: ANN401 (the binding has no types)
-        pattern = _within_line(self._source)
-        if pattern is not None:
-            with suppress(re2.error):  # beyond the memory of one program
-                return re2.compile(f"(?m)(?:^.*(?:{pattern}).*\n)+".encode(), _LINE_OPTIONS)
-        return None
-
-
-def _within_line(source: str) -> str | None:
-    """Return a pattern that matches in a line of a text what `source` matches in that line alone.
-
-    It has to be read with `(?m)`, as which its anchors are those of a line. None if there is none.
-    """
-    translated, at = [], 0
-    while at < len(source):
-        token = _TOKEN.match(source, at)
-        if token is None:
-            return None
-        translated.append(_token_within_line(token))
-        at = token.end()
-    return "".join(translated)
-
-
-def _token_within_line(token: re.Match[str]) -> str:
-    if token["same"]:
-        return token["same"]
-    if token["escape"]:
-        return _ESCAPES_WITHIN_LINE[token["escape"]]
-    members = token["members"].replace(r"\s", r"\t\f\r ")
-    return rf"[^{members}\n]" if token["negated"] else f"[{members}]"
 
 
 def encode(text: str) -> bytes:

@@ -9,13 +9,10 @@ types match `params`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from engine.cel.values import DYN, CelType
 
@@ -49,8 +46,6 @@ class Overload:
         folds: for constructors such as `duration('1s')`: a call on literals is evaluated once, at
             load, and its `CelError` is reported as a mistake in the expression.
         preparation: see `Preparation`.
-        in_bulk: for a function of a string and a prepared second argument: its results for many
-            strings, or None where it has to be called for each.
     """
 
     name: str
@@ -62,7 +57,6 @@ class Overload:
     budgeted: bool = False
     folds: bool = False
     preparation: Preparation | None = None
-    in_bulk: Callable[[Sequence[str], Any], NDArray[np.bool_] | None] | None = None
 
     def takes(self, count: int) -> bool:
         """Return whether it can be called with `count` arguments, the receiver included."""

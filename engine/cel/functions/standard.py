@@ -39,7 +39,6 @@ FUNCTIONS: Final = (
             member=member,
             result=BOOL,
             preparation=PATTERN,
-            in_bulk=lambda texts, pattern: pattern.occurs_in_each(texts),
         )
         for member in (False, True)
     ),

@@ -69,12 +69,6 @@ class DictColumn(msgspec.Struct, frozen=True, gc=False):
     codes: NDArray[np.int32]
     values: Sequence[object]
 
-    def values_of(self, codes: NDArray[np.intp]) -> Sequence[object]:
-        """Return the value of each of some codes."""
-        if codes.size and (np.diff(codes) == 1).all():
-            return self.values[codes.item(0) : codes.item(-1) + 1]
-        return list(map(self.values.__getitem__, codes.tolist()))
-
 
 class TextColumn(DictColumn, frozen=True, gc=False):
     """A dictionary-encoded column of strings, however many of them differ.
@@ -220,20 +214,6 @@ def constant(value: object) -> Column:
     holder = np.empty((), np.object_)
     holder[()] = value
     return Column(holder)
-
-
-def constants(values: Sequence[object]) -> Column:
-    """Return the column of a value that all rows share, one for each request, (n_requests, 1).
-
-    Raises:
-        NotVectorizableError: they are not of one type, or of one that has no columns here.
-    """
-    kinds = {type(value) for value in values}
-    if kinds == {int} and all(INT_MIN <= value <= INT_MAX for value in values):  # type: ignore[operator]
-        return Column(np.array(values, np.int64)[:, np.newaxis])
-    if kinds in ({bool}, {float}):
-        return Column(np.array(values)[:, np.newaxis])
-    raise NotVectorizableError
 
 
 FAILED: Final = Column(np.array(False), np.array(True))  # noqa: FBT003 (numpy has it so)

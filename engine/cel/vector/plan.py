@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,41 +127,6 @@ class Plan:
         with np.errstate(all="ignore"):
             refresh(self._root, table)
 
-    def for_each(
-        self, activations: Sequence[Mapping[str, object]], budgets: Sequence[Budget]
-    ) -> Callable[[Table], Column | None] | None:
-        """Prepare the evaluation for several requests at once, of one table after the other.
-
-        None where that is not possible: it is of plans of operators, functions and leaves alone.
-
-        Args:
-            activations: for each request the variables that all rows share.
-            budgets: what all evaluations together may cost, for each request.
-
-        Returns:
-            Gives the value of each row for several requests, of shape (n_requests, n), as of
-            `evaluate`; None if the constants are not of one type for all requests, or some row is
-            at fault.
-        """
-        if not self._root.broadcasts:
-            return None
-        frames = [new_frame(*each) for each in zip(activations, budgets, strict=True)]
-        known: dict[Step, Column] = {}
-
-        def evaluate(table: Table) -> Column | None:
-            context = EvalContext(table, frames[0], frames, known)
-            try:
-                with np.errstate(all="ignore"):
-                    column = self._convert(self._root.column(context, None))
-            except (BudgetExhaustedError, NotVectorizableError):
-                return None
-            if column.faults is not None and column.faults.any():
-                return None
-            values = column.values.astype(self._dtype, copy=False)
-            return Column(np.broadcast_to(values, (len(frames), len(table))))
-
-        return evaluate
-
     def failed(self, table: Table) -> Column:
         """Column in which all rows are at fault."""
         return self._expanded(FAILED, table)
@@ -211,7 +176,7 @@ class Plan:
 
     @property
     def refresh_cost(self) -> float:
-        """Estimated microseconds to compute all that is remembered of 5,000 rows anew."""
+        """Estimated microseconds to compute again all that is remembered of 5,000 rows."""
         return sum(step.refresh_cost for step in self._root.walk())
 
     def steps(self, rows: int) -> int:

@@ -14,7 +14,6 @@ from engine.cel.environment import Environment
 from engine.cel.evaluate import compile_node
 from engine.cel.unparse import unparse
 from engine.cel.values import BOOL, DOUBLE, DURATION, INT, STRING, TIMESTAMP
-from engine.cel.vector.bulk import bulk_function
 from engine.cel.vector.columns import Layout, constant
 from engine.cel.vector.kernels import (
     FUNCTIONS,
@@ -279,9 +278,6 @@ class _Planner:
             closure=compile_node(body, self._environment),
             evaluation_steps=math.ceil(evaluation_cost(body)),
             constants=tuple(compile_node(node, self._environment) for node in constants),
-            in_bulk=bulk_function(
-                part_of(body, self._layout, self._environment), self._environment
-            ),
         )
 
     def root_fallback(self, part: Part, accepts: Accepts) -> ScalarFallback | None:

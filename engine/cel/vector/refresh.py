@@ -1,4 +1,4 @@
-"""What a table remembers of an expression for all requests, brought up to date ahead of them."""
+"""Refresh of the columns of an expression that a table remembers for all requests."""
 
 from __future__ import annotations
 

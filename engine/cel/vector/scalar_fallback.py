@@ -6,7 +6,6 @@ import enum
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -16,18 +15,15 @@ from engine.cel.budget import Budget
 from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame
 from engine.cel.values import NUMBERS, Duration, Timestamp
-from engine.cel.vector.bulk import BulkFunction
 from engine.cel.vector.columns import (
     MOMENTS,
     SPANS,
     Bools,
     Column,
     DictColumn,
-    MissingPath,
     NotVectorizableError,
     Path,
     Table,
-    TextColumn,
     constant,
 )
 from engine.cel.vector.combinations import FEW, combinations_of, positions_of, rows_of, sizes_of
@@ -108,7 +104,6 @@ class ScalarFallback(Step):
         closure: reads the leaves, and the constants by the names of `constant_name`.
         evaluation_steps: what one evaluation costs of the budget for columns.
         is_root: whether it is a whole expression.
-        in_bulk: computes it for many values of the leaves, if anything can.
     """
 
     accepts: Accepts
@@ -116,7 +111,6 @@ class ScalarFallback(Step):
     closure: Closure
     evaluation_steps: int
     is_root: bool = False
-    in_bulk: BulkFunction | None = None
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Evaluate the column, or take it from the cache of the table."""
@@ -182,31 +176,7 @@ class ScalarFallback(Step):
         if budget is not None and count > MOST_DISTINCT:
             budget.spend(count)
             budget.spend_on_columns(count * self.evaluation_steps)
-        if columns is not None and self.in_bulk is not None and count > FEW:
-            found = self._in_bulk(columns, combinations, constants)
-            if found is not None:
-                return _taken(found, index)
         return _taken(self._values(rows, {**constants, BUDGET: budget}), index)
-
-    def _in_bulk(
-        self, columns: Sequence[DictColumn], combinations: NDArray[np.intp], constants: Frame
-    ) -> Column | None:
-        """Return the value for each combination of codes, None if closures have to be asked.
-
-        Where a leaf has no value, a function of it has none.
-        """
-        assert self.in_bulk is not None  # noqa: S101 - INVARIANT: the caller checks
-        present: Bools = combinations.all(axis=0)  # type: ignore[assignment]  # of two axes
-        leaves: list[Sequence[object]] = []
-        for column, codes in zip(columns, combinations, strict=True):
-            values = column.values_of(codes)
-            if type(column) is not TextColumn and MissingPath in set(map(type, values)):
-                present &= np.array([type(value) is not MissingPath for value in values])
-            leaves.append(values)
-        if not present.all():
-            leaves = [list(compress(values, present)) for values in leaves]
-        found = self.in_bulk(dict(zip(self.paths, leaves, strict=True)), constants)
-        return None if found is None else _widened(self._admitted(found), present)
 
     def _values(self, rows: Iterator[Mapping[str, object]], frame: Frame) -> Column:
         """Evaluate the closure on each row."""
@@ -232,11 +202,9 @@ class ScalarFallback(Step):
                 found.append(_NOTHING)
         return self._admitted(found)
 
-    def _admitted(self, found: Sequence[object] | Bools) -> Column:
+    def _admitted(self, found: Sequence[object]) -> Column:
         """Return values of the language as a column."""
         kind = _KINDS[self.accepts]
-        if isinstance(found, np.ndarray) and kind is bool:
-            return Column(found)
         if kind in _PLAIN and {kind}.issuperset(map(type, found)):
             return Column(np.array(found, kind))
         values: NDArray[Any] = np.zeros(len(found), _TIMES.get(kind, kind))
@@ -278,13 +246,3 @@ def _taken(found: Column, index: NDArray[np.intp]) -> Column:
     if faults is None or not faults.any():
         return Column(found.values.take(index))
     return Column(found.values.take(index), faults.take(index))
-
-
-def _widened(found: Column, present: Bools) -> Column:
-    """Return the values of the rows that are present among all, the others at fault."""
-    values = np.zeros(len(present), found.values.dtype)
-    values[present] = found.values
-    faults = ~present
-    if found.faults is not None:
-        faults[present] = found.faults
-    return Column(values, faults)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from engine.cel.vector.columns import (
     Path,
     Table,
     constant,
-    constants,
 )
 from engine.cel.vector.kernels import (
     Kernel,
@@ -53,14 +52,10 @@ class EvalContext(NamedTuple):
     Attributes:
         table: the rows.
         frame: the variables that all rows share, and the budget.
-        frames: those of several requests, evaluated together; empty for one.
-        known: of several requests, the columns of parts whose value all rows share, once known.
     """
 
     table: Table
     frame: Frame
-    frames: Sequence[Frame] = ()
-    known: MutableMapping[Step, Column] = {}  # noqa: RUF012 - INVARIANT: filled only with `frames`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,15 +66,11 @@ class Step(ABC):
         text: source text of the part.
         strategy: how its column is computed.
         cost: estimated microseconds for 5,000 rows, without the steps below it.
-        refresh_cost: the same to compute all rows anew, where it is remembered; otherwise 0.
+        refresh_cost: the same to compute all rows again, where it is remembered; otherwise 0.
         below: the steps whose columns it works on.
         constants: sub-expressions that are evaluated once, because all rows share them.
         benefits_from_mask: whether a mask with fewer rows makes it cheaper.
-        broadcasts: whether it can be evaluated for several requests together.
     """
-
-    by_element: ClassVar[bool] = False
-    """Whether columns of the steps below may be of shape (n_requests, 1) or (n_requests, n)."""
 
     text: str
     strategy: Strategy
@@ -88,27 +79,22 @@ class Step(ABC):
     constants: tuple[Closure, ...] = ()
     refresh_cost: float = 0.0
     benefits_from_mask: bool = field(init=False)
-    broadcasts: bool = field(init=False)
     _steps: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         slow = self.strategy in {Strategy.DISTINCT, Strategy.ROWS}
         benefits = slow or any(step.benefits_from_mask for step in self.below)
         object.__setattr__(self, "benefits_from_mask", benefits)
-        broadcasts = self.by_element and all(step.broadcasts for step in self.below)
-        object.__setattr__(self, "broadcasts", broadcasts)
         object.__setattr__(self, "_steps", math.ceil(self.cost))
 
     def column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Compute the column; rows outside `mask`, shape (n,), may get any value.
 
-        Of one request it is charged; several, evaluated together, have turns of their own.
-
         Raises:
             BudgetExhaustedError: it costs more than the budget.
             NotVectorizableError: columns cannot hold the values of this table or request.
         """
-        if not context.frames and (budget := context.frame[BUDGET]).limits_columns:
+        if (budget := context.frame[BUDGET]).limits_columns:
             budget.spend_on_columns(self._own_steps(len(context.table)))
         return self._column(context, mask)
 
@@ -155,16 +141,9 @@ def outcome(closure: Closure, frame: Frame) -> object:
 class Constant(Step):
     """A part whose value all rows share: its only constant."""
 
-    by_element: ClassVar[bool] = True
-
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Evaluate the constant, for each request if there are several."""
+        """Evaluate the constant."""
         (closure,) = self.constants
-        if context.frames:
-            if self not in context.known:
-                values = [outcome(closure, frame) for frame in context.frames]
-                context.known[self] = constants(values)
-            return context.known[self]
         value = outcome(closure, context.frame)
         return FAILED if isinstance(value, CelError) else constant(value)
 
@@ -173,7 +152,6 @@ class Constant(Step):
 class Literal(Step):
     """A literal."""
 
-    by_element: ClassVar[bool] = True
     value: Column
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
@@ -185,7 +163,6 @@ class Literal(Step):
 class Numbers(Step):
     """A leaf that the table stores as numbers or bools."""
 
-    by_element: ClassVar[bool] = True
     path: Path
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
@@ -245,7 +222,6 @@ class TextLookup(Step):
 class Apply(Step):
     """A strict operator or function; its operands are `below`."""
 
-    by_element: ClassVar[bool] = True
     kernel: Kernel
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:

@@ -91,22 +91,16 @@ def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
 
 
 def sum_of_rows(matrix: FloatColumn) -> FloatColumn:
-    """Return the sum of the rows of a matrix, a new column; two, as of cpu and memory, at once.
-
-    Args:
-        matrix: (..., n_rows, n); one matrix for each pod, if there are several.
-    """
-    rows = matrix.swapaxes(0, -2)
+    """Return the sum of the rows of a matrix, a new column; two, as of cpu and memory, at once."""
     total: FloatColumn = (
-        np.add(*rows) if len(rows) == 2 else np.add.reduce(rows, axis=0)  # noqa: PLR2004
+        np.add(*matrix) if len(matrix) == 2 else np.add.reduce(matrix, axis=0)  # noqa: PLR2004
     )
     return total
 
 
 def any_of_rows(matrix: BoolColumn) -> BoolColumn:
-    """Return where any row of a matrix is set, a new column; for the shape see `sum_of_rows`."""
-    rows = matrix.swapaxes(0, -2)
-    return reduce(np.logical_or, rows) if len(rows) > 1 else rows[0].copy()
+    """Return where any row of a matrix is set, a new column."""
+    return reduce(np.logical_or, matrix) if len(matrix) > 1 else matrix[0].copy()
 
 
 def bounded_percent(percent: FloatColumn) -> IntColumn:

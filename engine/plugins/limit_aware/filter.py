@@ -5,9 +5,7 @@ Source: Koordinator pull request 1486, pkg/scheduler/plugins/limitaware/filterin
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +17,7 @@ from engine.model.rule_input import RuleInputs
 from engine.model.rule_outcomes import FilterResult
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
-from engine.plugins.base import FAULT, BoolMatrix, StackingFilter, result_of
+from engine.plugins.base import FAULT, result_of
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.plugins.limit_aware.capacity import UNCHECKED, LimitCapacity, Limits
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, RowWise, Sum, capped
@@ -47,7 +45,7 @@ class _FilterSide(RowWise):
         return _FilterSide(self.capacities.take(rows, axis=1), self.named, faulty)
 
 
-class LimitAwareFilter(LimitCapacity, StackingFilter):
+class LimitAwareFilter(LimitCapacity):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
@@ -55,60 +53,31 @@ class LimitAwareFilter(LimitCapacity, StackingFilter):
         if pod.is_daemon_set:
             return FilterResult.passing(len(view))
         side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
-        checked = _checked(pod.shape)
-        own = _checked_amounts(pod.shape)
-        complaints = self._complaints(view, own, [name for name, _ in checked], side)
+        complaints = self._complaints(pod, view, side)
         judged = rejected_with(complaints) if complaints else FilterResult.passing(len(view))
         if side.faulty is None:
             return judged
         return result_of(np.where(side.faulty, FAULT, judged.codes))
 
-    def alike(self, pod: Pod) -> Hashable:
-        """Return which resources a pod is checked for."""
-        return () if pod.is_daemon_set else tuple([name for name, _ in _checked(pod.shape)])
+    def _complaints(self, pod: Pod, view: ClusterView, side: _FilterSide) -> list[BoolColumn]:
+        """Return where each of the resources that are checked falls short, those of NATIVE first.
 
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return the amounts of pods that are checked, (len(pods), n_checked, 1)."""
-        return np.array([_checked_amounts(pod.shape) for pod in pods])
-
-    def rejects_each(
-        self,
-        pod: Pod,
-        amounts: IntColumn,
-        view: ClusterView,
-        now: Micros,  # noqa: ARG002 (protocol)
-    ) -> BoolMatrix | None:
-        """Return the nodes that `filter` rejects for each of some pods."""
-        side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
-        if side.faulty is not None:
-            return None
-        names = [] if pod.is_daemon_set else [name for name, _ in _checked(pod.shape)]
-        complaints = self._complaints(view, amounts, names, side)
-        return reduce(np.logical_or, complaints, np.zeros(len(view), np.bool_))
-
-    def _complaints(
-        self, view: ClusterView, own: IntColumn, names: Sequence[str], side: _FilterSide
-    ) -> list[BoolColumn]:
-        """Return where each of the resources that are checked falls short, (..., n) each.
-
-        Args:
-            view: the cluster.
-            own: the amounts of a pod, (len(names), 1), or of several, (n_pods, len(names), 1).
-            names: of the resources, those of NATIVE first; none if it is not checked.
-            side: of the view.
+        Empty for a pod that limits nothing.
         """
+        names = [name for name, _ in _checked(pod.shape)]
         if not names:
             return []
+        own = _checked_amounts(pod.shape)
         allocated = view.sums[Sum.EFFECTIVE_LIMITS]
         n_rated = len(side.capacities)
         free = side.capacities - view.amounts(allocated, NATIVE[:n_rated])
-        short = [*(free < own[..., :n_rated, :]).swapaxes(0, -2)]
+        short = [*(free < own[:n_rated])]
         scalars = names[len(NATIVE) :]
         if scalars:
             nowhere = np.zeros(len(view), np.bool_)
             short += [nowhere] * (len(NATIVE) - n_rated)
             short += [
-                self._capacity(view, name) - view.amount(allocated, name) < own[..., at, :]
+                self._capacity(view, name) - view.amount(allocated, name) < own[at]
                 if name in side.named
                 else nowhere
                 for at, name in enumerate(scalars, len(NATIVE))

@@ -6,7 +6,7 @@ least_allocated.go).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from engine.model.resource_names import NATIVE, is_scalar
 from engine.model.rule_input import RuleInputs
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Scores, StackingScore
+from engine.plugins.base import MAX_SCORE, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, sum_of_rows
 from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.limit_aware.args import LimitAwareArgs
@@ -115,40 +115,14 @@ class LimitAwareBalance(_LimitScore, BalancedScore):
         return faulty if faulty.any() else None
 
 
-class LimitAwareScore(_LimitScore, StackingScore):
+class LimitAwareScore(_LimitScore):
     """Prefers nodes whose limits leave the most of their capacity; below 0 where they exceed it."""
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
         """Return the weighted mean over the resources that have a ratio and a capacity."""
-        return self._score(_own(pod.shape, self._names), view)
-
-    def alike(self, pod: Pod) -> Hashable:  # noqa: ARG002 (protocol)
-        """Return the same for all pods."""
-        return None
-
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return the amounts of pods that are scored, (len(pods), n_scored, 1)."""
-        return np.array([_own(pod.shape, self._names) for pod in pods])
-
-    def score_each(
-        self,
-        pod: Pod,  # noqa: ARG002 (protocol)
-        amounts: IntColumn,
-        view: ClusterView,
-        now: Micros,  # noqa: ARG002 (protocol)
-    ) -> Scores:
-        """Return raw scores as `score` gives them for each of some pods."""
-        return self._score(amounts, view)
-
-    def _score(self, own: IntColumn, view: ClusterView) -> Scores:
-        """Return the scores, (..., n).
-
-        Args:
-            own: the amounts of a pod, (n_scored, 1), or of several, (n_pods, n_scored, 1).
-            view: the cluster.
-        """
         side = view.node_aggregate(self._side_key, _NODES, self._side)
-        taken = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names) + own
+        limits = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
+        taken = limits + _own(pod.shape, self._names)
         free = np.subtract(side.capacities, taken, out=taken)
         percents = free_percent(side.divisors, free)
         if side.weights is not None:
@@ -166,13 +140,6 @@ class LimitAwareScore(_LimitScore, StackingScore):
             return np.zeros_like(scores)
         share: FloatColumn = (scores - least).astype(np.float64)
         share /= greatest - least
-        share *= MAX_SCORE
-        return share.astype(np.int64)
-
-    def normalize_each(self, scores: IntColumn, least: IntColumn, greatest: IntColumn) -> IntColumn:
-        """Return what `normalize` gives for each row of a matrix of scores between two ends."""
-        share: FloatColumn = (scores - least).astype(np.float64)
-        share /= np.where(least == greatest, 1, greatest - least)
         share *= MAX_SCORE
         return share.astype(np.int64)
 

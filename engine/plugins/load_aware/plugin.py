@@ -8,7 +8,7 @@ key twice the last value counts; Koordinator merges both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +23,9 @@ from engine.model.rule_outcomes import Codes, FilterResult
 from engine.model.time import Micros
 from engine.plugins.base import (
     PASS,
-    BoolMatrix,
     NeverFaults,
     Plugin,
     Score,
-    StackingFilter,
 )
 from engine.plugins.lib.arithmetic import (
     any_of_rows,
@@ -88,7 +86,7 @@ class _FilterSide(RowWise):
         )
 
 
-class LoadAwareFilter(NeverFaults, StackingFilter):
+class LoadAwareFilter(NeverFaults):
     """Rejects nodes whose estimated usage would exceed a threshold."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
@@ -103,8 +101,14 @@ class LoadAwareFilter(NeverFaults, StackingFilter):
         if pod.is_daemon_set:
             return FilterResult.passing(len(view))
         side = self._side(view, is_prod=pod.shape.is_prod)
-        exceeds = self._exceeds(expected_usage(pod.shape, self._profile), side, view)
-        rejects, expired = self._rejects(exceeds, side, view, now)
+        added = side.readings.added(view, self._profile)
+        exceeds = added + expected_usage(pod.shape, self._profile) >= side.slack
+        rejects, expired = any_of_rows(exceeds), _NO_ROWS
+        if self._args.filter_expired_node_metrics:
+            expired = expired_rows(view, self._args, now)
+            if expired.size:
+                expired = expired[side.is_judged[expired]]
+                rejects[expired] = self._of_expired != PASS
 
         def codes() -> Codes:
             found = side.codes + 2 * _positions(exceeds)
@@ -113,46 +117,6 @@ class LoadAwareFilter(NeverFaults, StackingFilter):
             return found
 
         return FilterResult(rejects, codes)
-
-    def alike(self, pod: Pod) -> Hashable:
-        """Return whether a pod is checked, and by which thresholds."""
-        return pod.is_daemon_set, pod.shape.is_prod
-
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return the expected usage of pods, (len(pods), n_known, 1)."""
-        return np.array([expected_usage(pod.shape, self._profile) for pod in pods])
-
-    def rejects_each(
-        self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros
-    ) -> BoolMatrix:
-        """Return the nodes that `filter` rejects for each of some pods."""
-        if pod.is_daemon_set:
-            return np.zeros(len(view), np.bool_)
-        side = self._side(view, is_prod=pod.shape.is_prod)
-        return self._rejects(self._exceeds(amounts, side, view), side, view, now)[0]
-
-    def _exceeds(self, expected: IntColumn, side: _FilterSide, view: ClusterView) -> BoolMatrix:
-        """Return where the usage with a pod is too much, by known resource, (..., n_known, n).
-
-        Args:
-            expected: of the pod, (n_known, 1), or of several, (n_pods, n_known, 1).
-            side: of the view.
-            view: the cluster.
-        """
-        return side.readings.added(view, self._profile) + expected >= side.slack
-
-    def _rejects(
-        self, exceeds: BoolMatrix, side: _FilterSide, view: ClusterView, now: Micros
-    ) -> tuple[BoolMatrix, NDArray[np.intp]]:
-        """Return the rejected nodes, (..., n), and the rows judged by the age of their report."""
-        rejects = any_of_rows(exceeds)
-        expired = _NO_ROWS
-        if self._args.filter_expired_node_metrics:
-            expired = expired_rows(view, self._args, now)
-            if expired.size:
-                expired = expired[side.is_judged[expired]]
-                rejects[..., expired] = self._of_expired != PASS
-        return rejects, expired
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the one reason of a code."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from engine.model.pod import Pod
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, NeverFaults, Scores, StackingScore
+from engine.plugins.base import MAX_SCORE, NeverFaults, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, sum_of_rows
 from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.lib.inputs import report_age
@@ -48,7 +47,7 @@ class _ScoreSide(RowWise):
         )
 
 
-class LoadAwareScore(NeverFaults, StackingScore):
+class LoadAwareScore(NeverFaults):
     """Prefers nodes with much of their capacity unused, by estimate."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
@@ -63,55 +62,20 @@ class LoadAwareScore(NeverFaults, StackingScore):
 
     def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
         """Return the weighted share of each node that is free, 0 where its report is too old."""
-        by_production = self._by_production(pod)
-        return self._score(expected_usage(pod.shape, self._profile), by_production, view, now)
-
-    def alike(self, pod: Pod) -> Hashable:
-        """Return by which usage a pod is scored."""
-        return self._by_production(pod)
-
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return the expected usage of pods, (len(pods), n_known, 1)."""
-        return np.array([expected_usage(pod.shape, self._profile) for pod in pods])
-
-    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
-        """Return raw scores as `score` gives them for each of some pods."""
-        return self._score(amounts, self._by_production(pod), view, now)
-
-    def normalize_each(
-        self,
-        scores: IntColumn,
-        least: IntColumn,  # noqa: ARG002 (protocol)
-        greatest: IntColumn,  # noqa: ARG002 (protocol)
-    ) -> IntColumn:
-        """Return what `normalize` gives for each row of a matrix."""
-        return self.normalize(scores)
-
-    def _by_production(self, pod: Pod) -> bool:
-        return _by_production(self._args, pod)
-
-    def _score(
-        self,
-        expected: IntColumn,
-        by_production: bool,  # noqa: FBT001 (positional in one module)
-        view: ClusterView,
-        now: Micros,
-    ) -> Scores:
-        """Return the scores, (..., n), of a pod or of several; see `expected_usage`."""
-        side = self._side(view, by_production=by_production)
-        taken = side.readings.added(view, self._profile) + expected
+        side = self._side(view, by_production=_by_production(self._args, pod))
+        taken = side.readings.added(view, self._profile) + expected_usage(pod.shape, self._profile)
         free = np.subtract(side.room, taken, out=taken)
         np.maximum(free, 0, out=free)
         percents = free_percent(side.totals, free)
         weighed = percents if self._are_alike else percents * self._weights
         total = sum_of_rows(weighed)
         if self._args.dominant_resource_weight:
-            total += percents.min(axis=-2) * self._args.dominant_resource_weight
+            total += percents.min(axis=0) * self._args.dominant_resource_weight
         total /= self._total_weight
         score = total.astype(np.int64)
         expired = expired_rows(view, self._args, now)
         if expired.size:
-            score[..., expired] = 0
+            score[expired] = 0
         return Scores(score)
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -124,7 +88,7 @@ class LoadAwareScore(NeverFaults, StackingScore):
     def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
         """Return the expected usage with the pod, and the capacity."""
         part = view.take(np.array([row]))
-        readings = self._readings(part, by_production=self._by_production(pod))
+        readings = self._readings(part, by_production=_by_production(self._args, pod))
         usages = usage_inputs(self._profile, readings, part, pod, self._totals(part)[:, 0])
         weighted = self._args.resource_weights
         scored = (usage for name, usage in usages.items() if name in weighted)

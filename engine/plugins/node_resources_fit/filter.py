@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from functools import reduce
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,15 +14,15 @@ from engine.model.rule_input import RuleInputs
 from engine.model.rule_outcomes import FilterResult, and_not
 from engine.model.shape_cache import cached_by_shape
 from engine.model.time import Micros
-from engine.plugins.base import BoolMatrix, NeverFaults, StackingFilter
+from engine.plugins.base import NeverFaults
 from engine.plugins.lib.inputs import requests_with_pod
 from engine.plugins.lib.reason_codes import reason_texts, rejected_with
 from engine.plugins.node_resources_fit.args import NodeResourcesFitArgs
-from engine.view import BoolColumn, ClusterView, IntColumn, Sum, left_to_devices
+from engine.view import BoolColumn, ClusterView, Sum, left_to_devices
 from engine.view.axis import GREATEST_AMOUNT, PODS
 
 
-class NodeResourcesFitFilter(NeverFaults, StackingFilter):
+class NodeResourcesFitFilter(NeverFaults):
     """Rejects nodes on which something the pod requests is not free, or that hold enough pods.
 
     An extended resource that devices may provide rejects no node but those that offer some of it.
@@ -36,27 +35,6 @@ class NodeResourcesFitFilter(NeverFaults, StackingFilter):
     def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
         """Return PASS, or reasons: too many pods, then one per insufficient resource."""
         return rejected_with(_complaints(self._wanted(pod), view))
-
-    def alike(self, pod: Pod) -> Hashable:
-        """Return which resources a pod requests."""
-        return tuple([name for name, _ in self._wanted(pod)])
-
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return what pods request of each resource, (len(pods), n_resources, 1)."""
-        wanted = [[amount for _, amount in self._wanted(pod)] for pod in pods]
-        return np.array(wanted, np.int64)[..., np.newaxis]
-
-    def rejects_each(
-        self,
-        pod: Pod,
-        amounts: IntColumn,
-        view: ClusterView,
-        now: Micros,  # noqa: ARG002 (protocol)
-    ) -> BoolMatrix:
-        """Return the nodes that `filter` rejects for each of some pods."""
-        names = [name for name, _ in self._wanted(pod)]
-        by_name = zip(names, amounts.swapaxes(0, 1), strict=True)
-        return reduce(np.logical_or, _complaints(by_name, view))
 
     def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
         """Return the texts of the complaints in a code."""
@@ -72,13 +50,11 @@ class NodeResourcesFitFilter(NeverFaults, StackingFilter):
         return _wanted(pod.shape, self._ignored, self._ignored_groups)
 
 
-def _complaints(
-    wanted: Iterable[tuple[str, int | IntColumn]], view: ClusterView
-) -> list[BoolColumn]:
+def _complaints(wanted: Iterable[tuple[str, int]], view: ClusterView) -> list[BoolColumn]:
     """Return where there are too many pods, then where each resource falls short.
 
     Args:
-        wanted: names, and the amount of a pod, or those of several, (n_pods, 1).
+        wanted: names, and the amount that the pod requests of each.
         view: the cluster.
     """
     requested, allocatable = view.sums[Sum.REQUESTS], view.allocatable

@@ -11,7 +11,7 @@ from engine.model.pod import Pod
 from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_input import RuleInputs
 from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Scores, StackingScore
+from engine.plugins.base import MAX_SCORE, Scores
 from engine.plugins.lib.arithmetic import trunc_div
 from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.lib.broken_line import broken_line
@@ -73,7 +73,7 @@ class NodeResourcesFitBalance(BalancedScore):
         return _NO_RESOURCES
 
 
-class NodeResourcesFitScore(StackingScore):
+class NodeResourcesFitScore:
     """Scores nodes by the share of each resource that would be requested with the pod on them."""
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
@@ -91,62 +91,23 @@ class NodeResourcesFitScore(StackingScore):
         if not self._resources:
             return Scores(np.zeros(len(view), np.int64), np.ones(len(view), np.bool_))
         counted = _counted(self._resources, pod)
-
-        own = [amount for _, _, amount in counted]
-        return Scores(
-            view.pod_column(
-                (self, counted), _NODES_AND_PODS, lambda rows: self._means(rows, counted, own)
-            )
+        means = view.pod_column(
+            (self, counted), _NODES_AND_PODS, lambda rows: self._means(rows, counted)
         )
+        return Scores(means)
 
-    def alike(self, pod: Pod) -> Hashable:
-        """Return which resources count for a pod."""
-        return tuple([name for name, _, _ in _counted(self._resources, pod)])
-
-    def amounts(self, pods: Sequence[Pod]) -> IntColumn:
-        """Return the amounts of pods of the resources that count, (len(pods), n_counted, 1)."""
-        counted = [[amount for _, _, amount in _counted(self._resources, pod)] for pod in pods]
-        return np.array(counted, np.int64)[..., np.newaxis]
-
-    def score_each(self, pod: Pod, amounts: IntColumn, view: ClusterView, now: Micros) -> Scores:
-        """Return raw scores as `score` gives them for each of some pods."""
-        if not self._resources:
-            return self.score(pod, view, now)
-        scores = self._means(view, _counted(self._resources, pod), [*amounts.swapaxes(0, 1)])
-        return Scores(np.broadcast_to(scores, (len(amounts), len(view))))
-
-    def normalize_each(
-        self,
-        scores: IntColumn,
-        least: IntColumn,  # noqa: ARG002 (protocol)
-        greatest: IntColumn,  # noqa: ARG002 (protocol)
-    ) -> IntColumn:
-        """Return the scores as they are."""
-        return scores
-
-    def _means(
-        self,
-        view: ClusterView,
-        counted: Sequence[tuple[str, int, int]],
-        amounts: Sequence[int | IntColumn],
-    ) -> IntColumn:
-        """Return the scores, (..., n).
-
-        Args:
-            view: the cluster.
-            counted: the resources that count, and their weights.
-            amounts: of each the amount of a pod, or those of several, (n_pods, 1).
-        """
+    def _means(self, view: ClusterView, counted: Sequence[tuple[str, int, int]]) -> IntColumn:
+        """Return the scores by the resources that count, as `_counted` gives them."""
         total = np.zeros(len(view), np.int64)
         weights = np.zeros(len(view), np.int64)
-        for (name, weight, _), amount in zip(counted, amounts, strict=True):
+        for name, weight, amount in counted:
             # A pod that is still to be validated may request less than nothing.
             requested = np.maximum(view.amount(view.sums[_sums_of(name)], name) + amount, 0)
             allocatable = view.amount(view.allocatable, name)
             score = self._score_of(requested, np.maximum(allocatable, 1))
             share = weight * self._counts(allocatable, score)
-            total = total + share * score
-            weights = weights + share
+            total += share * score
+            weights += share
         return self._mean(total, np.maximum(weights, 1))
 
     def normalize(self, scores: IntColumn) -> IntColumn:

@@ -16,7 +16,7 @@ from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, MAX_SCORE, PASS, PLUGINS, ReadsAllNodes
 from engine.view import ClusterState, ClusterView, WhatIf
-from engine.view.memo import Memo
+from engine.view.cluster_view import Memo
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.row_clusters import (
     GPU,

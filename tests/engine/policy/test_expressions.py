@@ -243,3 +243,11 @@ def test_names_and_labels_of_many_nodes_are_matched_in_one_go() -> None:
     for source in ("node.labels.host.matches('^h1')", "node.name.matches('[02468]$')"):
         expression = _condition(source)
         assert _all_at_once(expression, context) == _by_rows(expression, context)
+
+
+def test_a_spread_that_no_double_holds_is_halved() -> None:
+    # -1.7e308 .. 1.7e308 is wider than any double; 0 is half way, 50 points.
+    expression = ScoreExpression(compile_program("double(node.podCount)", _RULES))
+    points = expression.normalize(np.array([-1.7e308, 0.0, 1.7e308]))
+    assert points is not None
+    assert points.tolist() == [0, 50, 100]

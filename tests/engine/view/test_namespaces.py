@@ -4,7 +4,7 @@ import numpy as np
 
 from engine.view.namespaces import REQUESTED, NamespaceTotals
 from engine.view.pod_table import RUNNING, SCHEDULED
-from engine.view.shape_contributions import Contribution
+from engine.view.rows import Contribution
 
 
 def contribution(bare_cpu: int = 0, **requests: int) -> Contribution:

@@ -7,7 +7,7 @@ from engine.model.time import SECOND, Micros
 from engine.model.usage import PodUsage
 from engine.plugins.load_aware.sums import LoadSums
 from engine.view import ClusterState, Domain, Sum
-from engine.view.shape_contributions import MOST_RESOURCES
+from engine.view.rows import MOST_RESOURCES
 from tests.engine.measured_cluster import NOW, node, report, seconds_ago
 from tests.engine.view.objects import GPU, PROFILES, SCHEDULED, a_pod, quota
 
@@ -141,3 +141,50 @@ def test_pods_cannot_name_ever_more_resources() -> None:
     for i in range(50):
         state.delete_pod(f"default/p{i}")
     assert not state.view().sums.any()
+
+
+def test_a_bound_pod_is_found_by_its_name() -> None:
+    state = ClusterState()
+    bound = a_pod("p", "a")
+    state.set_pod(bound, seen_at=NOW)
+    assert state.placement("default/p") == ("a", bound.shape)
+    assert state.placement("default/q") is None
+
+
+def test_one_string_stands_for_a_pod_wherever_its_key_is_kept() -> None:
+    state = ClusterState()
+    first = "default/p"
+    state.set_pod(a_pod(on="a"), seen_at=NOW)
+    stored = state.pod_key(first)
+    assert stored == first
+    assert stored is not first
+    state.set_pod(a_pod(on="b"), seen_at=NOW)
+    assert state.pod_key(first) is stored
+    assert state.pod_key("default/unknown") == "default/unknown"
+
+
+def test_nodes_are_counted_without_a_view() -> None:
+    state = ClusterState()
+    state.set_node(node("a"))
+    state.set_node(node("b"))
+    state.set_pod(a_pod(on="c"), seen_at=NOW)
+    state.delete_node("a")
+    assert (state.node_count, state.version) == (1, state.view().version)
+    assert state.node_count == int(state.view().valid.sum())
+
+
+def test_a_view_is_made_once_per_version() -> None:
+    state = ClusterState()
+    state.set_node(node("a", cpu="4"))
+    assert state.view() is state.view()
+
+
+def test_only_rows_that_an_event_speaks_of_are_out_of_date() -> None:
+    state = ClusterState()
+    for name in "abc":
+        state.set_node(node(name, cpu="4"))
+    before = state.view().version
+    state.set_pod(a_pod("p", "b"), seen_at=NOW)
+    view = state.view()
+    assert view.changed_since(before, (Domain.PODS,)).tolist() == [view.rows["b"]]
+    assert view.changed_since(before, (Domain.NODES, Domain.METRICS)).size == 0

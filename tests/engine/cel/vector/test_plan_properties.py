@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from itertools import compress
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cel import Budget
-from engine.cel.vector import Column, Plan
+from engine.cel.vector import Plan
 from tests.engine.cel.vector.random_expressions import EXPRESSIONS, PODS, ROWS
 from tests.engine.cel.vector.rows_table import (
     Memory,
@@ -97,40 +95,3 @@ def test_rows_within_a_mask_get_the_same_values_as_without_it(
         all_rows = listed(plan.evaluate(RowsTable(rows), {"pod": pod}))
         masked = listed(plan.evaluate(RowsTable(rows), {"pod": pod}, mask=mask))
         assert list(compress(masked, mask)) == list(compress(all_rows, mask))
-
-
-@settings(max_examples=300)
-@given(EXPRESSIONS, ROWS, st.lists(PODS, min_size=1, max_size=4))
-def test_requests_evaluated_together_get_the_values_that_each_gets_alone(
-    expression: str, rows: list[Row], pods: list[object]
-) -> None:
-    table = RowsTable(rows)
-    activations = [{"pod": pod} for pod in pods]
-    for plan in _plans(expression, RowsLayout(rows)):
-        evaluate = plan.for_each(activations, [Budget(10_000) for _ in pods])
-        for part in (table, RowsTable(rows[:1])):
-            together = None if evaluate is None else evaluate(part)
-            if together is not None:
-                found = [listed(Column(values)) for values in together.values]
-                assert found == [listed(plan.evaluate(part, each)) for each in activations]
-
-
-@pytest.mark.parametrize(
-    ("expression", "pods", "expected"),
-    [
-        ("node.cores - pod.cores", [{"cores": 1.0}, {"cores": 3.0}], [[3.0, 7.0], [1.0, 5.0]]),
-        ("-node.cores", [{}, {}], [[-4.0, -8.0], [-4.0, -8.0]]),
-        ("node.cores - pod.cores", [{"cores": 1.0}, {"cores": 1}], None),
-        ("node.cores - pod.cores", [{"cores": 1.0}, {}], None),
-    ],
-    ids=["doubles", "no constant", "different types", "a fault"],
-)
-def test_only_alike_requests_without_a_fault_are_evaluated_together(
-    expression: str, pods: list[object], expected: object
-) -> None:
-    rows: list[Row] = [{"cores": 4.0}, {"cores": 8.0}]
-    plan = number(expression, RowsLayout(rows))
-    evaluate = plan.for_each([{"pod": pod} for pod in pods], [Budget(100) for _ in pods])
-    assert evaluate is not None
-    together = evaluate(RowsTable(rows))
-    assert (None if together is None else together.values.tolist()) == expected

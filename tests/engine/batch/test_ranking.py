@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.batch.tied_places import tied_places
+from engine.batch.ranking import TiedPlaces
 from engine.model.ranking import tie_mask
 from engine.pipeline import tie_factor
 from tests.engine.measured_cluster import pod
 
-# Few of them, and more than are ordered for each pod; most share the best total.
+# Most share the best total.
 _totals = st.lists(st.sampled_from([5, 5, 5, 4]), min_size=1, max_size=60) | st.integers(
     60, 90
 ).map(lambda places: [5] * places)
@@ -31,13 +31,10 @@ def test_each_pod_gets_the_best_place_of_its_own_order(
     totals: list[int], random: Random, data: st.DataObject
 ) -> None:
     hashes = [random.getrandbits(64) for _ in totals]
-    tied = tied_places(np.array(totals), np.array(hashes, np.uint64), len(totals))
+    tied = TiedPlaces(np.array(totals), np.array(hashes, np.uint64), len(totals))
     pods = [pod(f"p{i}") for i in range(len(totals) + 1)]
-    begin = end = 0
-    for i in range(len(pods)):
-        if i == end:  # others come after some pods of the template
-            begin, end = i, data.draw(st.integers(i + 1, len(pods)))
-        first = tied.first(pods[begin:end], i - begin)
+    for i, each in enumerate(pods):
+        first = tied.first(each)
         assert (first, totals[first]) == (_first(totals, hashes, f"p{i}"), tied.total)
         totals[first] = data.draw(st.sampled_from([3, 3, 3, tied.total, tied.total + 1]))
         can = tied.keep(totals[first])

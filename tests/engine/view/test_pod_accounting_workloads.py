@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from engine.model.advice import Advice
 from engine.view import ClusterState
-from engine.view.pod_counts import WorkloadCounts
+from engine.view.pod_accounting import WorkloadCounts
 from tests.engine.measured_cluster import NOW
 from tests.engine.topology_cluster import node, pod
 
