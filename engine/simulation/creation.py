@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from engine.eviction import (
+    Candidate,
+    NoPlan,
+    Plan,
+    Preemption,
+    Reclaim,
+    Situation,
+    completed,
+    plan_for_pod,
+    quota_standing,
+    running_pod_of,
+)
+from engine.eviction import Victim as PlannedVictim
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey, ReclaimMode
 from engine.model.pod import Pod
@@ -16,19 +29,8 @@ from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import SYSTEM_NAMESPACES
 from engine.policy import PolicySet
-from engine.preemption import plan_preemption
 from engine.quota import QuotaMode, judge, mode_of, quotas_of
 from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
-from engine.reclaim import (
-    Candidate,
-    NoPlan,
-    Plan,
-    Situation,
-    plan_reclaim,
-    quota_standing,
-    running_pod_of,
-)
-from engine.reclaim import Victim as PlannedVictim
 from engine.report import PodName, Victim
 from engine.simulation.arm_cluster import ArmCluster
 from engine.simulation.arms import ArmDecider, Landing
@@ -174,10 +176,10 @@ class Creation:
         situation = _situation(queues, cluster, request.pod, self._policies)
         quotas = () if queue is None else (queue.queue.key,)
         if queue is not None and queue.quota.reclaim is not ReclaimMode.OFF:
-            plan = plan_reclaim(request, quotas, situation)
+            plan = completed(plan_for_pod(request, Reclaim(quotas), situation))
             if isinstance(plan, Plan):
                 return plan
-        return plan_preemption(request, quotas, situation)
+        return completed(plan_for_pod(request, Preemption(quotas), situation))
 
 
 def _situation(

@@ -13,6 +13,18 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
+from engine.eviction import (
+    Candidate,
+    NoPlan,
+    Plan,
+    Preemption,
+    QuotaAccount,
+    Reclaim,
+    Situation,
+    Steps,
+    plan_for_pod,
+    running_pod_of,
+)
 from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey
 from engine.model.gang import POD_GROUP_LABEL, Gang, GangKey
 from engine.model.node import Node
@@ -21,17 +33,6 @@ from engine.model.pod_group import PodGroup
 from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.policy import PolicySet
-from engine.preemption import plan_preemption_in_steps
-from engine.reclaim import (
-    Candidate,
-    NoPlan,
-    Plan,
-    QuotaAccount,
-    Situation,
-    Steps,
-    plan_reclaim_in_steps,
-    running_pod_of,
-)
 from engine.view import ClusterState
 from tests.bench.bench_view import machine
 from tests.bench.measuring import baseline_of, clock, spare_the_collector
@@ -118,11 +119,11 @@ def plan_for_a_full_node(situation: Situation) -> Steps[Plan | NoPlan]:
 
 
 def _reclaim(situation: Situation, milli: int) -> Steps[Plan | NoPlan]:
-    return plan_reclaim_in_steps(_request(milli), (_quota("shop"),), situation)
+    return plan_for_pod(_request(milli), Reclaim((_quota("shop"),)), situation)
 
 
 def _preempt(situation: Situation, milli: int) -> Steps[Plan | NoPlan]:
-    return plan_preemption_in_steps(_request(milli, 100), (_quota("shop"),), situation)
+    return plan_for_pod(_request(milli, 100), Preemption((_quota("shop"),)), situation)
 
 
 def situation_of(

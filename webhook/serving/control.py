@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from engine.eviction import NodeFit
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.time import Micros, date
 from engine.outcome import WorseRules
 from engine.pipeline import policies_for
-from engine.reclaim import NodeFit
 from engine.view import WhatIf
 from webhook.admission.handler import ReviewHandler
 from webhook.binding import BindingDecider
@@ -43,8 +43,8 @@ from webhook.placement.held_pods import HeldPod
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
+from webhook.serving.evicting import eviction_controller
 from webhook.serving.quota_duties import QuotaDuties
-from webhook.serving.reclaiming import reclaim_controller
 from webhook.serving.releasing import ReleaseServices, release_controller
 from webhook.serving.review_paths import binding_path
 from webhook.serving.services import ControlledPods, LiveServices, Services
@@ -340,7 +340,7 @@ def _evictions_and_releases(context: ControlContext, services: ReleaseServices) 
         now=context.now,
     )
     if services.running is not None:
-        yield reclaim_controller(
+        yield eviction_controller(
             services,
             cluster,
             running=services.running,

@@ -12,6 +12,7 @@ from engine.model.time import Micros
 from engine.queue import QueueOrder
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
+from webhook.controllers.eviction import EvictionWriter, RunningPods
 from webhook.controllers.gang import (
     GangCollector,
     GangController,
@@ -20,7 +21,6 @@ from webhook.controllers.gang import (
     GangParts,
 )
 from webhook.controllers.leader_election import LeaseElector
-from webhook.controllers.reclaim import EvictionWriter, RunningPods
 from webhook.controllers.release import (
     DecidedPods,
     GangDecider,

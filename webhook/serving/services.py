@@ -28,10 +28,10 @@ from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.client.watched_objects import WatchedObjects
 from webhook.cluster.watch.event_applier import PodObserver
+from webhook.controllers.eviction import RunningPods
 from webhook.controllers.leader_election import LeaseElector
 from webhook.controllers.outcome import BoundPods, OutcomeRecord
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
-from webhook.controllers.reclaim import RunningPods
 from webhook.controllers.release import UnboundReleases
 from webhook.identity import new_identity
 from webhook.metrics import Metrics

@@ -7,31 +7,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.eviction import (
+    Candidate,
+    Plan,
+    Preemption,
+    Situation,
+    completed,
+    plan_for_pod,
+    running_pod_of,
+)
+from engine.eviction.nodes import CrossNodeSearch, Preemptor
+from engine.eviction.quota_accounts import PossibleVictim
 from engine.model import api
 from engine.model.node import node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
-from engine.pipeline import Scope
 from engine.policy import PolicySet
-from engine.preemption import plan_preemption
-from engine.reclaim import (
-    Accounts,
-    Borrower,
-    Candidate,
-    CrossNodeSearch,
-    NodeFit,
-    Plan,
-    Situation,
-    running_pod_of,
-)
-from engine.view import FRESH, ClusterState, WhatIf, counted_requests
+from engine.view import ClusterState, counted_requests
 from tests.conformance.cluster import NOW
 from tests.conformance.outcome import Json, mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from engine.view import ClusterView
     from tests.conformance.outcome import Stage
 
 
@@ -53,9 +51,17 @@ def _preempt(case: Json, _: Json) -> str | None:
         state.set_node(node_of(msgspec.convert(node, api.Node)))
     for written in case["pods"]:
         state.set_pod(_pod(written), seen_at=NOW)
-    view, preemptor = state.view(), _pod(case["pod"])
-    candidates = list(_candidates(case, state))
-    found = list(_found(preemptor, candidates, view))
+    request = PlacementRequest(pod=_pod(case["pod"]), raw=b"{}")
+    situation = Situation(
+        view=state.view(),
+        policies=PolicySet(),
+        candidates=list(_candidates(case, state)),
+        accounts={},
+        cohort_room={},
+        lendable={},
+        now=NOW,
+    )
+    found = list(_found(request, situation))
     expected = sorted(
         (node_name, sorted(each["victims"]))
         for node_name, each in case["expect"]["candidates"].items()
@@ -64,50 +70,36 @@ def _preempt(case: Json, _: Json) -> str | None:
     wrong = mismatch(expected, got)
     if wrong is not None:
         return wrong
-    plan = plan_preemption(
-        PlacementRequest(pod=preemptor, raw=b"{}"),
-        (),
-        Situation(
-            view=view,
-            policies=PolicySet(),
-            candidates=candidates,
-            accounts={},
-            cohort_room={},
-            lendable={},
-            now=NOW,
-        ),
-    )
+    plan = completed(plan_for_pod(request, Preemption(()), situation))
     if not isinstance(plan, Plan):
         return f"no plan: {plan.message}"
     chosen = plan.node_name, sorted(victim.key.partition("/")[2] for victim in plan.victims)
     return None if chosen in got else f"the plan is no candidate: {chosen}"
 
 
-def _found(
-    preemptor: Pod, candidates: Sequence[Candidate], view: ClusterView
-) -> Iterator[tuple[str, list[str]]]:
+def _found(request: PlacementRequest, situation: Situation) -> Iterator[tuple[str, list[str]]]:
     """Yield nodes that lose a pod of a set and would take the preemptor then, with the set."""
-    request = PlacementRequest(pod=preemptor, raw=b"{}")
-    fit = NodeFit(request, PolicySet(), view, NOW, Scope(), FRESH)
-    search = CrossNodeSearch(preemptor, fit, WhatIf(view), Accounts({}, {}, {}))
+    search = CrossNodeSearch(Preemptor(request, situation, ()))
     lower = [
-        Borrower(
+        PossibleVictim(
             pod=each.pod,
             entry=each.entry,
             quotas=(),
             pushed=(),
             requests=counted_requests(each.entry.shape),
-            budget=None,
         )
-        for each in candidates
-        if each.pod.priority < preemptor.priority
+        for each in situation.candidates
+        if each.pod.priority < request.pod.priority
     ]
     sets = chain.from_iterable(combinations(lower, size) for size in range(1, len(lower) + 1))
     for victims in sets:
         fits = search.fitting([victims])
         for row in sorted({each.entry.row for each in victims}):
             if fits[row]:
-                yield view.names[row], [each.pod.key.partition("/")[2] for each in victims]
+                yield (
+                    situation.view.names[row],
+                    [each.pod.key.partition("/")[2] for each in victims],
+                )
 
 
 STAGES: Mapping[str, Stage] = {"preempt": _preempt}

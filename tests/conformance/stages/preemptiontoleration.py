@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.eviction import running_pod_of
+from engine.eviction.candidates import is_exempt
 from engine.model import api
 from engine.model.pod import Pod, pod_of
 from engine.model.priority_class import priority_class_of, toleration_of
 from engine.model.time import micros
-from engine.preemption import is_exempt
-from engine.reclaim import running_pod_of
 from tests.conformance.outcome import Json, mismatch
 
 if TYPE_CHECKING:

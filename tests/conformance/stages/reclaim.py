@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.eviction import (
+    Candidate,
+    Plan,
+    QuotaAccount,
+    Reclaim,
+    Situation,
+    completed,
+    plan_for_pod,
+    running_pod_of,
+)
 from engine.model import api
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.elastic_quota import quota_of
@@ -23,14 +33,6 @@ from engine.policy import CompiledPolicy, PolicySet
 from engine.quota import CAPACITY_SCHEDULING_RULES, cohort_usage, judge
 from engine.quota.bounds import effective_min, sum_of
 from engine.quota.verdict import judge_borrowing
-from engine.reclaim import (
-    Candidate,
-    Plan,
-    QuotaAccount,
-    Situation,
-    plan_reclaim,
-    running_pod_of,
-)
 from engine.view import ClusterState
 from tests.conformance.cluster import NOW
 from tests.conformance.outcome import Json, mismatch
@@ -123,9 +125,9 @@ class _Cluster:
         least = sum_of(map(effective_min, self._quotas.values()))
         taken = sum_of(used.values())
         named = {*least, *pod.shape.requests}
-        found = plan_reclaim(
+        plan = plan_for_pod(
             _request(pod),
-            (quota.key,),
+            Reclaim((quota.key,)),
             Situation(
                 view=state.view(),
                 policies=_ANYWHERE,
@@ -140,6 +142,7 @@ class _Cluster:
                 now=_LATER,
             ),
         )
+        found = completed(plan)
         return found if isinstance(found, Plan) else None
 
     def _used(self, namespace: str) -> Amounts:

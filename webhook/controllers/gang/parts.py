@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from engine.model.time import Micros
 from engine.view import ClusterState
+from webhook.controllers.eviction import EvictionWriter
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.outcome import GangOutcome
-from webhook.controllers.reclaim import EvictionWriter
 from webhook.controllers.release import DecidedPods, GangDecider, PodWriter, Reclaims
 from webhook.placement.gang_members import GangMembers
 from webhook.placement.held_pods import HeldPods

@@ -15,9 +15,9 @@ from typing import Final
 
 from engine.gang import Gang, GangMember
 from engine.model.count_text import counted
+from webhook.controllers.eviction import EvictionResult, EvictionWriter
 from webhook.controllers.gang.events import GangEvents
 from webhook.controllers.gang.starts import Start, partial_start
-from webhook.controllers.reclaim import EvictionResult, EvictionWriter
 from webhook.placement.gang_members import GangMembers
 
 _LONGEST_SECONDS: Final = 600.0

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from engine.eviction import NodeFit
 from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
 from engine.model.gang import POD_GROUP_LABEL
@@ -23,7 +24,6 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
 from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
-from engine.reclaim import NodeFit
 from engine.view import FRESH, WhatIf
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.controllers.release.gangs import gangs_beside

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from engine.model.time import Micros
 from webhook.cluster.client.connection import Connection
+from webhook.controllers.eviction import EvictionWriter
 from webhook.controllers.gang import GangController, GangEvents, GangOutcome, GangParts
-from webhook.controllers.reclaim import EvictionWriter
 from webhook.controllers.release import DecidedPods, GangDecider, Reclaims, WriteParts
 from webhook.placement.gang_members import GangMembers
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from engine.eviction import NodeFit
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota, ReclaimMode
 from engine.model.hold import RELEASED_ANNOTATION
@@ -16,13 +17,12 @@ from engine.pipeline import Scope, policies_for
 from engine.policy import PolicySet
 from engine.queue import QueueOrder
 from engine.quota.queueing import CohortLending, QueueRules
-from engine.reclaim import NodeFit
 from engine.view import FRESH, ClusterState, Sum, WhatIf
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
 from tests.webhook.controllers.release.gangs import gangs_beside
 from tests.webhook.controllers.release.memory_server import MemoryConnection, MemoryServer
-from tests.webhook.controllers.release.reclaiming import reclaims_beside
+from tests.webhook.controllers.release.reclaiming import evictions_beside
 from tests.webhook.controllers.release.scheduler_model import (
     cpu_of,
     gates_of,
@@ -32,8 +32,8 @@ from tests.webhook.controllers.release.scheduler_model import (
 )
 from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.watch.event_applier import EventApplier
+from webhook.controllers.eviction import Guards, RunningPods
 from webhook.controllers.gang import GangOutcome
-from webhook.controllers.reclaim import GuardRecord, Guards, RunningPods
 from webhook.controllers.release import (
     DecidedPods,
     GangDecider,
@@ -133,16 +133,12 @@ class ReplicaModel:
             parts, is_ready=lambda: self.is_ready, now=now, clock=loop.time
         )
         self._duties = [controller.run]
-        self.guards = Guards(
-            GuardRecord(
-                ConfigMapStore(
-                    self.connection, namespace="system", name="guards", may_write=lambda: self.leads
-                )
-            ),
-            now,
+        config_map = ConfigMapStore(
+            self.connection, namespace="system", name="guards", may_write=lambda: self.leads
         )
+        self.guards = Guards(config_map, now)
         if reclaims:
-            reclaiming = reclaims_beside(
+            reclaiming = evictions_beside(
                 writes=parts.writes,
                 running=self.running,
                 reclaims=self.reclaims,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.eviction import NodeFit
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
-from engine.reclaim import NodeFit
 from engine.view import WhatIf
 from tests.webhook.controllers.release.controller_world import BEGIN, World, running_world
 

@@ -1,0 +1,432 @@
+"""One reclaim, step by step: room is reserved before anybody is evicted for it.
+
+All that must outlive the leader is on the objects: the nomination and the annotation of the pod,
+and that victims are being deleted. So it may end between any two writes, and another leader plans
+again for the pods that it finds so: pods on their way out are no victims of that plan.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from engine.eviction import NoPlan, NoPlanReason, Plan, RunningPod, Victim
+from engine.model.disruption_budget import DisruptionBudget
+from engine.model.elastic_quota import ReclaimMode
+from engine.model.pod import Pod
+from engine.model.queued_condition import QueuedReason
+from webhook.cluster.client.connection import ApiError
+from webhook.cluster.object_event import pod_reference
+from webhook.controllers.eviction.context import EndedError, EvictionContext
+from webhook.controllers.eviction.outcome import (
+    Eviction,
+    EvictionResult,
+    Outcome,
+    victims_text,
+)
+from webhook.controllers.eviction.sources import PlanSource
+from webhook.controllers.release.node_room import is_within_room
+from webhook.controllers.release.pod_writer import all_of
+from webhook.controllers.release.reclaims import ReclaimNote
+from webhook.controllers.release.write_error import WriteError, WriteFailure
+from webhook.placement.held_pods import HeldPod
+
+GONE_SECONDS: Final = 600.0
+"""Within which victims are to end; a longer grace period is not waited for."""
+
+_REFUSED_SECONDS: Final = 10.0
+"""For which evictions that the dry run let pass are tried again; there may be other victims."""
+
+_DONE: Final = {EvictionResult.EVICTED, EvictionResult.GONE}
+_REFUSED: Final = {EvictionResult.BLOCKED, EvictionResult.REFUSED}
+
+_TRY_AGAIN_SECONDS: Final = 2.0
+
+
+class EvictionRound:
+    """The evictions of one plan; each step may end in an EndedError.
+
+    `is_blocked` gets a text wherever a budget stands against an eviction. `check` raises EndedError
+    where the plan is not to be carried out any further.
+    """
+
+    def __init__(
+        self,
+        victims: Sequence[Victim],
+        context: EvictionContext,
+        *,
+        is_evicted: Callable[[Victim], Awaitable[None]],
+        is_blocked: Callable[[str], None] = lambda _text: None,
+        check: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._victims = victims
+        self._context = context
+        self._is_evicted = is_evicted
+        self._is_blocked = is_blocked
+        self._check = check
+
+    async def dry_run(self) -> None:
+        """Let the API server check all evictions."""
+        for victim in self._victims:
+            eviction = await self._evict(victim, is_dry_run=True)
+            if eviction.result in _DONE:
+                continue
+            if eviction.result is EvictionResult.BLOCKED:
+                raise EndedError(Outcome.BLOCKED, self._blocked_text(victim))
+            is_refused = eviction.result is EvictionResult.REFUSED
+            outcome = Outcome.REFUSED if is_refused else Outcome.UNREACHABLE
+            raise EndedError(outcome, eviction.message)
+
+    async def record(self) -> None:
+        """Write the evictions down, before any: else an ApiError, and nobody may be evicted."""
+        await self._context.guards.about_to_evict(self._victims)
+
+    async def evict(self) -> None:
+        """Evict all; what may have failed is tried again until the time for it is over."""
+        context, left, begin = self._context, list(self._victims), self._context.clock()
+        while True:
+            results = [await self._send(victim) for victim in left]
+            left = [
+                victim for victim, result in zip(left, results, strict=True) if result not in _DONE
+            ]
+            if not left:
+                return
+            self._check()
+            is_refused = not _REFUSED.isdisjoint(results)
+            if context.clock() >= begin + (_REFUSED_SECONDS if is_refused else GONE_SECONDS):
+                outcome = Outcome.BLOCKED if is_refused else Outcome.UNREACHABLE
+                raise EndedError(outcome, "victims could not be evicted in time")
+            await context.sleep(max(_TRY_AGAIN_SECONDS, context.evictions.pause_seconds))
+
+    async def wait_until_gone(self) -> None:
+        """Wait until no victim runs any more, or those that do should be gone by now."""
+        context, left = self._context, {victim.uid: victim.key for victim in self._victims}
+
+        def are_gone() -> bool:
+            self._check()
+            for uid, key in list(left.items()):
+                if not context.running.runs(key, uid) or context.state.is_overdue(key):
+                    del left[uid]
+            return not left
+
+        await context.until(are_gone, GONE_SECONDS, Outcome.STILL_ENDING)
+
+    async def _send(self, victim: Victim) -> EvictionResult:
+        """Evict a pod; return the result."""
+        eviction = await self._evict(victim)
+        match eviction.result:
+            case EvictionResult.EVICTED:
+                self._context.metrics.evicted_pod(victim.quota)
+                await self._is_evicted(victim)
+            case EvictionResult.NOT_LEADING:
+                raise EndedError(Outcome.UNREACHABLE, eviction.message)
+            case EvictionResult.BLOCKED:
+                self._is_blocked(self._blocked_text(victim))
+            case _:
+                pass
+        return eviction.result
+
+    async def _evict(self, victim: Victim, *, is_dry_run: bool = False) -> Eviction:
+        namespace, _, name = victim.key.partition("/")
+        return await self._context.evictions.evict(
+            namespace, name, victim.uid, is_dry_run=is_dry_run
+        )
+
+    def _blocked_text(self, victim: Victim) -> str:
+        running = self._context.running.get(victim.key)
+        labels = {} if running is None else running.labels
+        names = [
+            f"`{budget.key}`"
+            for budget in self._context.state.view().all_of(DisruptionBudget)
+            if budget.selects(victim.key.partition("/")[0], labels)
+        ]
+        of = f" {', '.join(names)}" if names else ""
+        return f"PodDisruptionBudget{of} protects pod `{victim.key}`"
+
+
+_MOST_PLANS: Final = 3
+"""Plans for one reclaim until one is right when the own watch has shown its nomination."""
+
+_SEEN_SECONDS: Final = 15.0
+_ROOM_SECONDS: Final = 5.0
+"""For which room may be missing when the victims are gone: events come in any order."""
+
+_BOUND_SECONDS: Final = 90.0
+
+_COUNTED: Final = {Outcome.BOUND, Outcome.LOST, Outcome.NO_ROOM}
+"""What guards count: whether room that was made for a pod was used."""
+
+_log = logging.getLogger(__name__)
+
+
+class PlanExecution:
+    """The steps for one pod, or for those of a gang that get room together.
+
+    The first of the pods stands for all where one must. There is no plan where an earlier leader
+    has begun, and left them nominated.
+    """
+
+    def __init__(
+        self,
+        pods: Sequence[HeldPod],
+        plan: Plan | None,
+        source: PlanSource,
+        context: EvictionContext,
+    ) -> None:
+        self._pods = pods
+        self._first = pods[0]
+        self._plan = plan
+        self._source = source
+        self._context = context
+        self._nodes = (
+            {held.key: held.pod.nominated_node_name for held in pods}
+            if plan is None
+            else self._nodes_of(plan)
+        )
+        self._has_evicted = plan is None  # for all that is known
+
+    async def run(self) -> Outcome:
+        """Carry it out; return how it ended. Where it is cancelled, the next leader goes on."""
+        context, held = self._context, self._first
+        for each in self._pods:
+            context.reclaims.keep(each)
+        try:
+            await self._carry_out()
+        except EndedError as end:
+            _log.info("reclaim for pod `%s` ended: %s", held.key, end)
+            outcome = end.outcome
+        except WriteError as error:
+            _log.info("reclaim for pod `%s` ended: %s", held.key, error)
+            is_refused = error.failure is WriteFailure.REFUSED
+            outcome = Outcome.REFUSED if is_refused else Outcome.UNREACHABLE
+            if error.failure in {WriteFailure.GONE, WriteFailure.CHANGED}:
+                outcome = Outcome.ABANDONED
+        except ApiError as error:
+            _log.info("reclaim for pod `%s` ended: %s", held.key, error)
+            outcome = Outcome.UNREACHABLE
+        else:
+            outcome = Outcome.BOUND if self._has_evicted else Outcome.NEEDLESS
+        context.planned.remove(held.pod.uid)
+        await self._count(outcome)
+        await self._leave()
+        return outcome
+
+    async def _carry_out(self) -> None:
+        # 1. Reserve: the scheduler and all views keep the room, while the pod is held.
+        # 2. Plan again, on the newest view, once our own watch shows the nomination.
+        plan = await self._reserved()
+
+        # 3. Evict, once dry runs say that all may be evicted; wait until they are gone.
+        if plan is None:
+            await self._wait_for_leaving()
+        else:
+            await self._evict(plan)
+
+        # 4. Wait for the room.
+        await self._context.until(self._is_room, _ROOM_SECONDS, Outcome.NO_ROOM)
+
+        # 5. Let the release controller decide and release the pods, before others.
+        self._note(None)
+        for held in self._pods:
+            self._context.reclaims.set_ready(held)
+
+        # 6. See where it ends.
+        await self._bound()
+
+    async def _reserved(self) -> Plan | None:
+        """Nominate the pods; return the plan that is right then, None if nobody is in the way."""
+        plan, held, source = self._plan, self._first, self._source
+        for _ in range(_MOST_PLANS):
+            if plan is not None:
+                await self._nominate(plan)
+            if source.mode_of(held) is not ReclaimMode.ON:
+                raise EndedError(Outcome.CHANGED, "nobody is to be evicted for it any more")
+            again = await source.plan(self._pods)
+            if isinstance(again, NoPlan):
+                if again.reason is NoPlanReason.NOT_NEEDED:
+                    # Who evicts nobody claims nobody: else two would wait for each other.
+                    self._context.planned.remove(held.pod.uid)
+                    return None
+                raise EndedError(_outcome_of(again), again.message)
+            if plan is not None and again.node_names == plan.node_names:
+                self._context.planned.set(held.pod.uid, again.victims)
+                return again
+            plan = again
+        raise EndedError(Outcome.CHANGED, "the best nodes are others each time")
+
+    async def _nominate(self, plan: Plan) -> None:
+        context = self._context
+        self._nodes = self._nodes_of(plan)
+        context.planned.set(self._first.pod.uid, plan.victims)
+        self._note(self._waiting(plan))
+        for key, node_name in self._nodes.items():
+            context.state.nominate(key, node_name)
+        text = victims_text(plan.victims)
+
+        async def write(held: HeldPod) -> None:
+            # In this order: with the nomination its reason is found.
+            await context.writer.note_plan(held, f"{self._nodes[held.key]}: {text}")
+            await context.writer.nominate(held, self._nodes[held.key])
+
+        await all_of(write(held) for held in self._pods)
+        await context.until(self._is_seen, _SEEN_SECONDS, Outcome.UNREACHABLE)
+
+    async def _evict(self, plan: Plan) -> None:
+        """Evict the victims of a plan, and wait until they are gone."""
+        context, held = self._context, self._first
+
+        async def tell(victim: Victim) -> None:
+            message = f"evicted for pod `{held.key}`: {plan.message}"
+            await context.events.evicted(victim, message, self._source.event_reasons)
+
+        evictions = EvictionRound(
+            plan.victims,
+            context,
+            is_evicted=tell,
+            is_blocked=self._note_blocked,
+            check=self._check_held,
+        )
+        await evictions.dry_run()
+        await evictions.record()
+        self._has_evicted = True
+        about = pod_reference(held.pod.namespace, held.pod.name, held.pod.uid)
+        await context.events.evicting(about, plan, self._source.event_reasons)
+        await evictions.evict()
+        self._note(self._waiting(plan))
+        await evictions.wait_until_gone()
+        context.planned.remove(held.pod.uid)
+
+    async def _wait_for_leaving(self) -> None:
+        """Wait for the room of pods that leave the nodes without an eviction of this leader."""
+        context = self._context
+        if not all(self._nodes.values()):
+            # Nobody is evicted before all are nominated.
+            self._has_evicted = False
+            raise EndedError(Outcome.CHANGED, "not all of them were nominated")
+        leaving = self._leaving(context.running)
+        if not leaving and not self._is_room():
+            # The room is on other nodes: the leader that nominated the pods had evicted nobody yet.
+            self._has_evicted = False
+            names = ", ".join(f"`{name}`" for name in sorted({*self._nodes.values()}))
+            raise EndedError(Outcome.CHANGED, f"nobody leaves node {names}")
+
+        def is_over() -> bool:
+            now = (context.running.get(pod.key) for pod in leaving)
+            return self._is_room() or not self._leaving(pod for pod in now if pod is not None)
+
+        await context.until(is_over, GONE_SECONDS, Outcome.STILL_ENDING)
+
+    def _leaving(self, pods: Iterable[RunningPod]) -> list[RunningPod]:
+        """Return the pods on the nodes that are being deleted, or evicted for others.
+
+        Nobody waits for one that should be gone by now: its node may not answer.
+        """
+        context, nodes = self._context, {*self._nodes.values()}
+        claimed = context.planned.of_others(self._first.pod.uid)
+        leaving = (
+            pod
+            for pod in pods
+            if (pod.deleting or pod.uid in claimed) and not context.state.is_overdue(pod.key)
+        )
+        placed = ((pod, context.state.placement(pod.key)) for pod in leaving)
+        return [pod for pod, placement in placed if placement and placement[0] in nodes]
+
+    async def _bound(self) -> None:
+        context = self._context
+
+        def is_bound(pod: Pod) -> bool:
+            if context.running.runs(pod.key, pod.uid):
+                return True
+            if context.state.entry(pod.key) is None:
+                raise EndedError(Outcome.ABANDONED, f"pod `{pod.key}` is gone")
+            return False
+
+        def are_bound() -> bool:
+            return all(is_bound(held.pod) for held in self._pods)
+
+        await context.until(are_bound, _BOUND_SECONDS, Outcome.LOST)
+
+    def _nodes_of(self, plan: Plan) -> dict[str, str]:
+        """Return the node of each pod by its key."""
+        keys = (held.key for held in self._pods)
+        return dict(zip(keys, plan.node_names, strict=True))
+
+    def _is_seen(self) -> bool:
+        return all(
+            held.pod.nominated_node_name == self._nodes[held.key] for held in self._check_held()
+        )
+
+    def _is_unnominated(self) -> bool:
+        return not any(held.pod.nominated_node_name for held in self._still_held())
+
+    def _is_room(self) -> bool:
+        self._check_held()
+        view = self._context.state.view()
+        return all(is_within_room(view, self._nodes[held.key], held.pod) for held in self._pods)
+
+    def _check_held(self) -> list[HeldPod]:
+        """Return the pods as they are seen now; end the reclaim if one is not held any more."""
+        found = self._still_held()
+        if len(found) < len(self._pods):
+            keys = {held.key for held in found}
+            gone = next(held.key for held in self._pods if held.key not in keys)
+            raise EndedError(Outcome.ABANDONED, f"pod `{gone}` is not held any more")
+        return found
+
+    def _still_held(self) -> list[HeldPod]:
+        """Return the pods that are held, as they are seen now."""
+        seen = ((held, self._context.held.get(held.key)) for held in self._pods)
+        return [now for held, now in seen if now is not None and now.pod.uid == held.pod.uid]
+
+    def _note(self, note: ReclaimNote | None) -> None:
+        for held in self._pods:
+            self._context.reclaims.set_note(held, note)
+
+    def _waiting(self, plan: Plan) -> ReclaimNote:
+        text = f"waits for the end of {victims_text(plan.victims)}: {plan.message}"
+        return ReclaimNote(self._source.wait_reason, text)
+
+    def _note_blocked(self, text: str) -> None:
+        self._note(ReclaimNote(QueuedReason.BLOCKED_BY_PDB, text))
+
+    async def _count(self, outcome: Outcome) -> None:
+        """Let the guards know of a reclaim that has cost somebody something.
+
+        What victims or their budgets put in its way is not the fault of the pod.
+        """
+        if not self._has_evicted or outcome not in _COUNTED:
+            return
+        pod, is_bound = self._first.pod, outcome is Outcome.BOUND
+        try:
+            await self._context.guards.ended(pod.uid, pod.namespace, is_bound=is_bound)
+        except ApiError as error:
+            _log.warning("the end of a reclaim is not written down: %s", error)
+
+    async def _leave(self) -> None:
+        """Take back what the pods have that are still held, and leave them to the queue."""
+        context = self._context
+        counted = [held for held in self._still_held() if context.reclaims.counts(held)]
+        for held in counted:
+            context.state.nominate(held.key, "")
+
+        async def write(held: HeldPod) -> None:
+            await context.writer.withdraw(held)
+            await context.writer.note_plan(held, None)
+
+        if counted:
+            try:
+                await all_of(write(held) for held in counted)
+                # Until our own watch shows it, a pod looks nominated: it would be released so.
+                await context.until(self._is_unnominated, _SEEN_SECONDS, Outcome.UNREACHABLE)
+            except WriteError as error:
+                _log.info("nomination for pod `%s` stays: %s", self._first.key, error)
+            except EndedError as end:
+                _log.info("nomination for pod `%s` is not seen to end: %s", self._first.key, end)
+        for held in self._pods:
+            context.reclaims.give_up(held)
+
+
+def _outcome_of(no_plan: NoPlan) -> Outcome:
+    is_blocked = no_plan.reason is NoPlanReason.BLOCKED_BY_PDB
+    return Outcome.BLOCKED if is_blocked else Outcome.CHANGED

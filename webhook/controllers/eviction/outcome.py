@@ -1,0 +1,288 @@
+"""Evictions by the Eviction API, and what is told of them: outcomes, Events, metrics.
+
+Each eviction names the pod by its uid, so that it never meets another one of that name. With a dry
+run the API server checks everything, budgets included, and evicts nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final, Literal, NamedTuple, Protocol
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from engine.eviction import Victim
+from engine.model.elastic_quota import QuotaKey
+from webhook.cluster.client.connection import Connection, Query
+from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference
+from webhook.controllers.release.paced_connection import PacedConnection
+from webhook.controllers.release.write_error import UnclearError, WriteError, WriteFailure
+
+
+class Outcome(Enum):
+    """The ends of a reclaim, as metrics name them."""
+
+    BOUND = "bound"  # its pod runs
+    REVOKED = "revoked"  # its victims are gone; nobody waits for their room
+    LOST = "lost"  # its pod was not released, or not bound, in time
+    NO_ROOM = "no-room"  # the victims are gone, and somebody else took their room
+    STILL_ENDING = "still-ending"  # victims take more than ten minutes to end
+    BLOCKED = "blocked"  # a PodDisruptionBudget stands against an eviction
+    REFUSED = "refused"  # somebody's admission, or a right that we lack, stands against a write
+    UNREACHABLE = "unreachable"  # the API server was out of reach before anything was evicted
+    NEEDLESS = "needless"  # nothing had to be evicted after all
+    CHANGED = "changed"  # the cluster has changed, and no plan is left
+    ABANDONED = "abandoned"  # its pod is gone, or was released by somebody else
+    REPORTED = "reported"  # the mode is DryRun: the plan was told, and nothing done
+
+
+_JSON: Final = "application/json"
+_DRY_RUN: Final[Query] = (("dryRun", "All"),)
+
+
+class EvictionResult(Enum):
+    """The result of an eviction.
+
+    Attributes:
+        EVICTED: the pod is being ended, or would be, where it was a dry run.
+        GONE: it does not exist any more, or another pod has its name.
+        BLOCKED: a PodDisruptionBudget stands against it.
+        REFUSED: somebody's admission, or a right that we lack, stands against it.
+        UNREACHABLE: there was no answer, or the API server is too busy. Maybe it was evicted.
+        NOT_LEADING: this replica no longer leads; nothing was sent.
+    """
+
+    EVICTED = "evicted"
+    GONE = "gone"
+    BLOCKED = "blocked"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    NOT_LEADING = "not-leading"
+
+
+_RESULTS: Final = {
+    WriteFailure.GONE: EvictionResult.GONE,
+    WriteFailure.BLOCKED: EvictionResult.BLOCKED,
+    WriteFailure.UNREACHABLE: EvictionResult.UNREACHABLE,
+    WriteFailure.NOT_LEADING: EvictionResult.NOT_LEADING,
+}
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """An eviction that was tried."""
+
+    result: EvictionResult
+    message: str = ""  # of who stands against it, "" where nobody does
+
+
+class EvictionWriter:
+    """Evicts pods; one at a time, or some.
+
+    Args:
+        connection: to the API server.
+        may_write: whether this replica leads at this very moment.
+        clock: seconds that only go forward.
+        count: called with the result of each eviction that is no dry run.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        may_write: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        count: Callable[[EvictionResult], None] = lambda _result: None,
+    ) -> None:
+        self._paced = PacedConnection(connection, may_write=may_write, clock=clock)
+        self._count = count
+
+    @property
+    def pause_seconds(self) -> float:
+        """Seconds to wait before the next one; 0 unless the API server was out of reach."""
+        return self._paced.pause_seconds
+
+    async def evict(
+        self, namespace: str, name: str, uid: str, *, is_dry_run: bool = False
+    ) -> Eviction:
+        """Evict a pod, with the grace period that it asks for; may be repeated.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            uid: of the pod; no other is evicted.
+            is_dry_run: whether it is only checked.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+        eviction = Eviction(EvictionResult.EVICTED)
+        try:
+            await self._paced.request(
+                "POST",
+                path,
+                msgspec.json.encode(body),
+                _JSON,
+                is_large=False,
+                query=_DRY_RUN if is_dry_run else (),
+            )
+        except WriteError as error:
+            result = _RESULTS.get(error.failure, EvictionResult.REFUSED)
+            eviction = Eviction(result, error.message)
+        except UnclearError as error:
+            # A 409 is of the uid: another pod has its name.
+            eviction = Eviction(_result_where_unclear(error), error.message)
+        if not is_dry_run:
+            self._count(eviction.result)
+        return eviction
+
+
+def _result_where_unclear(error: UnclearError) -> EvictionResult:
+    is_conflict = error.failure_where_it_applies is WriteFailure.CHANGED
+    return EvictionResult.GONE if is_conflict else EvictionResult.REFUSED
+
+
+_MOST_NAMED: Final = 5
+
+
+class EventReasons(NamedTuple):
+    """The reasons of Events, such as `WouldReclaim`, `Reclaiming` and `Reclaimed`."""
+
+    would_evict: str  # on the pod that waits, in mode DryRun
+    evicting: str  # on the pod that waits
+    evicted: str  # on each victim
+
+
+class Evicting(Protocol):
+    """A plan, as far as it is told."""
+
+    @property
+    def victims(self) -> Sequence[Victim]:
+        """Who is evicted."""
+
+    @property
+    def message(self) -> str:
+        """Why, in one line."""
+
+
+class EvictionEvents:
+    """Writes Events; one that cannot be written is left out."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        identity: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._now = now
+
+    async def would_evict(
+        self, about: ObjectReference, plan: Evicting, reasons: EventReasons
+    ) -> None:
+        """Say what mode On would do for a pod or a quota."""
+        message = f"would evict {victims_text(plan.victims)} (DryRun): {plan.message}"
+        await self._write(about, "Normal", reasons.would_evict, message)
+
+    async def evicting(self, about: ObjectReference, plan: Evicting, reasons: EventReasons) -> None:
+        """Say on a pod or a quota who is evicted for it."""
+        message = f"evicts {victims_text(plan.victims)}: {plan.message}"
+        await self._write(about, "Normal", reasons.evicting, message)
+
+    async def evicted(self, victim: Victim, message: str, reasons: EventReasons) -> None:
+        """Say on a pod that was evicted for whom, and why."""
+        namespace, _, name = victim.key.partition("/")
+        reference = pod_reference(namespace, name, victim.uid)
+        await self._write(reference, "Warning", reasons.evicted, message)
+
+    async def _write(
+        self,
+        about: ObjectReference,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        message: str,
+    ) -> None:
+        now = self._now()
+        event = ObjectEvent(
+            about=about,
+            type=kind,
+            reason=reason,
+            action="Evict",
+            message=message,
+            since=now,
+            until=now,
+        )
+        await event.write(self._connection, self._identity)
+
+
+def victims_text(victims: Sequence[Victim]) -> str:
+    """Return the names of some victims; of many the first and how many more there are."""
+    names = [f"`{victim.key}`" for victim in victims]
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_MOST_QUOTAS: Final = 500
+"""As many as other metrics of quotas have; evictions of pods of further ones are not counted."""
+
+
+class EvictionMetrics:
+    """Metrics of evictions; they stand still on replicas that do not lead.
+
+    Args:
+        registry: of the metrics.
+        is_paused: whether this replica leads, and plans nothing for some namespace.
+    """
+
+    def __init__(self, registry: CollectorRegistry, is_paused: Callable[[], bool]) -> None:
+        self._reclaims = Counter(
+            "stowplan_reclaims",
+            "Evictions of others for a pod, by why it may (source) and how they ended.",
+            ["source", "outcome"],
+            registry=registry,
+        )
+        self._evictions = Counter(
+            "stowplan_evictions",
+            "Evictions of pods that borrow, by what became of them.",
+            ["result"],
+            registry=registry,
+        )
+        self._quotas: set[QuotaKey] = set()
+        self._evicted_pods = Counter(
+            "stowplan_quota_evicted_pods",
+            "Pods of a quota that were evicted, for others or above its runtime.",
+            ["quota_namespace", "quota"],
+            registry=registry,
+        )
+        paused = Gauge(
+            "stowplan_reclaim_paused",
+            "1 while the leader evicts nobody for some namespace, since too many reclaims for it"
+            " did not end in a binding.",
+            registry=registry,
+        )
+        paused.set_function(lambda: float(is_paused()))
+
+    def ended(self, source: str, outcome: Outcome) -> None:
+        """Count one reclaim of a source of plans."""
+        self._reclaims.labels(source, outcome.value).inc()
+
+    def evicted(self, result: EvictionResult) -> None:
+        """Count one eviction that was sent."""
+        self._evictions.labels(result.value).inc()
+
+    def evicted_pod(self, quota: QuotaKey | None) -> None:
+        """Count a pod that was evicted, by the quota that it counts for."""
+        if quota is None or (quota not in self._quotas and len(self._quotas) >= _MOST_QUOTAS):
+            return
+        self._quotas.add(quota)
+        namespace, _, name = quota
+        self._evicted_pods.labels(namespace, name).inc()

@@ -1,0 +1,209 @@
+"""Plans on a cluster that goes on changing while they are made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from engine.eviction import (
+    Candidate,
+    NoPlan,
+    NoPlanReason,
+    Plan,
+    RunningPod,
+    Situation,
+    Steps,
+    completed,
+    parts_of,
+)
+from engine.model.elastic_quota import QuotaKey
+from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.time import SECOND, Micros
+from engine.view import ClusterState
+from webhook.cluster.watch.source_status import SourceStatus
+from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment, uncounted
+from webhook.placement.held_pods import HeldPod
+
+Quotas: TypeAlias = tuple[QuotaKey, ...]
+Planner: TypeAlias = Callable[[Quotas, Situation], Steps[Plan | NoPlan]]
+"""Makes a plan for some pods, by the quotas that they count for."""
+
+Matters: TypeAlias = Callable[[RunningPod, Quotas], bool]
+"""Whether a planner must know of a running pod of some quotas."""
+
+_MOST_TRIES: Final = 3
+_FORGOTTEN_AT_ONCE: Final = 2000
+
+
+class PlanMaker:
+    """Makes plans for one pod after the other, or for those of one gang after the other.
+
+    A plan is made in slices, on what was seen when it was begun. What has changed since may matter
+    to it: so it is made once more in the end, at once and on what is seen then, with its victims
+    for the only ones that may be evicted. Where that fails it is made again.
+    """
+
+    def __init__(self, context: EvictionContext) -> None:
+        self._context = context
+
+    async def plan(
+        self, pods: Sequence[HeldPod], planner: Planner, matters: Matters
+    ) -> Plan | NoPlan:
+        """Return which pods are to be evicted for held pods, wherever they are nominated to.
+
+        A plan is right for the moment at which it is returned.
+        """
+        scheduler = self._context.scheduler
+        async with scheduler.lock:
+            for _ in range(_MOST_TRIES):
+                candidates = self._candidates(pods, matters)
+                await scheduler.complete(candidates.add(list(self._context.running)))
+                yields = scheduler.yields
+                plan = await scheduler.complete(
+                    self._steps(pods, planner, candidates, self._context.running)
+                )
+                await scheduler.complete(candidates.forget())
+                if isinstance(plan, NoPlan) or scheduler.yields == yields:
+                    return plan
+                again = completed(
+                    self._steps(pods, planner, candidates, self._concerned(pods, plan))
+                )
+                if isinstance(again, Plan) or again.reason is NoPlanReason.NOT_NEEDED:
+                    return again
+        text = "the cluster changes faster than plans are made"
+        return NoPlan(reason=NoPlanReason.STALE, message=text)
+
+    def _candidates(self, pods: Sequence[HeldPod], matters: Matters) -> _Candidates:
+        return _Candidates(self._context.state, self._quotas(pods).quotas_of, matters)
+
+    def _quotas(self, pods: Sequence[HeldPod]) -> QuotasOfMoment:
+        with uncounted(self._context.state, pods):
+            return self._context.standing(pods)
+
+    def _steps(
+        self,
+        pods: Sequence[HeldPod],
+        planner: Planner,
+        candidates: _Candidates,
+        running: Iterable[RunningPod],
+    ) -> Steps[Plan | NoPlan]:
+        """Return the steps of a plan for the cluster as it is now."""
+        with uncounted(self._context.state, pods):
+            quotas = self._context.standing(pods)
+            situation = self._context.situation(pods, quotas.standing, candidates.of(running))
+        own = dict.fromkeys(
+            quota
+            for held in pods
+            for quota in quotas.quotas_of(held.pod.namespace, held.pod.labels)
+        )
+        return planner(tuple(own), situation)
+
+    def _concerned(self, pods: Sequence[HeldPod], plan: Plan) -> list[RunningPod]:
+        """Return the victims of a plan that still run, their gangs, and the pods that leave."""
+        running = self._context.running
+        keys = [
+            victim.key
+            for victim in (*plan.victims, *self._context.planned.victims_of_others(pods[0].pod.uid))
+        ]
+        named = [pod for key in keys if (pod := running.get(key)) is not None]
+        gangs = {pod.gang for pod in named if pod.gang is not None}
+        members = [pod for pod in running if pod.gang in gangs] if gangs else []
+        concerned = (*named, *members, *running.deleting)
+        return list({pod.key: pod for pod in concerned}.values())
+
+
+class _Candidates:
+    """Running pods as planners see them; each is looked at once as long as it is the same."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        quotas_of: Callable[..., Quotas],
+        matters: Matters,
+    ) -> None:
+        self._state = state
+        self._quotas_of = quotas_of
+        self._matters = matters
+        self._quotas: dict[tuple[str, str | None], Quotas] = {}
+        # By id of the pod, which its entry keeps alive: there is another one after each event.
+        self._known: dict[int, tuple[RunningPod, Candidate | None]] = {}
+
+    def add(self, running: Sequence[RunningPod]) -> Steps[None]:
+        """Look at pods."""
+        for part in parts_of(running):
+            self._known |= {id(pod): (pod, self._candidate(pod)) for pod in part}
+            yield
+
+    def forget(self) -> Steps[None]:
+        """Forget all pods."""
+        while self._known:
+            for _ in range(min(len(self._known), _FORGOTTEN_AT_ONCE)):
+                self._known.popitem()
+            yield
+
+    def of(self, running: Iterable[RunningPod]) -> list[Candidate]:
+        """Return those of some pods that matter, as they are now."""
+        known = self._known
+        found = (
+            entry[1] if (entry := known.get(id(pod))) is not None else self._candidate(pod)
+            for pod in running
+        )
+        return [candidate for candidate in found if candidate is not None]
+
+    def _candidate(self, pod: RunningPod) -> Candidate | None:
+        kind = pod.namespace, pod.labels.get(NAME_LABEL)  # many pods, of few quotas
+        quotas = self._quotas.get(kind)
+        if quotas is None:
+            quotas = self._quotas[kind] = self._quotas_of(pod.namespace, pod.labels)
+        if not self._matters(pod, quotas):
+            return None
+        entry = self._state.entry(pod.key)
+        if entry is None or entry.is_overdue:
+            return None
+        return Candidate(pod=pod, entry=entry, quotas=quotas)
+
+
+_PATIENCE: Final = 60 * SECOND
+_SAY_AGAIN: Final = 600 * SECOND
+
+_log = logging.getLogger(__name__)
+
+
+class PlanInputs:
+    """What plans are made from; says in the log what is missing for long, as a right may be.
+
+    Args:
+        is_known: whether the cluster and the policies are.
+        sources: what is read for plans alone.
+        now: the time of day.
+    """
+
+    def __init__(
+        self,
+        is_known: Callable[[], bool],
+        sources: Iterable[SourceStatus],
+        now: Callable[[], Micros],
+    ) -> None:
+        self._is_known = is_known
+        self._sources = tuple(sources)
+        self._now = now
+        self._say_at: int | None = None
+
+    def are_ready(self) -> bool:
+        """Return whether plans may be made."""
+        missing = [source for source in self._sources if not source.synced]
+        if self._is_known() and not missing:
+            self._say_at = None
+            return True
+        now = self._now()
+        if self._say_at is None:
+            self._say_at = now + _PATIENCE
+        elif now >= self._say_at:
+            self._say_at = now + _SAY_AGAIN
+            for source in missing:
+                why = source.last_error or "not read yet"
+                _log.warning(
+                    "nobody is evicted for pods that wait: %s cannot be read: %s", source.name, why
+                )
+        return False
