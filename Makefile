@@ -20,7 +20,7 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-part e2e check bench budgets fuzz docs chart image load push release lock clean
+.PHONY: help demo test test-part search e2e check bench budgets fuzz docs chart image load push release lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +28,11 @@ help: ## Show this help
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
-test: $(READY) ## Run the tests: some 13 minutes of CPU, on all cores
+test: $(READY) ## Run the tests: some 7 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
+
+search: $(READY) ## Check all examples of properties and state machines: some 6 minutes of CPU
+	@$(BIN)/pytest -q --numprocesses auto --hypothesis-profile search -m "hypothesis or search"
 
 test-part: $(READY) ## Run the part that other versions of Python must pass: PYTHON=python3.13 VENV=.venv-3.13
 	@$(BIN)/pytest -q --numprocesses auto tests/engine/test_pipeline.py tests/engine/policy/test_compile.py \

@@ -100,7 +100,7 @@ def deployment_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_policy_that_ships_goes_the_same_way(
+def test_every_shipped_policy_passes_lint_test_explain_and_eval(
     name: str, deployment_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*arguments: str | Path) -> str:

@@ -20,9 +20,11 @@ COPIED = ("docs", "engine", "policies", "tests/engine")
 COPIED_FILES = (
     "pyproject.toml",
     "tests/__init__.py",
+    "tests/builders.py",
     "tests/conftest.py",
     "tests/contents.py",
     "tests/docs.py",
+    "tests/searching.py",
     "tests/test_docs.py",
 )
 

@@ -177,13 +177,13 @@ class _Batches:
 class _Gangs:
     """Gangs of pods of one template each, every one on the cluster as it is."""
 
-    def __init__(self, world: _World) -> None:
+    def __init__(self, world: _World, gangs: int) -> None:
         self._world = world
-        pods = Arrivals(world.cluster.workloads).interleaved(_GANGS)
-        members = list(islice(pods, _GANGS * _MEMBERS))
+        pods = Arrivals(world.cluster.workloads).interleaved(gangs)
+        members = list(islice(pods, gangs * _MEMBERS))
         self._gangs = [
-            StartingGang(requests=members[number::_GANGS], topology=_ONE_ZONE)
-            for number in range(_GANGS)
+            StartingGang(requests=members[number::gangs], topology=_ONE_ZONE)
+            for number in range(gangs)
         ]
 
     def anywhere(self) -> Spent:
@@ -357,12 +357,12 @@ def _spent(step: Callable[[], object]) -> float:
     return clock() - start
 
 
-def pairs(nodes: int, pods: int) -> dict[str, Pair]:
+def pairs(nodes: int, pods: int, *, gangs: int = _GANGS) -> dict[str, Pair]:
     """Return all that is measured on a cluster, on one of a tenth of its pods and a larger one."""
     world = _World(nodes, pods)
     few_pods = _World(nodes, pods // 10)
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
-    batches, gangs = _Batches(world), _Gangs(world)
+    batches, all_gangs = _Batches(world), _Gangs(world, gangs)
     scheduler = _Scheduler(world)
     plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
@@ -374,8 +374,8 @@ def pairs(nodes: int, pods: int) -> dict[str, Pair]:
         "a view and a decision, amid events": (world.amid_events, world.plain_score),
         "a batch of 1,000 pods, one template": (batches.of_one_template, world.plain_score),
         "a batch of 200 pods, even over zones": (batches.of_even_pods, world.plain_score),
-        "100 gangs of 100 pods": (gangs.anywhere, world.plain_score),
-        "100 gangs of 100 pods, in one zone": (gangs.in_one_zone, world.plain_score),
+        "100 gangs of 100 pods": (all_gangs.anywhere, world.plain_score),
+        "100 gangs of 100 pods, in one zone": (all_gangs.in_one_zone, world.plain_score),
         "a pod by the model of the scheduler": (scheduler.bound, world.plain_score),
         "a plan of reclaim among 100,000 pods": (plans.whole, world.plain_score),
         "the longest step of that": (plans.longest_steps, world.plain_score),

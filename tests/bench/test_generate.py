@@ -18,7 +18,7 @@ def test_the_same_seed_gives_the_same_cluster() -> None:
     assert list(small().pods()) != list(small(2).pods())
 
 
-def test_it_is_what_it_says(tmp_path: Path) -> None:
+def test_a_generated_cluster_has_the_nodes_and_pods_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_bytes(b"".join(kubectl_list(small().objects())))
     recording = load_recorded([path])

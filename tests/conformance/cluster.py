@@ -9,12 +9,12 @@ import msgspec
 from engine.model import api
 from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.network import app_group_of, network_topology_of
-from engine.model.node import node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import Pod, pod_of
 from engine.model.pod_group import pod_group_of
 from engine.model.time import Micros
 from engine.view import ClusterState
+from tests.builders import node_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def cluster_of(case: Json) -> ClusterView:
     state = ClusterState()
     state.set_kubernetes(kubernetes_version_of(case.get("kubernetes", "")))
     for node in case.get("nodes", ()):
-        state.set_node(node_of(msgspec.convert(node, api.Node)))
+        state.set_node(node_from(node))
     for key, wire, made in _EXTRAS:
         for extra in case.get(key, ()):
             state.set_extra(made(msgspec.convert(extra, wire)))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.model import api
-from engine.model.node import node_of
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.time import Micros, micros
 from engine.model.usage import usage_of_node_metric
 from engine.plugins.base import FAULT, PASS
 from engine.view import ClusterState
+from tests.builders import node_from, pod_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def cluster_of(case: Json, profiles: Sequence[PodSumProfile] = ()) -> ClusterVie
     state = ClusterState()
     state.track_sums(profiles)
     for node in case.get("nodes", ()):
-        state.set_node(node_of(msgspec.convert(node, api.Node)))
+        state.set_node(node_from(node))
     assumed_at = {key: moment(text) for key, text in case.get("assumed_at", {}).items()}
     for pod in pods_of(case):
         state.set_pod(pod, seen_at=assumed_at.get(pod.key, now_of(case)))
@@ -80,4 +80,4 @@ def by_node(view: ClusterView, values: IntColumn) -> dict[str, int]:
 
 
 def _pod(written: Json) -> Pod:
-    return pod_of(msgspec.convert(written, api.Pod))
+    return pod_from(written)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from engine.model import api
-from engine.model.node import Node, node_of
+from engine.model.node import Node
 from engine.model.pod import Pod, pod_of
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import ClusterState
+from tests.builders import node_from
 from tests.conformance.cluster import NOW
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def state_of(case: Json, profiles: Sequence[PodSumProfile], reader: Reader) -> C
     state = ClusterState()
     state.track_sums(profiles)
     for written in case["nodes"]:
-        node = node_of(msgspec.convert(written, api.Node))
+        node = node_from(written)
         state.set_node(node)
         report = _report(case, node, reader)
         if report is not None:

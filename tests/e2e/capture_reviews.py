@@ -13,6 +13,7 @@ import json
 import re
 import tempfile
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,7 @@ class Recorded:
     """One kind of request to find in the traffic.
 
     Attributes:
-        name: of the file, after `recorded_` and before the phase.
+        name: of the file, after `recorded_`; the phase follows where the two differ.
         says: why it is worth a test.
         pod: what the pod's name, or the name it will be generated from, starts with.
         patched: whether a placement webhook has advice for it.
@@ -145,8 +146,10 @@ async def record(control_plane: ControlPlane) -> None:
             await _create(cluster)
             await _change(cluster)
             for wanted in WANTED:
-                for phase in PHASES:
-                    _write(wanted, phase.lower(), await _found(reviewer, wanted, phase.lower()))
+                _write(
+                    wanted,
+                    {each.lower(): await _found(reviewer, wanted, each.lower()) for each in PHASES},
+                )
 
 
 async def _create(cluster: Cluster) -> None:
@@ -207,10 +210,16 @@ async def _found(reviewer: Reviewer, wanted: Recorded, phase: str) -> Json:
     return review
 
 
-def _write(wanted: Recorded, phase: str, review: Json) -> None:
-    case = {"says": wanted.says, "patched": wanted.patched, "review": review}
-    path = _TARGET / f"recorded_{wanted.name}_{phase}.json"
-    path.write_text(_without_chance(review, json.dumps(case, indent=1)) + "\n", encoding="utf-8")
+def _write(wanted: Recorded, reviews: Mapping[str, Json]) -> None:
+    """Write the review of each phase, or a single one where they are the same."""
+    texts = {}
+    for phase, review in reviews.items():
+        case = {"says": wanted.says, "patched": wanted.patched, "review": review}
+        texts[f"_{phase}"] = _without_chance(review, json.dumps(case, indent=1)) + "\n"
+    if len({*texts.values()}) == 1:
+        texts = {"": next(iter(texts.values()))}
+    for phase, text in texts.items():
+        (_TARGET / f"recorded_{wanted.name}{phase}.json").write_text(text, encoding="utf-8")
 
 
 def _without_chance(review: Json, text: str) -> str:

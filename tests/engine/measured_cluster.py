@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from engine.model import api
-from engine.model.node import Node, node_of
-from engine.model.pod import Pod, pod_of
+from engine.model.node import Node
+from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage, PodUsage, PodUsages
 from engine.view import ClusterState
+from tests.builders import node_from, pod_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +31,7 @@ def node(name: str, annotations: Mapping[str, str] | None = None, /, **allocatab
     """Return a node that offers these amounts."""
     metadata = {"name": name, "annotations": dict(annotations or {})}
     wire = {"metadata": metadata, "status": {"allocatable": allocatable}}
-    return node_of(msgspec.convert(wire, api.Node))
+    return node_from(wire)
 
 
 def pod(
@@ -53,7 +51,7 @@ def pod(
         "spec": {"nodeName": on, "containers": [{"resources": resources}], **spec},
         "status": {"conditions": list(conditions)},
     }
-    return pod_of(msgspec.convert(wire, api.Pod))
+    return pod_from(wire)
 
 
 def report(

@@ -12,9 +12,9 @@ from engine.builtin_admission import BuiltinAdmission
 from engine.model import api
 from engine.model.host_ports import host_ports_of
 from engine.model.limit_range import LimitRange, limit_range_of
-from engine.model.pod import pod_of
 from engine.model.priority_class import PriorityClass, priority_class_of
 from engine.model.runtime_class import RuntimeClass
+from tests.builders import pod_from
 
 
 def manifest(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -263,4 +263,4 @@ def test_what_was_admitted_is_not_changed_again_and_can_be_read(pod: dict[str, A
     once = admission.admit(pod, namespace="team").manifest
     again = admission.admit(once, namespace="other")
     assert (again.manifest, again.notes) == (once, ())
-    assert pod_of(msgspec.convert(once, api.Pod)).namespace == "team"
+    assert pod_from(once).namespace == "team"

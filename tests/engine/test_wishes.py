@@ -16,17 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.batch import decide_batch, place_all
-from engine.model import api
 from engine.model.hold import HOLD_GATE
-from engine.model.node import Node, node_of
+from engine.model.node import Node
 from engine.model.placement_options import WISH_WEIGHTS
-from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import decide
 from engine.placement import encode
 from engine.policy import PolicySet, load_policies
 from engine.simulation import SchedulerModel, node_scores, passing_nodes
 from engine.view import ClusterState
+from tests.builders import node_from, request_from
 from tests.engine.measured_cluster import NOW, pod, report
 from tests.engine.plugins.neighbour_worlds import model_of, random_cluster, random_pod, state_of
 from tests.engine.policy.worlds import policies
@@ -47,7 +46,7 @@ def free_node(i: int, *taints: Json) -> Node:
         "spec": {"taints": list(taints)},
         "status": {"allocatable": amounts, "capacity": amounts},
     }
-    return node_of(msgspec.convert(wire, api.Node))
+    return node_from(wire)
 
 
 def replica(i: int, **spec: Any) -> PlacementRequest:  # noqa: ANN401 (any part)
@@ -65,8 +64,7 @@ def replica(i: int, **spec: Any) -> PlacementRequest:  # noqa: ANN401 (any part)
             **spec,
         },
     }
-    raw = json.dumps(wire).encode()
-    return PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+    return request_from(wire)
 
 
 def deployment(**spec: Any) -> list[PlacementRequest]:  # noqa: ANN401

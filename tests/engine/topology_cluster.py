@@ -16,11 +16,12 @@ from engine.model.network import (
     app_group_of,
     network_topology_of,
 )
-from engine.model.node import Node, node_of
+from engine.model.node import Node
 from engine.model.numa import NodeZones, node_zones_of
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.view import ClusterState
+from tests.builders import node_from, pod_from
 from tests.engine.measured_cluster import NOW
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def node(name: str, *, region: str = "", zone: str = "", **allocatable: str) -> 
         "metadata": {"name": name, "labels": labels},
         "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "99", **allocatable}},
     }
-    return node_of(msgspec.convert(wire, api.Node))
+    return node_from(wire)
 
 
 def zones(
@@ -146,7 +147,7 @@ def pod(
             **spec,
         },
     }
-    return pod_of(msgspec.convert(wire, api.Pod))
+    return pod_from(wire)
 
 
 def cluster(

@@ -23,7 +23,7 @@ from tests.bench.load.scrape import Scrape, scraped
 from tests.e2e.part import READY_WITHIN_SECONDS, Part
 
 _HOST = "127.0.0.1"
-STOWPLAN = (str(Path(sys.executable).parent / "stowplan"),)
+_PROGRAM = str(Path(sys.executable).with_name("stowplan"))
 _PATIENCE_SECONDS = 10
 _ASK_AGAIN_SECONDS = 0.5
 
@@ -51,7 +51,6 @@ class Server(MeasuredPart):
         folder: for the log.
         options: of `stowplan serve`.
         ca: file of the authority that signed its certificate.
-        program: how `stowplan` is run.
 
     Attributes:
         target: where its reviews go.
@@ -65,14 +64,13 @@ class Server(MeasuredPart):
         folder: Path,
         options: Sequence[str],
         ca: Path,
-        program: Sequence[str] = STOWPLAN,
     ) -> None:
         port, metrics_port = _free_ports(2)
         self.target = Target(port=port, path="/mutate", ca_file=str(ca))
         self.ready_after = self.ready_with = 0.0
         self._trust = ssl.create_default_context(cafile=ca)
         self._metrics_url = f"http://{_HOST}:{metrics_port}/metrics"
-        command = [*program, "serve", f"--host={_HOST}", f"--port={port}"]
+        command = [_PROGRAM, "serve", f"--host={_HOST}", f"--port={port}"]
         command += [f"--metrics-port={metrics_port}", *options]
         super().__init__(name, command, folder / f"{name}.log", self._is_ready)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from tests.bench.load.certificates import Certificates
 from tests.bench.load.messages import Phase, Window
-from tests.bench.load.parts import STOWPLAN, ApiServer, Floor, Server
+from tests.bench.load.parts import ApiServer, Floor, Server
 from tests.bench.load.processes import Usage, usage_of
 from tests.e2e.part import READY_WITHIN_SECONDS
 
@@ -30,7 +30,6 @@ class Plan:
         events: of pods and nodes per second.
         policy: the file of the policies; copied, so that it can be changed.
         options: more flags of `stowplan serve`.
-        program: how `stowplan` is run.
     """
 
     nodes: int
@@ -38,7 +37,6 @@ class Plan:
     events: float
     policy: Path
     options: tuple[str, ...] = ()
-    program: tuple[str, ...] = STOWPLAN
 
     @property
     def sizes(self) -> list[str]:
@@ -167,4 +165,4 @@ def _server(
         *certificates.flags,
         *plan.options,
     ]
-    return Server(name, folder, options, certificates.ca, plan.program)
+    return Server(name, folder, options, certificates.ca)

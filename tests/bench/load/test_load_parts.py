@@ -17,7 +17,6 @@ from tests.bench.load import verdicts
 from tests.bench.load.api_server import fill
 from tests.bench.load.certificates import Certificates
 from tests.bench.load.churn import Churn
-from tests.bench.load.low_rate import Spent
 from tests.bench.load.messages import Arrival, Phase, Target, Window
 from tests.bench.load.reviews import Reviews
 from tests.bench.load.schedule import moments
@@ -53,17 +52,6 @@ def test_as_many_reviews_are_due_as_the_rate_says_in_order_and_in_time(arrival: 
     assert due == sorted(due)
     assert due[0] >= 0
     assert due[-1] <= 4
-
-
-def test_what_events_take_is_no_part_of_a_review() -> None:
-    # In 20 s 2.2 s of the processor, 0.1 s in each second for events: 0.2 s for 100 reviews.
-    spent = Spent(cpu=2.2, seconds=20, answers=100)
-    assert spent.beyond(0.1) == pytest.approx(0.002)
-
-
-def test_no_answer_is_no_review_for_nothing() -> None:
-    with pytest.raises(RuntimeError, match="no review"):
-        Spent(cpu=2.2, seconds=20, answers=0).beyond(0.1)
 
 
 async def test_things_happen_in_a_generated_cluster() -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from engine.model import api
-from engine.model.elastic_quota import ElasticQuota, quota_of
-from engine.model.pod import Pod, pod_of
+from engine.model.elastic_quota import ElasticQuota
+from engine.model.pod import Pod
 from engine.model.resources import amounts
 from engine.quota import CAPACITY_SCHEDULING_RULES, cohort_usage, judge, status_used
 from engine.quota.bounds import effective_max, effective_min, over_max, over_min, sum_of
 from engine.quota.verdict import judge_borrowing
 from engine.view import ClusterState
+from tests.builders import pod_from, quota_from
 from tests.conformance.cluster import NOW
 from tests.conformance.outcome import Json, mismatch, unsupported
 from tests.conformance.stages.reclaim import created_in_order, evicted
@@ -36,13 +36,13 @@ def _quotas(case: Json) -> dict[str, list[ElasticQuota]]:
     """Return the quotas of a case by namespace."""
     quotas: dict[str, list[ElasticQuota]] = {}
     for written in case["quotas"]:
-        quota = quota_of(msgspec.convert(written, api.ElasticQuota))
+        quota = quota_from(written)
         quotas.setdefault(quota.namespace, []).append(quota)
     return quotas
 
 
 def _pod(written: Json) -> Pod:
-    return pod_of(msgspec.convert(written, api.Pod))
+    return pod_from(written)
 
 
 def _without_zeros(some: Amounts) -> dict[str, int]:

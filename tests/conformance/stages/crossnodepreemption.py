@@ -19,11 +19,11 @@ from engine.eviction import (
 from engine.eviction.nodes import CrossNodeSearch, Preemptor
 from engine.eviction.quota_accounts import PossibleVictim
 from engine.model import api
-from engine.model.node import node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from engine.view import ClusterState, counted_requests
+from tests.builders import node_from
 from tests.conformance.cluster import NOW
 from tests.conformance.outcome import Json, mismatch
 
@@ -48,7 +48,7 @@ def _preempt(case: Json, _: Json) -> str | None:
     """Compare all candidates; then check that the plan is one of them that spares most."""
     state = ClusterState()
     for node in case["nodes"]:
-        state.set_node(node_of(msgspec.convert(node, api.Node)))
+        state.set_node(node_from(node))
     for written in case["pods"]:
         state.set_pod(_pod(written), seen_at=NOW)
     request = PlacementRequest(pod=_pod(case["pod"]), raw=b"{}")

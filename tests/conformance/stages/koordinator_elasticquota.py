@@ -9,7 +9,7 @@ import msgspec
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota, quota_of
 from engine.model.koordinator_quota import BUILT_IN_QUOTAS, NAME_LABEL, namespaces_in
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.resources import amounts
 from engine.quota.koordinator_quotas import (
     check_creation,
@@ -26,6 +26,7 @@ from engine.quota.tree.topology import (
     check_min_sums,
     check_tree_id,
 )
+from tests.builders import pod_from
 from tests.conformance.outcome import Json, mismatch
 from tests.conformance.stages.koordinator_pods import check_pod, evaluate, known_quota_name
 from tests.conformance.stages.koordinator_tree import TREE_STAGES
@@ -45,7 +46,7 @@ def _quotas(case: Json) -> list[ElasticQuota]:
 
 
 def _pod(written: Json) -> Pod:
-    return pod_of(msgspec.convert(written, api.Pod))
+    return pod_from(written)
 
 
 def _old_pod(case: Json) -> Pod | None:

@@ -30,6 +30,7 @@ from engine.quota.tree import (
     sum_usage,
     tree_bounds,
 )
+from tests.builders import elastic_quota
 from tests.conformance.koordinator import incoming, pods_of
 from tests.conformance.outcome import Json, mismatch
 
@@ -136,13 +137,8 @@ def _prefilter(case: Json, _: Json) -> str | None:
 def _default_quota() -> ElasticQuota:
     """Return the default quota, which upstream's scheduler creates."""
     greatest = dict.fromkeys(("cpu", "memory"), (2**63 - 1) // 5)
-    return ElasticQuota(
-        namespace="koordinator-system",
-        name=DEFAULT_QUOTA,
-        group=KOORDINATOR_GROUP,
-        min=None,
-        max=greatest,
-        used={},
+    return elastic_quota(
+        DEFAULT_QUOTA, namespace="koordinator-system", group=KOORDINATOR_GROUP, most=greatest
     )
 
 

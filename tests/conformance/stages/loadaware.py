@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 from pydantic import ValidationError
 
-from engine.model import api, resources
+from engine.model import resources
 from engine.model.duration import parse_duration
-from engine.model.node import node_of
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import deadline, estimate, windows
 from engine.plugins.load_aware.plugin import LoadAwareFilter
@@ -17,6 +15,7 @@ from engine.plugins.load_aware.score import LoadAwareScore
 from engine.plugins.load_aware.sums import LoadSums
 from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
 from engine.view import ClusterState, Sum
+from tests.builders import node_from
 from tests.conformance.koordinator import (
     by_node,
     cluster_of,
@@ -74,7 +73,7 @@ def _estimate(case: Json, _: Json) -> str | None:
 
 def _estimate_node(case: Json, _: Json) -> str | None:
     state = ClusterState()
-    state.set_node(node_of(msgspec.convert(case["node"], api.Node)))
+    state.set_node(node_from(case["node"]))
     expected = resources.amounts(case["expect"]["allocatable"])
     amounts = capacity(state.view(), tuple(expected))[:, 0].tolist()
     return mismatch(expected, dict(zip(expected, amounts, strict=True)))

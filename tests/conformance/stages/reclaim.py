@@ -23,9 +23,7 @@ from engine.eviction import (
 )
 from engine.model import api
 from engine.model.disruption_budget import disruption_budget_of
-from engine.model.elastic_quota import quota_of
-from engine.model.node import node_of
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
 from engine.pipeline import decide
@@ -34,6 +32,7 @@ from engine.quota import CAPACITY_SCHEDULING_RULES, cohort_usage, judge
 from engine.quota.bounds import effective_min, sum_of
 from engine.quota.verdict import judge_borrowing
 from engine.view import ClusterState
+from tests.builders import node_from, pod_from, quota_from
 from tests.conformance.cluster import NOW
 from tests.conformance.outcome import Json, mismatch
 
@@ -48,7 +47,7 @@ _ANYWHERE = PolicySet([CompiledPolicy(name="anywhere")])
 
 
 def _pod(written: Json) -> Pod:
-    return pod_of(msgspec.convert(written, api.Pod))
+    return pod_from(written)
 
 
 def evicted(case: Json, _: Json) -> str | None:
@@ -81,7 +80,7 @@ class _Cluster:
 
     def __init__(self, case: Json) -> None:
         self._case = case
-        quotas = (quota_of(msgspec.convert(each, api.ElasticQuota)) for each in case["quotas"])
+        quotas = (quota_from(each) for each in case["quotas"])
         self._quotas = {quota.namespace: quota for quota in quotas}
         self._budgets = [
             disruption_budget_of(msgspec.convert(written, api.PodDisruptionBudget))
@@ -158,7 +157,7 @@ class _Cluster:
     def _state(self) -> ClusterState:
         state = ClusterState()
         for written in self._case["nodes"]:
-            state.set_node(node_of(msgspec.convert(written, api.Node)))
+            state.set_node(node_from(written))
         for pod in self.bound.values():
             state.set_pod(pod, seen_at=self._started.get(pod.uid, NOW))
         return state

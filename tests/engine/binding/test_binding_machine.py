@@ -12,7 +12,7 @@ from tests.engine.binding.binding_machine import ASKED, BRIMFUL, QUIET, STORMY, 
     [(QUIET, 1.0, 100), (ASKED, 0.95, 20), (STORMY, 1.0, 20), (WILD, 0.97, 1)],
     ids=["quiet", "asked", "stormy", "wild"],
 )
-def test_nobody_is_bound_by_a_move_where_there_is_no_room(
+def test_a_move_never_binds_a_pod_to_a_full_node(
     faults: Faults, fill: float, least_moved: int
 ) -> None:
     result = World(1, faults, fill=fill).run(700)
@@ -25,7 +25,7 @@ def test_nobody_is_bound_by_a_move_where_there_is_no_room(
     [(3, 1.0), (8, 1.0), (14, 0.95)],
     ids=["any", "a denial comes too late", "a denied pod escapes later"],
 )
-def test_nor_where_moves_fill_nodes_to_the_brim(seed: int, fill: float) -> None:
+def test_moves_that_fill_nodes_completely_never_overfill_them(seed: int, fill: float) -> None:
     result = World(seed, BRIMFUL, fill=fill, has_margin=False).run(1000)
     assert not result.failures, result
 

@@ -163,7 +163,7 @@ def test_a_binding_that_nobody_asked_about_stops_moves_until_none_has_for_a_whil
     assert desk.ledger.may_move(after(18))
 
 
-def test_it_is_no_fault_where_nobody_would_have_been_asked() -> None:
+def test_a_pod_that_the_webhook_is_never_asked_about_breaks_no_promise() -> None:
     desk = Desk()
     for on in ("", "a"):
         excluded = pod("p", on=on, metadata={"namespace": "kube-system"})

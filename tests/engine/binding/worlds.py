@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from engine.binding import BindingAction, BindingDecision, BindingReason
-from engine.model import api
 from engine.model.node import Node
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
+from tests.builders import request_from
 from tests.engine.policy.worlds import GIB, policies
 
 NOW = Micros(1_700_000_000 * SECOND)
@@ -57,8 +55,7 @@ def request(
         "spec": {"containers": [container], "nodeName": on, **spec},
         "status": status or {},
     }
-    raw = msgspec.json.encode(wire)
-    return PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+    return request_from(wire)
 
 
 def pod(name: str = "p", **more: Any) -> Pod:  # noqa: ANN401 - see `request`

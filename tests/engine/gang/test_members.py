@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import msgspec
 import pytest
 
 from engine.gang import (
@@ -21,6 +20,7 @@ from engine.gang import (
 from engine.model import api
 from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod, pod_of
+from tests.builders import pod_from
 
 _KEY = GangKey("shop", "train")
 
@@ -43,7 +43,7 @@ def _pod(
     }
     spec = {"nodeName": node, "schedulingGates": [{"name": gate} for gate in gates]}
     status = {"phase": phase, "nominatedNodeName": nominated}
-    return pod_of(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, api.Pod))
+    return pod_from({"metadata": meta, "spec": spec, "status": status})
 
 
 def _gang(

@@ -13,9 +13,10 @@ from engine.gang import (
     names_missing_pod_group,
 )
 from engine.model import api
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.pod_group import pod_group_of
 from engine.view import ClusterState, ClusterView
+from tests.builders import pod_from
 
 _LABEL = "scheduling.x-k8s.io/pod-group"
 _KOORDINATORS = "pod-group.scheduling.sigs.k8s.io"
@@ -29,7 +30,7 @@ def _pod(
     **spec: object,
 ) -> Pod:
     meta = {"name": "a", "namespace": "shop", "labels": labels, "annotations": annotations}
-    return pod_of(msgspec.convert({"metadata": meta, "spec": spec}, api.Pod))
+    return pod_from({"metadata": meta, "spec": spec})
 
 
 def _view(*kinds: type[api.PodGroup], name: str = "train") -> ClusterView:

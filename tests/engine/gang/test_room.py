@@ -2,15 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
-
 from engine.gang import Gang, GangKey, min_resources_gap
-from engine.model import api
 from engine.model.device_class import DeviceClass
-from engine.model.node import node_of
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.view import ClusterState, ClusterView
+from tests.builders import node_from, pod_from
 
 _GANG = Gang(key=GangKey("shop", "train"), min_member=3, total=3, min_resources={"cpu": 6000})
 
@@ -21,7 +18,7 @@ def _pod(name: str, cpu: str, node: str) -> Pod:
         "metadata": {"name": name, "namespace": "shop"},
         "spec": {"nodeName": node, "containers": containers},
     }
-    return pod_of(msgspec.convert(written, api.Pod))
+    return pod_from(written)
 
 
 def _view(*pods: Pod, cpu: str = "4", places: str = "32") -> ClusterView:
@@ -31,7 +28,7 @@ def _view(*pods: Pod, cpu: str = "4", places: str = "32") -> ClusterView:
             "metadata": {"name": name},
             "status": {"allocatable": {"cpu": cpu, "pods": places}},
         }
-        state.set_node(node_of(msgspec.convert(written, api.Node)))
+        state.set_node(node_from(written))
     for pod in pods:
         state.set_pod(pod, seen_at=Micros(0))
     return state.view()

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from engine.model import api
-from engine.model.node import Node, node_of
+from engine.model.node import Node
+from tests.builders import node_from
 
 
 def _node(**status: Any) -> Node:  # noqa: ANN401 (JSON)
-    return node_of(msgspec.convert({"metadata": {"name": "a"}, "status": status}, api.Node))
+    return node_from({"metadata": {"name": "a"}, "status": status})
 
 
 def test_capacity_is_what_the_node_says_it_has() -> None:
@@ -54,7 +53,7 @@ def test_a_node_has_its_creation_time_and_its_conditions_without_heartbeats() ->
     ]
     assert first.created is None
     metadata = {"name": "a", "creationTimestamp": "1970-01-01T00:00:03Z"}
-    assert node_of(msgspec.convert({"metadata": metadata}, api.Node)).created == 3_000_000
+    assert node_from({"metadata": metadata}).created == 3_000_000
 
 
 def test_what_is_kept_of_conditions_is_bounded_and_shared() -> None:

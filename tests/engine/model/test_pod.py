@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
 import pytest
 
 from engine.errors import QuantityError
@@ -17,6 +16,7 @@ from engine.model.resources import (
     requests_without_overhead,
 )
 from engine.model.shape_computation import ShapeCache, requests_of, shape_of
+from tests.builders import pod_from
 
 
 def _shape(*requests: api.ResourceList) -> PodShape:
@@ -141,4 +141,4 @@ def test_requests_alone_are_those_of_the_shape(count: int) -> None:
 def test_a_pod_has_claims_where_volumes_or_devices_may_tie_it_to_nodes(
     spec: dict[str, Any], *, has_claims: bool
 ) -> None:
-    assert pod_of(msgspec.convert({"spec": spec}, api.Pod)).has_claims is has_claims
+    assert pod_from({"spec": spec}).has_claims is has_claims

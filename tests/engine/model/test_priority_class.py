@@ -40,7 +40,7 @@ def test_no_text_can_do_harm(text: str) -> None:
     priority_class_of(wire)
 
 
-def test_it_ends_with_its_seconds() -> None:
+def test_a_toleration_ends_after_its_seconds() -> None:
     toleration = PreemptionToleration(100, 60)
     bound = Micros(NOW - 60 * SECOND)
     assert toleration.protects(Micros(bound + 1), 99, NOW)

@@ -7,8 +7,9 @@ import pytest
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.resource_quota import ResourceQuota, resource_quota_of
+from tests.builders import pod_from
 
 
 def quota(hard: dict[str, str], **spec: Any) -> ResourceQuota:  # noqa: ANN401 - JSON
@@ -19,7 +20,7 @@ def quota(hard: dict[str, str], **spec: Any) -> ResourceQuota:  # noqa: ANN401 -
 def pod(resources: dict[str, Any], **spec: Any) -> Pod:  # noqa: ANN401 - JSON
     container = {"name": "c", "resources": resources}
     wire = {"metadata": {"namespace": "team"}, "spec": {"containers": [container], **spec}}
-    return pod_of(msgspec.convert(wire, api.Pod))
+    return pod_from(wire)
 
 
 LARGE = {

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import msgspec
-
-from engine.model import api
 from engine.model.advice import Advice
-from engine.model.pod import pod_of
-from engine.model.request import PlacementRequest
 from engine.outcome import LandingJudgement, PolicyLanding, advised_landings, binding_landings
 from engine.pipeline import decide
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 from engine.policy import Mode, PolicySet, load_policies
 from engine.view import ClusterState
+from tests.builders import request_from
 from tests.engine.measured_cluster import NOW, node, report
 
 POLICY = """
@@ -55,8 +51,7 @@ def landings_of(
 ) -> PolicyLanding:
     """Return where a pod lands by the decision of one policy that likes `a` best."""
     manifest = {"metadata": {"name": "new"}, "spec": {"containers": [{"name": "c"}]}}
-    raw = msgspec.json.encode(manifest)
-    request = PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+    request = request_from(manifest)
     view = (state or state_of()).view()
     decision = decide(request, policies(("p", "Enforce", "a")), view, NOW)
     (landing,) = binding_landings(

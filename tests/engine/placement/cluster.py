@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from engine.model import api
 from engine.model.decision import Decision, Verdict
 from engine.model.node import Node
 from engine.model.placement_options import PlacementOptions
-from engine.model.pod import pod_of
 from engine.model.ranking import Ranking
 from engine.model.request import PlacementRequest
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, FilterResult
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.view import ClusterState, ClusterView
+from tests.builders import request_from
 from tests.engine.explainers import FixedReasons
 
 GIB = 1 << 30
@@ -53,8 +51,7 @@ def node(name: str, labels: Labels) -> Node:
 def request_of(pod: Json | None = None) -> PlacementRequest:
     """Return the request to create a pod, the simplest one by default."""
     wire = {"metadata": {"name": "p"}, "spec": {}} if pod is None else pod
-    raw = msgspec.json.encode(wire)
-    return PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+    return request_from(wire)
 
 
 def with_affinity(node_affinity: Json | None) -> Json:

@@ -54,7 +54,7 @@ def test_filters_on_labels_are_required_and_nothing_else_is_written() -> None:
     assert after == {**BARE, "spec": {"affinity": {"nodeAffinity": required(_of(NO_GPU))}}}
 
 
-def test_they_are_written_where_no_node_is_known() -> None:
+def test_promises_are_written_where_no_node_is_known() -> None:
     assert terms_of(patched(BARE, promised(BARE, policies(GUARD), view_of({})))) == [_of(NO_GPU)]
 
 

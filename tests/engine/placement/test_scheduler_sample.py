@@ -20,7 +20,9 @@ from engine.placement.scheduler_sample import names_needed, nodes_to_find
         (1_000, 100, 1_000),
     ],
 )
-def test_so_many_feasible_nodes_are_enough(nodes: int, percentage: int, enough: int) -> None:
+def test_the_number_of_feasible_nodes_the_scheduler_samples(
+    nodes: int, percentage: int, enough: int
+) -> None:
     assert nodes_to_find(nodes, percentage) == enough
 
 
@@ -36,7 +38,7 @@ def test_so_many_feasible_nodes_are_enough(nodes: int, percentage: int, enough: 
         (50_000, 50_000, 0, 64),  # a twentieth: more would be needed
     ],
 )
-def test_so_many_names_have_two_in_the_sample(
+def test_how_many_names_put_two_nodes_in_the_sample(
     nodes: int, feasible: int, percentage: int, names: int
 ) -> None:
     assert names_needed(nodes, feasible, percentage) == names

@@ -106,7 +106,7 @@ def test_a_pod_without_candidates_prefers_nothing_and_keeps_what_is_promised() -
     assert affinity == "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def test_whoever_wants_no_labels_gets_none() -> None:
+def test_a_policy_without_group_labels_gets_hostnames_alone() -> None:
     nodes: dict[str, Labels] = {
         name: {**labels, HOSTNAME_LABEL: name} for name, labels in NODES.items()
     }

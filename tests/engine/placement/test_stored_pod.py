@@ -6,20 +6,19 @@ import json
 from typing import Any
 
 import jsonpatch
-import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from engine.model import api
 from engine.model.decision import Decision, Verdict
 from engine.model.node import Node
-from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
 from engine.placement import encode
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
+from tests.builders import pod_from, request_from
 from tests.engine.placement.cluster import Json
 from tests.engine.policy.worlds import NOW, policy
 
@@ -97,7 +96,7 @@ def view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterVi
             "metadata": {"name": f"p{i}", "namespace": "shop", "labels": {"app": "web"}},
             "spec": {"nodeName": f"n{at}"},
         }
-        state.set_pod(pod_of(msgspec.convert(bound, api.Pod)), seen_at=NOW)
+        state.set_pod(pod_from(bound), seen_at=NOW)
     return state.view()
 
 
@@ -109,8 +108,7 @@ def policies(drawn: dict[str, Any]) -> PolicySet:
 
 
 def decided(pod: Json, rules: PolicySet, view: ClusterView) -> tuple[Decision, PlacementRequest]:
-    raw = json.dumps(pod).encode()
-    request = PlacementRequest(pod=pod_of(msgspec.json.decode(raw, type=api.Pod)), raw=raw)
+    request = request_from(pod)
     return decide(request, rules, view, NOW), request
 
 

@@ -15,7 +15,6 @@ from hypothesis.strategies import SearchStrategy
 from engine.model import api
 from engine.model.advice import Advice
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, NodeDisks
-from engine.model.node import node_of
 from engine.model.numa import NodeZones
 from engine.model.pod import Pod, pod_of
 from engine.model.usage import AggregatedUsage, PodUsage
@@ -23,6 +22,7 @@ from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
 from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
 from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
 from engine.view import ClusterState
+from tests.builders import node_from
 from tests.engine import measured_cluster, topology_cluster
 from tests.engine.measured_cluster import GI, NOW, report, seconds_ago
 from tests.engine.topology_cluster import app_group, disks, network, zones
@@ -97,9 +97,7 @@ _TAINT = _optional(
 def _labelled_node(
     metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]
 ) -> object:
-    return node_of(
-        msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, api.Node)
-    )
+    return node_from({"metadata": metadata, "spec": spec, "status": status})
 
 
 _labelled_nodes = st.builds(

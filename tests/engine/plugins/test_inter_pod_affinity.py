@@ -141,7 +141,7 @@ def test_label_keys_are_in_the_selector_once_a_pod_is_stored(key: str) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_it_is_as_the_scheduler_says(random: Random) -> None:
+def test_the_filter_agrees_with_the_schedulers_own(random: Random) -> None:
     cluster, wanted = random_cluster(random), random_pod(random)
     view = state_of(cluster).view()
     assert reasons(model_of(wanted), view) == inter_pod_affinity(wanted, cluster)

@@ -54,7 +54,7 @@ def test_a_node_takes_one_pod_of_a_template_with_a_port() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_it_is_as_the_scheduler_says(random: Random) -> None:
+def test_the_filter_agrees_with_the_schedulers_own(random: Random) -> None:
     world, wanted = random_cluster(random), random_pod(random)
     expected = {name for name, reason in node_ports(wanted, world).items() if reason == PORTS}
     assert rejected(model_of(wanted), state_of(world).view()) == expected

@@ -175,12 +175,22 @@ every_rule = pytest.mark.parametrize(
 
 @every_rule
 @settings(max_examples=40)
-@given(st.data())
-def test_what_is_remembered_is_what_would_be_computed_afresh(
-    rules: Rules, data: st.DataObject
+@given(
+    st.data(), st.permutations(range(3)), st.integers(0, 3), st.sets(st.integers(0, 2), min_size=1)
+)
+def test_answers_for_a_node_depend_on_neither_memory_nor_order_nor_nodes_that_cannot_win(
+    rules: Rules, data: st.DataObject, order: list[int], count: int, winners: set[int]
 ) -> None:
     pods = data.draw(st.lists(rules.cluster.incoming, min_size=2, max_size=2))
     events = data.draw(rules.cluster.events)
+    view = rules.state(events).view()
+    _check_memory(rules, pods, events)
+    _check_order(rules, pods[0], view, order[:count])
+    _check_points(rules, pods[1], view, winners)
+
+
+def _check_memory(rules: Rules, pods: list[Pod], events: list[Event]) -> None:
+    """Check that what is remembered is what would be computed without a memory."""
     state = rules.state()
     for event in events:
         for pod in pods:
@@ -194,29 +204,17 @@ def test_what_is_remembered_is_what_would_be_computed_afresh(
             assert rules.answers(pod, state.view(), now) == expected
 
 
-@every_rule
-@settings(max_examples=40)
-@given(st.data(), st.permutations(range(3)), st.integers(0, 3))
-def test_the_order_and_the_number_of_rows_do_not_matter(
-    rules: Rules, data: st.DataObject, order: list[int], count: int
-) -> None:
-    pod, events = data.draw(rules.cluster.incoming), data.draw(rules.cluster.events)
-    view = rules.state(events).view()
+def _check_order(rules: Rules, pod: Pod, view: ClusterView, rows: list[int]) -> None:
+    """Check that some rows in some order get the same answers as all of them."""
     whole = rules.answers(pod, view)
-    part = rules.answers(pod, view.take(np.array(order[:count], np.intp)))
+    part = rules.answers(pod, view.take(np.array(rows, np.intp)))
     assert part == {name: whole[name] for name in part}
 
 
-@every_rule
-@settings(max_examples=40)
-@given(st.data(), st.sets(st.integers(0, 2), min_size=1))
-def test_a_node_that_cannot_win_changes_nothing_and_points_are_on_the_scale(
-    rules: Rules, data: st.DataObject, winners: set[int]
-) -> None:
+def _check_points(rules: Rules, pod: Pod, view: ClusterView, winners: set[int]) -> None:
+    """Check that points are on the scale, and that nodes that cannot win do not change them."""
     if rules.score is None:
         return
-    pod, events = data.draw(rules.cluster.incoming), data.draw(rules.cluster.events)
-    view = rules.state(events).view()
     rows = np.array([row for row in sorted(winners) if view.valid[row]], np.intp)
     points = rules.score.normalize(rules.score.score(pod, view, NOW).values[rows])
     alone = rules.score.normalize(rules.score.score(pod, view.take(rows), NOW).values)

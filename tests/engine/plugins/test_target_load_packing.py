@@ -2,19 +2,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from engine.model import api
-from engine.model.pod import pod_of
 from engine.plugins.target_load_packing import (
     TargetLoadPackingArgs,
     TargetLoadPackingScore,
     points,
 )
 from engine.view import ClusterState
+from tests.builders import pod_from
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod, report, seconds_ago
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ def test_a_container_is_predicted_by_its_limit_else_its_request_else_the_default
 def test_each_request_is_rounded_by_itself_and_overhead_added() -> None:
     resources = {"resources": {"requests": {"cpu": "5m"}}}
     spec = {"containers": [resources] * 3, "overhead": {"cpu": "7m"}}
-    one = pod_of(msgspec.convert({"spec": spec}, api.Pod))
+    one = pod_from({"spec": spec})
     assert predicted(one, defaultRequestsMultiplier="0.5") == 3 * 3 + 7  # 2.5 is rounded to 3
 
 

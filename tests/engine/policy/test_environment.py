@@ -83,7 +83,7 @@ def test_a_name_is_known_from_its_place_on(expression: str, scope: ExpressionSco
                 compile_program(expression, known)
 
 
-def test_it_is_known_from_where_on_a_name_is_known() -> None:
+def test_the_scope_in_which_a_name_is_first_known() -> None:
     assert scope_of("object") is ExpressionScope.MATCH
     assert scope_of("variables") is ExpressionScope.VARIABLES
     assert scope_of("node") is ExpressionScope.RULES

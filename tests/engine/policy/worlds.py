@@ -5,19 +5,16 @@ from __future__ import annotations
 from textwrap import dedent, indent
 from typing import Any
 
-import msgspec
-
 from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
-from engine.model import api
 from engine.model.node import Node
-from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.policy import CompiledPolicy, PolicySet
 from engine.policy.compile import compile_policy
 from engine.view import ClusterState, ClusterView
+from tests.builders import request_from
 
 GIB = 1 << 30
 NOW = Micros(1_000_000 * SECOND)
@@ -56,13 +53,7 @@ def request_of(
 ) -> PlacementRequest:
     """Return the request to create a pod in namespace `shop`."""
     wire = {"metadata": {"namespace": "shop", **metadata}, "spec": spec or {}}
-    raw = msgspec.json.encode(wire)
-    return PlacementRequest(
-        pod=pod_of(msgspec.json.decode(raw, type=api.Pod)),
-        raw=raw,
-        namespace_labels=namespace_labels or {},
-        request=request or {},
-    )
+    return request_from(wire, namespace_labels=namespace_labels or {}, request=request or {})
 
 
 def policy(spec: str, name: str = "p") -> CompiledPolicy:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.policy_lint import Check, KnownCluster, policy_warnings
 from engine.policy_lint.on_cluster import cluster_findings
+from tests.builders import request_from
 from tests.engine.policy.worlds import NOW, Json, node, policy, view_of
 
 _TAINT = api.Taint(key="dedicated", value="batch", effect="NoSchedule")
@@ -22,10 +21,7 @@ def _pod(name: str, image: str, **spec: object) -> PlacementRequest:
         "metadata": {"namespace": "shop", "name": name, "labels": {"app": name}},
         "spec": {"containers": [{"name": "c", "image": image}], **spec},
     }
-    raw = msgspec.json.encode(wire)
-    return PlacementRequest(
-        pod=pod_of(msgspec.convert(wire, api.Pod)), raw=raw, namespace_labels={"team": "web"}
-    )
+    return request_from(wire, namespace_labels={"team": "web"})
 
 
 _CLUSTER = KnownCluster(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.model.deployment_pod import DeploymentPod
-from engine.model.elastic_quota import ElasticQuota
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
     AllowanceConfig,
@@ -24,6 +23,7 @@ from engine.quota import (
     judge_batch,
     record_demand,
 )
+from tests.builders import elastic_quota
 
 MAX = 10
 REQUEST_SECONDS = 60  # a request has ended on the API server by then
@@ -101,16 +101,7 @@ class Cluster(RuleBasedStateMachine):
         self.events: list[tuple[int, str, Stored | None]] = []
         self.replicas = [Replica() for _ in range(3)]
         self.in_flight: list[Granted] = []
-        self.quota = ElasticQuota(
-            namespace="shop",
-            name="team",
-            group="g",
-            min=None,
-            max={"cpu": MAX},
-            used={},
-            uid="q",
-            version=1,
-        )
+        self.quota = elastic_quota(group="g", most={"cpu": MAX}, uid="q", version=1)
         for index in range(3):
             self.watch_quota(index)
             self.relist(index)

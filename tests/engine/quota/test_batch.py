@@ -16,22 +16,14 @@ from engine.quota import (
     judge_batch,
 )
 from engine.quota.reservations import MOST_BYTES, encode
+from tests.builders import elastic_quota
 
 NOW = 100.0
 FITS = QuotaVerdict()
 
 
 def quota(group: str = "a", **maximum: int) -> ElasticQuota:
-    return ElasticQuota(
-        namespace="shop",
-        name=f"team-{group}",
-        group=group,
-        min=None,
-        max=maximum,
-        used={},
-        uid="q",
-        version=1,
-    )
+    return elastic_quota(f"team-{group}", group=group, most=maximum, uid="q", version=1)
 
 
 def state(group: str = "a", **maximum: int) -> QuotaState:

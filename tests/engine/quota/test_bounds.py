@@ -7,6 +7,7 @@ from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, Elasti
 from engine.model.resources import Amounts
 from engine.quota import QuotaRules, cohort_usage, judge, limited
 from engine.quota.verdict import judge_borrowing
+from tests.builders import elastic_quota
 
 ZERO = QuotaRules(unlisted_resources="Zero")
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(0, 9))
@@ -19,7 +20,7 @@ def quota(
     most: Amounts | None = None,
     group: str = UPSTREAM_GROUP,
 ) -> ElasticQuota:
-    return ElasticQuota(namespace=namespace, name="team", group=group, min=least, max=most, used={})
+    return elastic_quota(namespace=namespace, group=group, least=least, most=most)
 
 
 def test_with_zero_a_resource_that_max_does_not_name_is_forbidden() -> None:

@@ -2,18 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from engine.model import api
-from engine.model.elastic_quota import ElasticQuota, QuotaKey, quota_of
+from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.node import Node
-from engine.model.pod import pod_of
 from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.quota import RESOURCE_QUOTA_RULES, QuotaFigures, quota_figures
 from engine.quota.queueing import Borrower, Lack, QuotaWait
 from engine.view import ClusterState
+from tests.builders import pod_from, quota_from
 
 KEY: QuotaKey = ("shop", "scheduling.x-k8s.io", "team")
 
@@ -24,7 +21,7 @@ def quota(namespace: str, minimum: dict[str, str], **maximum: str) -> ElasticQuo
         "metadata": {"namespace": namespace, "name": "team"},
         "spec": {"min": minimum, "max": maximum},
     }
-    return quota_of(msgspec.convert(written, api.ElasticQuota))
+    return quota_from(written)
 
 
 def cluster() -> ClusterState:
@@ -46,7 +43,7 @@ def cluster() -> ClusterState:
                 "containers": [{"name": "c", "resources": requests}],
             },
         }
-        state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+        state.set_pod(pod_from(pod), seen_at=Micros(0))
     return state
 
 
@@ -76,7 +73,7 @@ def test_of_a_larger_cohort_nothing_need_be_lent() -> None:
     assert [each.sharing.lent for each in figures({"cpu": 8000})] == [{}, {}]
 
 
-def test_they_are_written_as_people_write_amounts() -> None:
+def test_figures_are_written_as_kubernetes_quantities() -> None:
     mail, shop = figures()
     assert mail.annotations(None, None) == {"stowplan.dev/lent": '{"cpu":"2"}'}
     assert shop.annotations(None, None) == {
@@ -121,7 +118,7 @@ def test_quotas_of_a_tree_have_their_runtime_wherever_their_pods_are() -> None:
             "metadata": {"namespace": "koordinator-system", "name": name},
             "spec": {"min": {"cpu": least}, "max": {"cpu": "10"}},
         }
-        state.set_quota(quota_of(msgspec.convert(written, api.ElasticQuota)))
+        state.set_quota(quota_from(written))
     for name, queued in (("a", False), ("b", True)):
         labels = {"quota.scheduling.koordinator.sh/name": "team"}
         annotations = {"stowplan.dev/hold-reasons": "quota"}
@@ -138,7 +135,7 @@ def test_quotas_of_a_tree_have_their_runtime_wherever_their_pods_are() -> None:
                 "containers": [container],
             },
         }
-        state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+        state.set_pod(pod_from(pod), seen_at=Micros(0))
     found = {
         each.usage.quota.name: each
         for each in quota_figures(state.view(), RESOURCE_QUOTA_RULES, "Enforce")

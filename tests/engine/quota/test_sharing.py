@@ -3,17 +3,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
+from engine.model.elastic_quota import ElasticQuota
 from engine.model.resources import Amounts
 from engine.quota import sharing
+from tests.builders import elastic_quota
 
 Member = tuple[ElasticQuota, Amounts]
 
 
 def member(least: Amounts, greatest: Amounts, **used: int) -> Member:
-    quota = ElasticQuota(
-        namespace="shop", name="team", group=UPSTREAM_GROUP, min=least, max=greatest, used={}
-    )
+    quota = elastic_quota(least=least, most=greatest)
     return quota, used
 
 

@@ -2,12 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from engine.model import api
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
-from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import (
     StatusCounts,
@@ -15,15 +11,9 @@ from engine.quota import (
     status_used,
 )
 from engine.view import ClusterState, ClusterView
+from tests.builders import elastic_quota, pod_from
 
-QUOTA = ElasticQuota(
-    namespace="shop",
-    name="team",
-    group=UPSTREAM_GROUP,
-    min={"memory": 1},
-    max={"cpu": 8000, "pods": 9},
-    used={},
-)
+QUOTA = elastic_quota(least={"memory": 1}, most={"cpu": 8000, "pods": 9})
 
 
 def pod(name: str, phase: str, *, cpu: str, node: str = "node-a") -> dict[str, Any]:
@@ -49,7 +39,7 @@ def view() -> ClusterView:
         pod("lost", "Unknown", cpu="500m"),
         pod("done", "Succeeded", cpu="9"),
     ):
-        state.set_pod(pod_of(msgspec.convert(written, api.Pod)), seen_at=Micros(0))
+        state.set_pod(pod_from(written), seen_at=Micros(0))
     return state.view()
 
 
@@ -75,7 +65,7 @@ def test_a_resource_that_no_pod_holds_any_more_is_not_in_the_status() -> None:
     for name, amount in (("a", "1"), ("b", "0")):
         written = pod(name, "Running", cpu=amount)
         written["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = amount
-        state.set_pod(pod_of(msgspec.convert(written, api.Pod)), seen_at=Micros(0))
+        state.set_pod(pod_from(written), seen_at=Micros(0))
     assert status_used(QUOTA, state.view(), "Running")["example.com/fpga"] == 1
     state.delete_pod("shop/a")
     assert "example.com/fpga" not in status_used(QUOTA, state.view(), "Running")

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import msgspec
-
-from engine.model import api
 from engine.model.elastic_quota import ElasticQuota
-from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import (
     CAPACITY_SCHEDULING_RULES,
@@ -17,20 +13,11 @@ from engine.quota import (
 )
 from engine.quota.reservations import encode
 from engine.view import ClusterState
+from tests.builders import elastic_quota, pod_from
 
 
 def quota(name: str = "team", *, reservations: str = "", **maximum: int) -> ElasticQuota:
-    return ElasticQuota(
-        namespace="shop",
-        name=name,
-        group="scheduling.x-k8s.io",
-        min=None,
-        max=maximum,
-        used={},
-        uid="q",
-        version=1,
-        reservations=reservations,
-    )
+    return elastic_quota(name, most=maximum, uid="q", version=1, reservations=reservations)
 
 
 def cluster(*quotas: ElasticQuota) -> ClusterState:
@@ -43,7 +30,7 @@ def cluster(*quotas: ElasticQuota) -> ClusterState:
         "metadata": {"namespace": "shop", "name": "a"},
         "spec": {"containers": [{"name": "c", "resources": resources}]},
     }
-    state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+    state.set_pod(pod_from(pod), seen_at=Micros(0))
     return state
 
 

@@ -6,10 +6,10 @@ import pytest
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.node import node_of
-from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import Findings, QuotaRules, check_deletion, check_quota
 from engine.view import ClusterState
+from tests.builders import pod_from
 
 USUAL = QuotaRules()
 
@@ -116,7 +116,7 @@ def test_a_quota_stays_while_a_label_of_a_pod_names_it() -> None:
     state = ClusterState()
     labels = {"quota.scheduling.koordinator.sh/name": "team"}
     metadata = {"namespace": "shop", "name": "a", "labels": labels}
-    state.set_pod(pod_of(msgspec.convert({"metadata": metadata}, api.Pod)), seen_at=Micros(0))
+    state.set_pod(pod_from({"metadata": metadata}), seen_at=Micros(0))
     findings = check_deletion("scheduling.sigs.k8s.io", "quotas", "team", state.view())
     assert findings.problems == ("delete quota failed, quota team has 1 child pods: in shop",)
     state.delete_pod("shop/a")

@@ -1,17 +1,11 @@
 from engine.model.elastic_quota import ElasticQuota
 from engine.quota import judge
+from tests.builders import elastic_quota
 
 
 def quota(name: str = "team", **maximum: int) -> ElasticQuota:
     names = {"gpu": "nvidia.com/gpu"}
-    return ElasticQuota(
-        namespace="shop",
-        name=name,
-        group="scheduling.x-k8s.io",
-        min=None,
-        max={names.get(key, key): value for key, value in maximum.items()},
-        used={},
-    )
+    return elastic_quota(name, most={names.get(key, key): value for key, value in maximum.items()})
 
 
 def test_a_request_that_fills_the_quota_exactly_fits() -> None:

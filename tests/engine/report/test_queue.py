@@ -13,6 +13,7 @@ from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, QUEUED_CONDITI
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, micros
 from engine.report import QueueEntry, QuotaPlace, ReleaserReport, place_text, queue_report
+from tests.builders import elastic_quota
 
 Json = dict[str, Any]
 
@@ -145,13 +146,8 @@ def _queued(
 
 
 def _team(**figures: str) -> ElasticQuota:
-    return ElasticQuota(
-        namespace="shop",
-        name="team",
-        group="scheduling.x-k8s.io",
-        min=None,
-        max={"cpu": 4000},
-        used={},
+    return elastic_quota(
+        most={"cpu": 4000},
         figures={f"stowplan.dev/{name.replace('_', '-')}": text for name, text in figures.items()},
     )
 

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
 from engine.model.resource_quota import ResourceQuota, resource_quota_of
 from engine.report import ArmReport, ArrivalSource, PodFate, SimulationReport
 from engine.simulation import (
@@ -25,6 +24,7 @@ from engine.simulation import (
     simulate,
     what_if,
 )
+from tests.builders import elastic_quota
 from tests.engine.measured_cluster import GI, report, seconds_ago
 from tests.engine.simulation.recordings import (
     large_node,
@@ -50,9 +50,7 @@ def fates(arm: ArmReport) -> dict[str, tuple[str, str, str]]:
 
 def shop(*pods: RecordedPod, nodes: Iterable[str] = "ab", **limits: int) -> RecordedCluster:
     """Return nodes of 8 cores, and a quota for namespace shop if it has limits."""
-    quota = ElasticQuota(
-        namespace="shop", name="shop", group=UPSTREAM_GROUP, min={}, max=limits, used={}
-    )
+    quota = elastic_quota("shop", least={}, most=limits)
     return recording(map(large_node, nodes), pods, quotas=[quota] if limits else [])
 
 
@@ -132,7 +130,7 @@ def two_queues(*pods: RecordedPod, least: int = 0, most: int = 8000) -> Recorded
     """
     limits = {"shop": ({"cpu": least}, {"cpu": most}), "lab": ({"cpu": 0}, {"cpu": 8000})}
     quotas = [
-        ElasticQuota(namespace=name, name=name, group=UPSTREAM_GROUP, min=low, max=high, used={})
+        elastic_quota(name, namespace=name, least=low, most=high)
         for name, (low, high) in limits.items()
     ]
     modes = dict.fromkeys(limits, "Queue")

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from engine.model import api
@@ -14,6 +13,7 @@ from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
 from engine.view import ClusterState
+from tests.builders import pod_from
 from webhook.admission import wire
 from webhook.admission.large_pods import LargePods
 from webhook.admission.quota import QuotaReviews
@@ -97,7 +97,7 @@ async def test_held_pods_count_like_others_before_and_after_they_are_observed(
     reviews = quota_reviews(state)
     gated = {"containers": [{"name": "c"}], "schedulingGates": [{"name": HOLD_GATE}]}
     held = {"metadata": {"name": "a", "namespace": "shop", "uid": "a"}, "spec": gated}
-    state.set_pod(pod_of(msgspec.convert(held, api.Pod)), seen_at=Micros(0))
+    state.set_pod(pod_from(held), seen_at=Micros(0))
     requests = [asking(name, object={"metadata": {"name": name}, "spec": gated}) for name in "bc"]
     assert await outcomes(reviews, *requests) == [ADMITTED, DENIED]
 

@@ -3,16 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
-from engine.model import api
-from engine.model.elastic_quota import ElasticQuota
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
-from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import QuotaMode
 from engine.view import ClusterState
+from tests.builders import elastic_quota, pod_from
 from tests.webhook.admission.test_quota import ADMITTED, DENIED, asking, changing, quota_reviews
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.review_result import Outcome
@@ -58,7 +55,7 @@ def release(name: str, by: str = "", **more: object) -> AdmissionRequest:
 
 def store(state: ClusterState, *pods: dict[str, Any]) -> None:
     for pod in pods:
-        state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+        state.set_pod(pod_from(pod), seen_at=Micros(0))
 
 
 async def outcomes(reviews: QuotaReviews, *requests: AdmissionRequest) -> list[Outcome]:
@@ -199,14 +196,5 @@ async def test_releases_that_are_refused_are_no_denied_creations(state: ClusterS
 
 
 def limit(state: ClusterState, **changes: Any) -> None:  # noqa: ANN401 - fields of a quota
-    quota = ElasticQuota(
-        namespace="shop",
-        name="team",
-        group="scheduling.x-k8s.io",
-        min=None,
-        max={"pods": 2},
-        used={},
-        uid="q",
-        version=9,
-    )
+    quota = elastic_quota(most={"pods": 2}, uid="q", version=9)
     state.set_quota(replace(quota, **changes))

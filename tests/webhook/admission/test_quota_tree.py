@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
+from engine.model.elastic_quota import KOORDINATOR_GROUP
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.koordinator_quota import NAME_LABEL, TreeSettings
 from engine.view import ClusterState
+from tests.builders import elastic_quota
 from tests.webhook.admission.test_quota import asking, outcomes, quota_reviews
 from webhook.admission.review_result import Outcome
 from webhook.admission.wire import AdmissionRequest
@@ -16,14 +17,8 @@ def _state() -> ClusterState:
     top = TreeSettings(is_parent=True)
     for name, settings, cpu in (("top", top, 3000), ("batch", TreeSettings(parent="top"), 4000)):
         state.set_quota(
-            ElasticQuota(
-                namespace="quotas",
-                name=name,
-                group=KOORDINATOR_GROUP,
-                min=None,
-                max={"cpu": cpu},
-                used={},
-                tree=settings,
+            elastic_quota(
+                name, namespace="quotas", group=KOORDINATOR_GROUP, most={"cpu": cpu}, tree=settings
             )
         )
     return state

@@ -12,18 +12,15 @@ import jsonpatch
 import msgspec
 import pytest
 
-from engine.model import api
 from engine.model.advice import ADVICE_ANNOTATION, Advice
-from engine.model.elastic_quota import quota_of
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASING_ANNOTATION
-from engine.model.node import node_of
-from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies
 from engine.quota import queues_pods
 from engine.quota.queueing import CohortLending, QueueRules
 from engine.view import ClusterState
+from tests.builders import node_from, pod_from, quota_from
 from tests.webhook.admission.test_placement import Queue, review_of
 from tests.webhook.admission.test_quota import asking, changing
 from webhook.admission.gang_hold import GangHolds
@@ -63,7 +60,7 @@ class World:
         ready = {"type": "Ready", "status": "True"}
         status = {"allocatable": allocatable, "conditions": [ready]}
         node = {"metadata": {"name": "n"}, "status": status}
-        self.state.set_node(node_of(msgspec.convert(node, api.Node)))
+        self.state.set_node(node_from(node))
         for namespace in ("good", "evil"):
             self.state.set_namespace(namespace, {"kubernetes.io/metadata.name": namespace})
             self.limit(namespace, "5", "10")
@@ -123,7 +120,7 @@ class World:
             "metadata": {**name, "uid": f"quota-{namespace}", "resourceVersion": "5"},
             "spec": spec,
         }
-        self.state.set_quota(quota_of(msgspec.convert(quota, api.ElasticQuota)))
+        self.state.set_quota(quota_from(quota))
 
     async def create(self, namespace: str, name: str, pod: Any, *, asks: bool = True) -> Outcome:  # noqa: ANN401 - a pod
         """Create a pod as an API server does; it asks `/mutate` unless selectors exempt it."""
@@ -150,7 +147,7 @@ class World:
         return (await self._quota.review(request)).outcome
 
     def store(self, pod: Any) -> None:  # noqa: ANN401 - a pod
-        stored = pod_of(msgspec.convert(pod, api.Pod))
+        stored = pod_from(pod)
         self.state.set_pod(stored, seen_at=NOON)
         self.pods.observe(stored.namespace, stored.uid, next(self._versions))
 
@@ -217,7 +214,7 @@ async def test_what_min_does_not_name_is_borrowed(world: World) -> None:
         "metadata": {"namespace": "good", "name": "team", "uid": "quota-good"},
         "spec": {"min": {"cpu": "5", "memory": "40Gi"}, "max": {"cpu": "10"}},
     }
-    world.state.set_quota(quota_of(msgspec.convert(quota, api.ElasticQuota)))
+    world.state.set_quota(quota_from(quota))
     for number in range(4):
         asks = with_amounts(cpu="1", memory="10Gi")
         assert await world.create("good", f"g{number}", asks) is Outcome.QUEUED
@@ -312,7 +309,7 @@ async def test_advice_is_no_reason_to_count_a_pod_twice(world: World) -> None:
         annotations = {ADVICE_ANNOTATION: json.dumps(advice)}
         metadata = {"namespace": "evil", "name": name, "uid": name, "annotations": annotations}
         pod = {**with_cpu("5"), "metadata": metadata}
-        model = pod_of(msgspec.convert(pod, api.Pod))
+        model = pod_from(pod)
         world.state.assume(model, Advice(nodes=("n",), id=name), at=NOON)
         assert (await world.judge("evil", name, pod)).outcome is ADMITTED
         world.store(pod)

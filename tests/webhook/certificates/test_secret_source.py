@@ -54,7 +54,7 @@ async def test_a_replica_waits_for_its_leader(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("what", ["gone", "emptied", "garbled", "unreachable"])
-async def test_whatever_becomes_of_the_secret_the_last_good_pair_is_served(what: str) -> None:
+async def test_the_last_good_pair_is_served_when_the_secret_is_removed_or_broken(what: str) -> None:
     async with cluster(OURS) as here:
         await here.rotation().step()
         source = source_of(here)

@@ -3,22 +3,36 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-from tests.webhook.cli.running import PROGRAM, ROOT, Stowplan
+from tests.webhook.cli.running import PROGRAM, Stowplan
+from webhook.cli.completion import complete_for_kubectl
 
 FOR_KUBECTL = PROGRAM.with_name("kubectl_complete-stowplan")
 
 
-def for_kubectl(*words: str, folder: Path = ROOT) -> tuple[list[str], str]:
-    """Return the candidates for the last word, and the directive after them."""
-    ran = subprocess.run(  # noqa: S603 - our own program
-        [FOR_KUBECTL, *words], cwd=folder, check=True, capture_output=True, text=True
-    )
-    assert not ran.stderr
-    *candidates, directive = ran.stdout.splitlines()
+ForKubectl: TypeAlias = Callable[..., tuple[list[str], str]]
+
+
+@pytest.fixture
+def for_kubectl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> ForKubectl:
+    """Return how to ask for the candidates for the last word, and the directive after them."""
+
+    def ask(*words: str) -> tuple[list[str], str]:
+        monkeypatch.setattr("sys.argv", [FOR_KUBECTL.name, *words])
+        complete_for_kubectl()
+        return answer_of(capsys.readouterr().out)
+
+    return ask
+
+
+def answer_of(printed: str) -> tuple[list[str], str]:
+    """Return candidates without their descriptions, and the directive."""
+    *candidates, directive = printed.splitlines()
     return [line.partition("\t")[0] for line in candidates], directive
 
 
@@ -55,11 +69,12 @@ def test_an_unknown_shell_is_refused(stowplan: Stowplan) -> None:
     assert (ran.status, ran.out) == (1, "")
 
 
-def test_kubectl_completes_commands() -> None:
-    assert for_kubectl("li") == (["lint"], ":4")
+def test_kubectl_completes_commands(for_kubectl: ForKubectl) -> None:
+    ran = subprocess.run([FOR_KUBECTL, "li"], check=True, capture_output=True, text=True)  # noqa: S603
+    assert (answer_of(ran.stdout), ran.stderr) == ((["lint"], ":4"), "")
     assert "explain" in for_kubectl("")[0]
 
 
-def test_kubectl_completes_options_and_files() -> None:
+def test_kubectl_completes_options_and_files(for_kubectl: ForKubectl) -> None:
     assert for_kubectl("test", "policies", "--ju") == (["--junit"], ":4")
     assert for_kubectl("lint", "") == ([], ":0")

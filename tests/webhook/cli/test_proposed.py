@@ -117,7 +117,7 @@ def test_each_policy_says_why_and_what_it_would_change(
     assert f"stowplan simulate --cluster {recording} --arm {folder}" in ran.out
 
 
-def test_they_lint_clean_and_their_cases_pass(
+def test_proposed_policies_lint_clean_and_their_cases_pass(
     stowplan: Stowplan, recording: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "proposed"

@@ -8,9 +8,7 @@ import msgspec
 import yaml
 
 import webhook.demo
-from engine.model import api
 from engine.model.decision import Decision
-from engine.model.pod import pod_of
 from engine.model.request import PlacementRequest
 from engine.pipeline import decide
 from engine.plugins import PLUGINS
@@ -18,6 +16,7 @@ from engine.policy import load_policies
 from engine.quota import judge
 from engine.report import decision_report
 from engine.view import ClusterView, IntColumn, Sum, counted_requests
+from tests.builders import pod_from
 from webhook.cluster import load_recorded
 
 DATA = Path(webhook.demo.__file__).parent
@@ -32,7 +31,7 @@ def view() -> ClusterView:
 
 def submitted(file: str) -> PlacementRequest:
     manifest = yaml.safe_load((DATA / "pods" / file).read_text())
-    pod = pod_of(msgspec.convert(manifest, api.Pod))
+    pod = pod_from(manifest)
     return PlacementRequest(pod=pod, raw=msgspec.json.encode(manifest))
 
 

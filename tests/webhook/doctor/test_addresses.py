@@ -50,7 +50,7 @@ async def test_replicas_that_listen_on_ipv4_alone_are_found_where_they_are_asked
     assert await found(installation, tmp_path, host, *families) == [("problem", message)]
 
 
-async def test_so_are_those_that_listen_on_one_address_of_ipv6(
+async def test_replicas_that_listen_on_one_address_of_ipv6_are_not_reached_by_ipv4(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
     ((level, message),) = await found(installation, tmp_path, "fd00::1", "IPv4", "IPv6")

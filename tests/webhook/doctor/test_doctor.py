@@ -151,7 +151,7 @@ async def test_what_is_off_on_purpose_is_no_fault(
     assert messages[0] == "quota.mode is Off: the API server does not ask about it"
 
 
-async def test_that_nobody_is_asked_about_new_pods_while_nothing_is_said_is_no_fault(
+async def test_a_webhook_that_matches_no_new_pod_is_right_while_no_policy_advises(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
     condition = {"name": "something-is-said-of-new-pods", "expression": "false"}

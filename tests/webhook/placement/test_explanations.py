@@ -76,7 +76,7 @@ def test_the_newest_come_first_and_the_oldest_are_dropped() -> None:
     assert names(kept(2, "a", "b", "c").latest()) == ["c", "b"]
 
 
-def test_they_are_found_by_a_part_of_namespace_and_name() -> None:
+def test_explanations_are_found_by_a_part_of_namespace_and_name() -> None:
     explanations = kept(9, "web-1", "db", "web-2")
     assert names(explanations.latest(pod="shop/web")) == ["web-2", "web-1"]
     assert names(explanations.latest(pod="other/")) == []

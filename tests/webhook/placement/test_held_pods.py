@@ -14,6 +14,7 @@ from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASE_BY_ANN
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
 from engine.policy import load_policies
+from tests.builders import pod_from
 from webhook.placement.advice_limits import MOST_BYTES
 from webhook.placement.held_pods import NEVER, HeldPod, HeldPods
 
@@ -275,7 +276,7 @@ def test_pods_that_are_overdue_for_half_a_minute_are_known_by_namespace() -> Non
 
 def test_a_pod_of_which_only_a_part_can_be_read_is_held_without_its_object() -> None:
     watched = Watched()
-    watched.pods.pod_changed(pod_of(msgspec.convert(pod("a"), api.Pod)), 1, b"")
+    watched.pods.pod_changed(pod_from(pod("a")), 1, b"")
     assert held(watched, "a").raw == b""
 
 

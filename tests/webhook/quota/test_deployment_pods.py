@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import msgspec
-
-from engine.model import api
 from engine.model.deployment_pod import DeploymentPod
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
+from tests.builders import pod_from
 from webhook.quota.deployment_pods import DeploymentPods
 
 _NEW = DeploymentPod("web", "new")
@@ -21,7 +19,7 @@ def _pod(name: str, revision: str = "old", *, phase: str = "", deleting: bool = 
     }
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return pod_of(msgspec.convert({"metadata": metadata, "status": {"phase": phase}}, api.Pod))
+    return pod_from({"metadata": metadata, "status": {"phase": phase}})
 
 
 def _observer() -> DeploymentPods:

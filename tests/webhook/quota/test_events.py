@@ -6,13 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from engine.model import api
-from engine.model.elastic_quota import quota_of
 from engine.quota import QuotaVerdict
 from engine.quota.verdict import COHORT
 from engine.view import ClusterState
+from tests.builders import quota_from
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
 from webhook.quota import MonotonicClock, QuotaEventRecorder
@@ -38,7 +35,7 @@ class World:
             "metadata": {"name": name, "namespace": "shop"},
         }
         stored = self.server.create(written)
-        self.state.set_quota(quota_of(msgspec.convert(stored, api.ElasticQuota)))
+        self.state.set_quota(quota_from(stored))
 
     def now(self) -> datetime:
         return NOON + timedelta(seconds=self.seconds)

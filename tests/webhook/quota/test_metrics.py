@@ -7,11 +7,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from engine.model import api
 from engine.model.elastic_quota import quota_of
-from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import RESOURCE_QUOTA_RULES, QuotaMode, Reservation, Reservations
 from engine.quota.reservations import encode
 from engine.view import ClusterState
+from tests.builders import pod_from
 from webhook.quota import ObservedCluster, QuotaCollector
 
 
@@ -49,7 +49,7 @@ def test_how_full_a_quota_is_can_be_graphed() -> None:
         "metadata": {"namespace": "shop", "name": "a"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]},
     }
-    state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+    state.set_pod(pod_from(pod), seen_at=Micros(0))
     of_cpu = '{quota="team",quota_namespace="shop",resource="cpu"}'
     of_memory = '{quota="team",quota_namespace="shop",resource="memory"}'
     assert set(scraped(state)) == {
@@ -89,7 +89,7 @@ def test_what_a_quota_that_queues_borrows_and_lends_can_be_graphed() -> None:
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}],
             },
         }
-        state.set_pod(pod_of(msgspec.convert(pod, api.Pod)), seen_at=Micros(0))
+        state.set_pod(pod_from(pod), seen_at=Micros(0))
     lines = set(scraped(state, "Queue"))
     of = 'quota="team",quota_namespace="{}"'
     shop, mail = of.format("shop"), of.format("mail")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.model.elastic_quota import ElasticQuota
 from engine.quota import RESOURCE_QUOTA_RULES, QuotaRequest, Reservation
 from engine.view import ClusterState
+from tests.builders import elastic_quota
 from webhook.quota import MemoryStore, ObservedCluster, QuotaConfig
 from webhook.quota.namespace_batcher import NamespaceBatcher
 from webhook.quota.store import ConflictError
@@ -45,9 +46,7 @@ class ContendedStore(MemoryStore):
 async def reads_after_conflicts(*, by_watch: bool) -> int:
     """Return how often the quota was read until a pod was admitted at the third attempt."""
     state = ClusterState()
-    quota = ElasticQuota(
-        namespace="shop", name="team", group="g", min=None, max={"pods": 1}, used={}, uid="q"
-    )
+    quota = elastic_quota(group="g", most={"pods": 1}, uid="q")
     state.set_quota(replace(quota, version=1))
     store = ContendedStore(state, by_watch=by_watch, others=2)
     counted: list[str] = []

@@ -2,13 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model import api
-from engine.model.pod import pod_of
 from engine.model.time import SECOND
 from engine.plugins.load_aware.estimation import (
     Estimation,
@@ -18,6 +15,7 @@ from engine.plugins.load_aware.estimation import (
     windows,
 )
 from engine.view.axis import GREATEST_AMOUNT
+from tests.builders import pod_from
 from tests.engine.measured_cluster import GI, pod
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ def test_a_resize_in_place_has_no_say_before_the_specification_has() -> None:
             ]
         },
     }
-    a_pod = pod_of(msgspec.convert(resized, api.Pod))
+    a_pod = pod_from(resized)
     assert a_pod.shape.limits["cpu"] == 8000
     assert _expected(a_pod)["cpu"] == 1700  # 85 % of 2 cores
 

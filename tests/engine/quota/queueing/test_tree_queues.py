@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from engine.model import api
 from engine.model.koordinator_quota import TreeSettings
-from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.quota.queueing import (
     NamespaceQueues,
@@ -17,6 +13,7 @@ from engine.quota.queueing import (
     next_releases,
 )
 from engine.view import ClusterState, ClusterView
+from tests.builders import node_from
 from tests.engine.quota.tree.quotas import quota, tree_pod
 
 
@@ -30,7 +27,7 @@ def _state(*, cpu: str = "10") -> ClusterState:
         state.set_quota(each)
     offered = {"cpu": cpu, "memory": "1Gi", "pods": "99"}
     node = {"metadata": {"name": "node-a"}, "status": {"allocatable": offered}}
-    state.set_node(node_of(msgspec.convert(node, api.Node)))
+    state.set_node(node_from(node))
     return state
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
 from engine.model.koordinator_quota import NAME_LABEL, ROOT_QUOTA, TreeSettings
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.resources import Amounts
+from tests.builders import elastic_quota, pod_from
 
 
 def quota(
@@ -21,13 +19,12 @@ def quota(
     tree: TreeSettings | None = None,
 ) -> ElasticQuota:
     """Return a quota of a tree; with settings of its own, `parent` does not matter."""
-    return ElasticQuota(
+    return elastic_quota(
+        name,
         namespace=namespace,
-        name=name,
         group=KOORDINATOR_GROUP,
-        min=least,
-        max=most,
-        used={},
+        least=least,
+        most=most,
         tree=tree or TreeSettings(parent=parent),
     )
 
@@ -41,4 +38,4 @@ def tree_pod(namespace: str, name: str, cpu: str, label: str = "", *, queued: bo
     if queued:
         metadata["annotations"] = {"stowplan.dev/hold-reasons": "quota"}
         spec["schedulingGates"] = [{"name": "stowplan.dev/hold"}]
-    return pod_of(msgspec.convert({"metadata": metadata, "spec": spec}, api.Pod))
+    return pod_from({"metadata": metadata, "spec": spec})

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.model import api
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.koordinator_quota import DEFAULT_QUOTA, TreeSettings
-from engine.model.node import node_of
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.quota.tree.counting import bounds_in, tree_in, usage_in, usage_outside
 from engine.view import ClusterState
+from tests.builders import node_from
 from tests.engine.quota.tree.quotas import quota, tree_pod
 
 _NODE = {
@@ -85,7 +84,7 @@ def test_pods_of_no_quota_take_of_nodes_what_is_bound() -> None:
 
 def test_what_a_tree_has_shrinks_by_bound_pods_of_no_quota_alone() -> None:
     state = _state(quota("batch", most={"cpu": 10_000}))
-    state.set_node(node_of(msgspec.convert(_NODE, api.Node)))
+    state.set_node(node_from(_NODE))
     _put(state, tree_pod("other", "a", "3"), tree_pod("shop", "b", "9", "batch", queued=True))
     bounds = []
     for node_name in ("", "node-a"):
@@ -101,7 +100,7 @@ def test_queued_pods_request_and_do_not_use() -> None:
         quota("top", most={"cpu": 6000}, tree=TreeSettings(is_parent=True)),
         quota("left", "top", most={"cpu": 10_000}),
     )
-    state.set_node(node_of(msgspec.convert(_NODE, api.Node)))
+    state.set_node(node_from(_NODE))
     _put(state, tree_pod("shop", "a", "3", "left"), tree_pod("shop", "b", "4", "left", queued=True))
     view = state.view()
     bounds = bounds_in(view, tree_in(view))

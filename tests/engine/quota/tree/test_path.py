@@ -2,22 +2,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
-
-from engine.model import api
 from engine.model.koordinator_quota import NAME_LABEL, TreeSettings
-from engine.model.pod import Pod, pod_of
+from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.quota import RESOURCE_QUOTA_RULES, Reservation
 from engine.quota.tree import QuotaPaths
 from engine.view import ClusterState
+from tests.builders import pod_from
 from tests.engine.quota.tree.quotas import quota
 
 
 def _pod(namespace: str, name: str, cpu: str, label: str) -> Pod:
     metadata = {"namespace": namespace, "name": name, "labels": {NAME_LABEL: label}}
     spec = {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}
-    return pod_of(msgspec.convert({"metadata": metadata, "spec": spec}, api.Pod))
+    return pod_from({"metadata": metadata, "spec": spec})
 
 
 def _asks(cpu: int, uid: str = "a", after: int = 0) -> Reservation:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.searching import examples
 from tests.webhook.controllers.quota_rollout.rollout_model import RolloutCluster
 
-EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "50"))
+pytestmark = pytest.mark.search
+EXAMPLES = examples(int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "50")))
 
 SETTINGS = settings(
     max_examples=max(1, EXAMPLES // 2),  # each lasts for minutes of the model

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from engine.policy import load_policies
+from tests.searching import examples
 from tests.webhook.controllers.release.cluster_model import HeldCluster
 from tests.webhook.controllers.release.combined_model import CombinedCluster
 from tests.webhook.controllers.release.gang_model import GangCluster
@@ -24,7 +25,8 @@ spec:
   scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
   placement: {at: Binding}
 """
-EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "50"))
+pytestmark = pytest.mark.search
+EXAMPLES = examples(int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "50")))
 """Of each state machine; more of them find what is rarer, some ten a second."""
 
 SETTINGS = settings(
