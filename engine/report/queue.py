@@ -17,6 +17,7 @@ from engine.model.queued_condition import QueuedReason, queued_condition_in
 from engine.model.quota_figures import blocking_quotas, free_amounts, release_interval
 from engine.model.resource_names import PODS
 from engine.model.time import SECOND, Micros, micros
+from engine.release import WaitFacts, wait_reason
 from engine.report.decision import PodName
 from engine.report.eta import eta_text, expected_wait
 
@@ -226,15 +227,22 @@ def _quota_place(pod: Pod, quota: ElasticQuota, position: int, of: int) -> Quota
 
 def _reason(entry: QueueEntry, place: int, total: int, quota: QuotaPlace | None) -> tuple[str, str]:
     """Return why a pod is held, as far as it can be told from the pod and its quota."""
+    condition = queued_condition_in(entry.raw) if place else None
+    noted = condition.reason if condition is not None and condition.is_true else ""
+    reason = wait_reason(
+        WaitFacts(
+            has_other_gates=not place,
+            noted=noted,
+            quota="" if quota is None else QueuedReason.WAITING_FOR_QUOTA,
+        )
+    )
     if not place:
         gates = ", ".join(gate for gate in entry.pod.scheduling_gates if gate != HOLD_GATE)
-        return QueuedReason.WAITING_FOR_OTHER_GATES, f"waits for others to remove {gates}"
-    condition = queued_condition_in(entry.raw)
-    reason = condition.reason if condition is not None and condition.is_true else ""
-    if quota is not None and reason in {"", QueuedReason.WAITING_FOR_QUOTA}:
-        return QueuedReason.WAITING_FOR_QUOTA, _quota_text(quota)
-    if condition is None or not reason:
-        return QueuedReason.WAITING_IN_ORDER, place_text(place, total)
+        return reason, f"waits for others to remove {gates}"
+    if quota is not None and reason == QueuedReason.WAITING_FOR_QUOTA:
+        return reason, _quota_text(quota)
+    if condition is None or not noted:
+        return reason, place_text(place, total)
     # The place in the condition is that of when it was written.
     detail = condition.message.partition("; ")[2]
     where = place_text(place, total) if quota is None else _where(quota)

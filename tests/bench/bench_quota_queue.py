@@ -22,14 +22,14 @@ from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.node import Node
 from engine.model.time import SECOND, Micros, date, micros
-from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules, QuotaWait
+from engine.release import HeldPod, HeldPodRegistry, QueueOrder
 from tests.bench.bench_view import machine
 from tests.bench.texts import NOW
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.controllers.release import QuotaPace, QuotaQueue, UnboundReleases
+from webhook.controllers.release import QuotaPace, QuotaQueue, ReleasedPods
 from webhook.controllers.release.conditions import IN_ORDER, QueuedConditions
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPods
 
 _ROUNDS: Final = 9
 _MOST_UNBOUND: Final = 200
@@ -54,7 +54,7 @@ class WaitingPods:
         self, pods: int, quotas: int, *, free: float = 0.1, waited_seconds: int = 0
     ) -> None:
         chance = random.Random(0)
-        self._held, unbound = HeldPods(lambda: _NOW), UnboundReleases()
+        self._held, unbound = HeldPods(lambda: _NOW), ReleasedPods()
         applier = EventApplier(now=lambda: _NOW, observers=[self._held, unbound])
         self._state = applier.state
         nodes = max(1, pods // 2)
@@ -71,7 +71,7 @@ class WaitingPods:
         for text in self._texts:
             applier.prepare_pod(msgspec.json.decode(text, type=api.Pod), text)()
         self.queue = QuotaQueue(
-            self._state, self._held, unbound, QueueRules(), now=lambda: Micros(_NOW)
+            self._state, self._held, unbound.pods, QueueRules(), now=lambda: Micros(_NOW)
         )
         self._pace = QuotaPace(lambda: Micros(_NOW))
 
@@ -88,7 +88,7 @@ class WaitingPods:
         ordered = self.ordered()
         list(islice(self.queue.releasable(ordered, (), self._state.view()), _MOST_UNBOUND))
         self._pace.cycle_ended(self.queue.waits, ())
-        conditions = QueuedConditions()
+        conditions = QueuedConditions(HeldPodRegistry())
         conditions.due(ordered, _LATER, lambda held: self._pace.condition(held.key) or IN_ORDER)
         waits = self.queue.waits
         all(held.key in waits for held in self._held)

@@ -14,6 +14,7 @@ from engine.model import api
 from engine.model.hold import HOLD_GATE, QUEUED_CONDITION, RELEASED_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import Micros
+from engine.release import HeldPod, WriteFailure
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes
@@ -22,11 +23,8 @@ from tests.e2e.priorities import priority_class
 from tests.e2e.refusing_policy import refusing_releases
 from tests.e2e.reviewer import Reviewer, rule
 from webhook.cluster.client.connection import Connection, connected
-from webhook.controllers.release.pod_writer import PodWriter
-from webhook.controllers.release.scheduler_lease import SchedulerLease
-from webhook.controllers.release.unbound_releases import Nomination
-from webhook.controllers.release.write_error import WriteError, WriteFailure
-from webhook.placement.held_pods import HeldPod
+from webhook.controllers.release.pod_writer import PodWriter, WriteError
+from webhook.controllers.release.release_health import SchedulerLease
 
 OTHER_GATE = "example.com/other"
 CONDITION = {
@@ -148,9 +146,9 @@ async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_vict
         await stage.writer.release(held, annotations={RELEASED_ANNOTATION: "node-a"})
         await stage.pods.unschedulable("web")
         assert await stage.pods.nominated("web") == "node-a"  # the scheduler leaves it there
-        await stage.writer.withdraw_stale(_nomination(held))
+        await stage.writer.withdraw_stale(held.pod, "node-a")
         assert await stage.pods.nominated("web") == ""
-        await stage.writer.withdraw_stale(_nomination(held))  # and twice equals once
+        await stage.writer.withdraw_stale(held.pod, "node-a")  # and twice equals once
         await stage.pods.delete("web")
     async with priority_class(stage.cluster, "urgent", 1000):
         held = await stage.held("urgent", priorityClassName="urgent")
@@ -160,15 +158,10 @@ async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_vict
             return await stage.pods.nominated("urgent") == "node-a"
 
         await eventually(is_nominated, "the scheduler evicts the old pod for it")
-        await stage.writer.withdraw_stale(_nomination(held))
+        await stage.writer.withdraw_stale(held.pod, "node-a")
         assert await stage.pods.nominated("urgent") == "node-a"
         await stage.patch("old", {"op": "remove", "path": "/metadata/finalizers"})
         assert await stage.pods.bound("urgent") == "node-a"
-
-
-def _nomination(held: HeldPod) -> Nomination:
-    pod = held.pod
-    return Nomination(namespace=pod.namespace, name=pod.name, uid=pod.uid, node_name="node-a")
 
 
 async def test_a_withdrawn_nomination_leaves_the_pod_held(stage: Stage) -> None:

@@ -9,8 +9,8 @@ import msgspec
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.request import PlacementRequest
+from engine.release import creation_of
 from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import creation_of
 
 _MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024  # their models take as much again
 

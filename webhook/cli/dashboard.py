@@ -21,8 +21,8 @@ from engine.errors import StowplanError
 from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES
 from engine.model.pod import Pod
 from engine.pipeline import Scope
-from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
+from engine.release import QueueOrder
 from engine.report import Replicas
 from webhook.background import in_background, on_change
 from webhook.cli import console

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 from rich.markup import escape
 
@@ -14,13 +12,8 @@ from engine.model.queued_condition import QueuedReason, queued_condition_in
 from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
 from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
+from engine.release import EVICTING_REASONS
 from engine.view import ClusterView, quota_requests
-
-_EVICTING: Final = {
-    QueuedReason.WAITING_FOR_RECLAIM,
-    QueuedReason.WAITING_FOR_PREEMPTION,
-    QueuedReason.BLOCKED_BY_PDB,
-}
 
 
 class HoldReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +78,7 @@ def _gang_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
 def _evictions(raw: bytes) -> str:
     """Return who is evicted for a pod, or protected from that: plans are the leader's to make."""
     condition = queued_condition_in(raw)
-    if condition is None or not condition.is_true or condition.reason not in _EVICTING:
+    if condition is None or not condition.is_true or condition.reason not in EVICTING_REASONS:
         return ""
     return f"{condition.reason}: {condition.message} (as its condition says)"
 

@@ -10,11 +10,11 @@ from msgspec import structs
 from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from engine.policy_lint import KnownCluster
+from engine.release import creation_of
 from engine.simulation import recorded_arrivals
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster, moment_of
 from webhook.cli.pods import PodCollector
-from webhook.placement.held_pods import creation_of
 
 
 def known_cluster(paths: Sequence[Path], policies: PolicySet) -> KnownCluster:

@@ -22,17 +22,17 @@ from engine.errors import StowplanError
 from engine.model.count_text import counted
 from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
+from engine.release import HeldPod
 from webhook.cli import console
 from webhook.cli.api_errors import reason
 from webhook.cli.exit_codes import Exit
 from webhook.cli.names import namespace_and_name
 from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import ApiError, Connection, connected
-from webhook.controllers.release.listed_holds import list_holds
-from webhook.controllers.release.mass_release import release_holds
+from webhook.controllers.release.bulk_release import list_holds, release_holds
 from webhook.controllers.release.pod_writer import PodWriter
-from webhook.controllers.release.releasing_holder import releasing_holder
-from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS, HeldPod
+from webhook.controllers.release.release_health import releasing_holder
+from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
 
 _Holds = Mapping[str, HeldPod]
 

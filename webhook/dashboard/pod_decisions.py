@@ -15,12 +15,12 @@ from engine.model.request import PlacementRequest
 from engine.pipeline import Scope
 from engine.placement import REASON_ANNOTATION, as_submitted
 from engine.policy import PolicySet
+from engine.release import creation_of
 from engine.report import BindingReport, DecisionReport, PodName, PodReport, decision_report
 from engine.view import NO_ROW, ClusterView, WhatIf
 from webhook.cluster import Cluster
 from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import creation_of
 from webhook.placement.placer import Placer
 
 _NODES_EXPLAINED: Final = 20

@@ -13,8 +13,8 @@ from engine.model import api
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
 from engine.model.time import SECOND, Micros, micros
-from engine.queue import QUEUE_SORTS, QueueOrder
 from engine.quota.queueing import NamespaceQueues, QueueRules
+from engine.release import QUEUE_SORTS, QueueOrder
 from engine.report import QueueEntry, ReleaserReport
 from engine.view import ClusterState
 from webhook.cluster.client.connection import ApiError, Connection

@@ -8,11 +8,11 @@ from typing import Final
 
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from engine.queue import QueueOrder
 from engine.quota.queueing import NamespaceQueues, QueueRules
+from engine.release import HeldPod, QueueOrder
 from engine.report import QueueEntry, QueueReport, ReleaserReport, queue_report
 from engine.view import ClusterView
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPods
 
 _MOST_LISTED: Final = 1_000  # in some 20 ms, during which no review is answered
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -14,9 +14,9 @@ from engine.gang import gang_metadata_of
 from engine.model import api
 from engine.model.pod import Pod
 from engine.model.quantity import INT64_MAX
-from engine.model.request import PlacementRequest
 from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, micros
+from engine.release import HeldPod
 from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
 from webhook.placement.shares import Shares
 
@@ -36,72 +36,7 @@ _LEAST_BYTES: Final = 3 * 1024  # that a pod counts for: its model takes those, 
 _MOST_OBSOLETE: Final = 1024
 _decode: Final = msgspec.json.Decoder(api.Pod).decode
 _NO_SHAPE: Final = shape_of(api.Pod())
-_POD_KIND: Final = {"group": "", "version": "v1", "kind": "Pod"}
-_PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
-_CREATION: Final = {
-    "operation": "CREATE",
-    "kind": _POD_KIND,
-    "resource": _PODS,
-    "subResource": "",
-    "requestKind": _POD_KIND,
-    "requestResource": _PODS,
-    "requestSubResource": "",
-    "dryRun": False,
-}
-"""What the admission request said of every pod that is held; who created it is forgotten."""
-
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod that nothing but our gate keeps from the scheduler.
-
-    Attributes:
-        pod: its model; of one without `raw`, who it is and nothing else.
-        version: its resourceVersion.
-        raw: the object as the API server sent it, which expressions may read any field of. Empty
-            where it is too large to be kept or for a decision: it is to be released without one.
-        release_by: the moment by which it is to be released: its creation and the bound of a hold.
-            Not what its annotation says, which whoever creates a pod may write. Later while others
-            are evicted for it. NEVER of a pod that waits for quota or for its gang.
-        seen_at: when this replica first saw it held by our gate alone, waiting for quota or not as
-            it is.
-        is_queued: whether it waits for quota; also of a pod without `raw`.
-        is_held_for_gang: whether it waits for its gang; likewise.
-    """
-
-    pod: Pod
-    version: int
-    raw: bytes
-    release_by: Micros
-    seen_at: Micros
-    is_queued: bool = False
-    is_held_for_gang: bool = False
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return self.pod.key
-
-    @property
-    def placement_request(self) -> PlacementRequest:
-        """The request to place it: what expressions may read at a release, see `compile_policy`."""
-        return PlacementRequest(pod=self.pod, raw=self.raw, request=creation_of(self.pod))
-
-    @property
-    def is_unbounded(self) -> bool:
-        """Whether it waits for as long as its quota or its gang takes."""
-        return self.is_queued or self.is_held_for_gang
-
-    @property
-    def overdue_from(self) -> Micros:
-        """The moment from which it counts as overdue: nobody can release what is not seen yet."""
-        return max(self.release_by, self.seen_at)
-
-
-def creation_of(pod: Pod) -> Mapping[str, Any]:
-    """Return what is still known of the admission request of a pod that is stored by now."""
-    return {**_CREATION, "name": pod.name, "namespace": pod.namespace}
 
 
 class HeldPods:

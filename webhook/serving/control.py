@@ -12,6 +12,7 @@ from engine.model.elastic_quota import ReclaimMode
 from engine.model.time import Micros, date
 from engine.outcome import WorseRules
 from engine.pipeline import policies_for
+from engine.release import HeldPod
 from engine.view import WhatIf
 from webhook.admission.handler import ReviewHandler
 from webhook.binding import BindingDecider
@@ -19,6 +20,8 @@ from webhook.cluster import Cluster
 from webhook.cluster.client.connection import connected
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.creation_reviews import CreationReviewController
+from webhook.controllers.eviction import EvictionWriter
+from webhook.controllers.gang import GangCollector, GangContext, GangController, GangMetrics
 from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
 from webhook.controllers.outcome import (
@@ -31,21 +34,22 @@ from webhook.controllers.outcome import (
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
 from webhook.controllers.release import (
-    Preemptors,
-    QuotaPace,
-    QuotaQueue,
-    Reclaims,
+    GangDecider,
+    ReleaseCollector,
+    ReleaseContext,
+    ReleaseController,
     ReleaseMetrics,
+    Releases,
+    ReleaseSettings,
     SurgingPods,
+    build_context,
 )
 from webhook.metrics import Metrics
-from webhook.placement.held_pods import HeldPod
 from webhook.placement.live_policies import LivePolicies
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 from webhook.serving.evicting import eviction_controller
 from webhook.serving.quota_duties import QuotaDuties
-from webhook.serving.releasing import ReleaseServices, release_controller
 from webhook.serving.review_paths import binding_path
 from webhook.serving.services import ControlledPods, LiveServices, Services
 from webhook.settings import Settings
@@ -110,7 +114,7 @@ class ControlContext:
 
 async def build_control(context: ControlContext) -> Control:
     """Build what the leader does; nothing of it runs before the election."""
-    releases = await _release_services(context) if context.settings.hold else None
+    releases = await _release_context(context) if context.settings.hold else None
     outcome, bindings = _outcome(context), _bindings(context)
     return Control(
         duties=(
@@ -207,7 +211,7 @@ def _pod_groups(context: ControlContext) -> Iterator[Duty]:
         ).run
 
 
-def _quotas(context: ControlContext, releases: ReleaseServices | None) -> Iterator[Duty]:
+def _quotas(context: ControlContext, releases: ReleaseContext | None) -> Iterator[Duty]:
     """Write status and figures of quotas, audit them, and narrow where they are asked about."""
     if context.settings.quota_mode == "Off":
         return
@@ -274,42 +278,14 @@ def _policy_status(context: ControlContext, outcome: OutcomeController | None) -
     ).run
 
 
-async def _release_services(context: ControlContext) -> ReleaseServices:
-    """Services of the release; its writes have a connection of their own, beside the Lease.
+async def _release_context(context: ControlContext) -> ReleaseContext:
+    """What the release works with; its writes have a connection of their own, beside the Lease.
 
     It is opened before the election, so that it is closed after the duties have ended.
     """
-    settings, live, pods = context.settings, context.live, context.pods
+    cluster, settings, live = context.cluster, context.settings, context.live
     connection = await context.stack.enter_async_context(
         connected(settings.kubeconfig, settings.context)
-    )
-    metrics = ReleaseMetrics(context.metrics.registry)
-    return ReleaseServices(
-        connection=connection,
-        elector=live.elector,
-        held=live.held,
-        unbound=pods.unbound,
-        gang_members=pods.gang_members,
-        deployments=live.deployments,
-        metrics=metrics,
-        pace=QuotaPace(context.now),
-        reclaims=Reclaims(),
-        preemptors=Preemptors(is_enabled=settings.preempts),
-        running=pods.running,
-    )
-
-
-def _evictions_and_releases(context: ControlContext, services: ReleaseServices) -> Iterator[Duty]:
-    """Evict pods for others, and release held pods: whoever is reclaimed for is not released."""
-    cluster, settings = context.cluster, context.settings
-    quota_queue = QuotaQueue(
-        cluster.state,
-        services.held,
-        services.unbound,
-        settings.queue_rules(),
-        now=context.now,
-        reclaims=settings.reclaims,
-        surges=SurgingPods(cluster.state, services.deployments.replaced_by),
     )
 
     def node_for(held: HeldPod) -> str:
@@ -325,30 +301,59 @@ def _evictions_and_releases(context: ControlContext, services: ReleaseServices) 
         applied = policies_for(request, policies, cluster.now(), scope=settings.scope())
         return applied[0].placement.preemption if applied else ReclaimMode.OFF
 
-    controller, gangs = release_controller(
-        services,
-        cluster,
-        placer=context.placer,
-        policies=context.policies,
-        counts=context.counts,
-        order=settings.queue_order(),
-        quota_queue=quota_queue,
+    return build_context(
+        connection,
+        identity=live.elector.identity,
+        may_write=context.may_write,
+        annotate=live.elector.annotate,
+        state=cluster.state,
+        held=live.held,
+        unbound=context.pods.unbound,
+        now=context.now,
+        settings=ReleaseSettings(
+            order=settings.queue_order(),
+            rules=settings.queue_rules(),
+            reclaims=settings.reclaims,
+            preempts=settings.preempts,
+        ),
+        metrics=ReleaseMetrics(context.metrics.registry),
+        surges=SurgingPods(cluster.state, live.deployments.replaced_by),
         node_for=node_for,
         preemption_of=preemption_of,
-        recreates_gangs=settings.recreate_gangs,
-        registry=context.metrics.registry,
-        now=context.now,
     )
-    if services.running is not None:
+
+
+def _evictions_and_releases(context: ControlContext, release: ReleaseContext) -> Iterator[Duty]:
+    """Evict pods for others, and release held pods: whoever is reclaimed for is not released."""
+    cluster, settings, policies = context.cluster, context.settings, context.policies
+    registry = context.metrics.registry
+    registry.register(ReleaseCollector(release))
+    gang_metrics, releases = GangMetrics(registry), Releases(release)
+    gangs = GangController(
+        GangContext(
+            release=release,
+            releases=releases,
+            decider=GangDecider(
+                context.placer, lambda: policies.current, cluster.state, context.counts
+            ),
+            members=context.pods.gang_members,
+            evictions=EvictionWriter(release.connection, may_write=context.may_write)
+            if settings.recreate_gangs
+            else None,
+            count=gang_metrics.ended,
+        )
+    )
+    registry.register(GangCollector(gangs))
+    if context.pods.running is not None:
         yield eviction_controller(
-            services,
+            release,
             cluster,
-            running=services.running,
+            running=context.pods.running,
             gangs=gangs,
-            quota_queue=quota_queue,
-            policies=context.policies,
+            policies=policies,
             settings=settings,
-            registry=context.metrics.registry,
-            now=context.now,
+            registry=registry,
         ).run
-    yield controller.run
+    yield ReleaseController(
+        release, releases, gangs, is_ready=lambda: cluster.is_synced and policies.is_loaded
+    ).run

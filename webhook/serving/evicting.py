@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from prometheus_client import CollectorRegistry
@@ -26,27 +25,24 @@ from webhook.controllers.eviction import (
     waiting_for,
 )
 from webhook.controllers.gang import GangController
-from webhook.controllers.release import QuotaQueue
+from webhook.controllers.release import ReleaseContext
 from webhook.placement.live_policies import LivePolicies
-from webhook.serving.releasing import ReleaseServices
 from webhook.settings import Settings
 
 
-def eviction_controller(  # noqa: PLR0913 - named parts, joined in one place
-    services: ReleaseServices,
+def eviction_controller(
+    release: ReleaseContext,
     cluster: Cluster,
     *,
     running: RunningPods,
     gangs: GangController,
-    quota_queue: QuotaQueue,
     policies: LivePolicies,
     settings: Settings,
     registry: CollectorRegistry,
-    now: Callable[[], Micros],
 ) -> EvictionController:
     """Return the controller, a task of the leader."""
-    connection, elector = services.connection, services.elector
-    may_write = lambda: elector.is_leader  # noqa: E731 - one for all writers
+    connection, may_write, now = release.connection, release.may_write, release.now
+    quota_queue = release.quota_queue
     config_map = ConfigMapStore(
         connection,
         namespace=settings.namespace,
@@ -57,12 +53,12 @@ def eviction_controller(  # noqa: PLR0913 - named parts, joined in one place
     context = EvictionContext(
         connection=connection,
         may_write=may_write,
-        identity=elector.identity,
-        metrics=EvictionMetrics(registry, lambda: elector.is_leader and guards.is_paused),
+        identity=release.identity,
+        metrics=EvictionMetrics(registry, lambda: may_write() and guards.is_paused),
         state=cluster.state,
-        held=services.held,
+        held=release.held,
         running=running,
-        reclaims=services.reclaims,
+        reclaims=release.reclaims,
         guards=guards,
         standing=partial(quotas_without, quota_queue, cluster.state),
         tree=QuotaPaths(settings.quota_rules()).tree,
@@ -71,7 +67,7 @@ def eviction_controller(  # noqa: PLR0913 - named parts, joined in one place
         freshness=cluster.freshness,
         scope=settings.scope(),
         in_flight_percent=settings.evictions_in_flight_percent,
-        count_write=services.metrics.written,
+        count_write=release.metrics.written,
         now=now,
     )
     inputs = PlanInputs(
@@ -82,7 +78,7 @@ def eviction_controller(  # noqa: PLR0913 - named parts, joined in one place
     return build(
         context,
         waiting=waiting_for(quota_queue),
-        preemptors=services.preemptors,
+        preemptors=release.preemptors,
         gangs=gangs,
         eviction_delay=Micros(settings.reclaim_after_seconds * SECOND),
         is_ready=inputs.are_ready,

@@ -32,7 +32,7 @@ from webhook.controllers.eviction import RunningPods
 from webhook.controllers.leader_election import LeaseElector
 from webhook.controllers.outcome import BoundPods, OutcomeRecord
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
-from webhook.controllers.release import UnboundReleases
+from webhook.controllers.release import ReleasedPods
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.gang_members import GangMembers
@@ -95,7 +95,7 @@ class ControlledPods:
 
     def __init__(self, settings: Settings, binding: BindingServices | None) -> None:
         self.binding = binding
-        self.unbound = UnboundReleases()
+        self.unbound = ReleasedPods()
         self.gang_members = GangMembers()
         excluded = frozenset(settings.excluded_namespaces)
         self.running = RunningPods(excluded) if settings.evicts else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from engine.eviction import DEFAULT_IN_FLIGHT_PERCENT
-from engine.queue import QueueOrder, QueueSortName
+from engine.release import QueueOrder, QueueSortName
 from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
 from webhook.settings.values import Names
 

@@ -11,14 +11,14 @@ from engine.gang import GangKey, gang_of
 from engine.model import api
 from engine.model.network import AppGroup
 from engine.model.pod import Pod, pod_of
-from engine.queue import QUEUE_SORTS, QueueFacts, QueueOrder
+from engine.release import QUEUE_SORTS, QueueFacts, QueueOrder
 from tests.conformance.cluster import cluster_of
 from tests.conformance.outcome import Json, mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.queue import QueueSortName
+    from engine.release import QueueSortName
     from tests.conformance.outcome import Stage
 
 

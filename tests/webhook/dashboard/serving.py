@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from engine.model.time import Micros
 from engine.pipeline import Scope
-from engine.queue import QueueOrder
 from engine.quota.queueing import QueueRules
+from engine.release import QueueOrder
 from engine.report import QueueReport
 from engine.view import ClusterState
 from webhook.cluster import Cluster, RecordedPods

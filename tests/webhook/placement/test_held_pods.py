@@ -14,9 +14,10 @@ from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASE_BY_ANN
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros, date
 from engine.policy import load_policies
+from engine.release import HeldPod
 from tests.builders import pod_from
 from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import NEVER, HeldPod, HeldPods
+from webhook.placement.held_pods import NEVER, HeldPods
 
 NOON = Micros(1_767_614_400 * SECOND)
 

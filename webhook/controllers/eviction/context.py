@@ -24,6 +24,7 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota.tree import QuotaTree
+from engine.release import HeldPod, WriteFailure
 from engine.view import ClusterState, ClusterView, Freshness
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.eviction.guards import Guards, PlannedVictims, RunningPods
@@ -35,8 +36,7 @@ from webhook.controllers.eviction.outcome import (
 )
 from webhook.controllers.release.pod_writer import PodWriter, WriteKind
 from webhook.controllers.release.reclaims import Reclaims
-from webhook.controllers.release.write_error import WriteFailure
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPods
 
 _T = TypeVar("_T")
 

@@ -13,6 +13,7 @@ from engine.eviction import NoPlan, NoPlanReason, Plan
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, micros
+from engine.release import HeldPod, ReclaimNote
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import pod_reference
 from webhook.controllers.eviction.context import EvictionContext
@@ -27,8 +28,6 @@ from webhook.controllers.eviction.sources import (
     WaitingGangs,
 )
 from webhook.controllers.release import Preemptors
-from webhook.controllers.release.reclaims import ReclaimNote
-from webhook.placement.held_pods import HeldPod
 
 _PLAN_AGAIN: Final = Micros(10 * SECOND)
 """Between two plans for one pod."""

@@ -16,6 +16,7 @@ from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
+from engine.release import HeldPod, ReclaimNote, WriteFailure, is_within_room
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import pod_reference
 from webhook.controllers.eviction.context import EndedError, EvictionContext
@@ -26,11 +27,7 @@ from webhook.controllers.eviction.outcome import (
     victims_text,
 )
 from webhook.controllers.eviction.sources import PlanSource
-from webhook.controllers.release.node_room import is_within_room
-from webhook.controllers.release.pod_writer import all_of
-from webhook.controllers.release.reclaims import ReclaimNote
-from webhook.controllers.release.write_error import WriteError, WriteFailure
-from webhook.placement.held_pods import HeldPod
+from webhook.controllers.release.pod_writer import WriteError, all_of
 
 GONE_SECONDS: Final = 600.0
 """Within which victims are to end; a longer grace period is not waited for."""

@@ -17,10 +17,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from engine.eviction import Victim
 from engine.model.elastic_quota import QuotaKey
+from engine.release import WriteFailure
 from webhook.cluster.client.connection import Connection, Query
 from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference
-from webhook.controllers.release.paced_connection import PacedConnection
-from webhook.controllers.release.write_error import UnclearError, WriteError, WriteFailure
+from webhook.controllers.release.pod_writer import PacedConnection, UnclearError, WriteError
 
 
 class Outcome(Enum):

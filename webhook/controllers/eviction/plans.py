@@ -20,10 +20,10 @@ from engine.eviction import (
 from engine.model.elastic_quota import QuotaKey
 from engine.model.koordinator_quota import NAME_LABEL
 from engine.model.time import SECOND, Micros
+from engine.release import HeldPod
 from engine.view import ClusterState
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment, uncounted
-from webhook.placement.held_pods import HeldPod
 
 Quotas: TypeAlias = tuple[QuotaKey, ...]
 Planner: TypeAlias = Callable[[Quotas, Situation], Steps[Plan | NoPlan]]

@@ -33,13 +33,13 @@ from engine.model.pod_shape import PodShape
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.pipeline import policies_for
+from engine.release import HeldPod
 from engine.view import ClusterState
 from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment
 from webhook.controllers.eviction.outcome import EventReasons
 from webhook.controllers.eviction.plans import Matters, PlanMaker, Quotas
 from webhook.controllers.release import GangPart, QuotaQueue
 from webhook.controllers.release.reclaims import BlockedPod
-from webhook.placement.held_pods import HeldPod
 
 _MODES: Final = (ReclaimMode.OFF, ReclaimMode.DRY_RUN, ReclaimMode.ON)
 

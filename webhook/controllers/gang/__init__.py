@@ -6,17 +6,21 @@ the way, and what it tells. What never does: which pods are a gang (`engine.gang
 """
 
 from webhook.controllers.gang.controller import GangController
-from webhook.controllers.gang.events import GangEvents
-from webhook.controllers.gang.metrics import GangCollector, GangMetrics
-from webhook.controllers.gang.outcome import GangOutcome, GangState
-from webhook.controllers.gang.parts import GangParts
+from webhook.controllers.gang.gang_context import GangContext
+from webhook.controllers.gang.gang_outcome import (
+    GangCollector,
+    GangEvents,
+    GangMetrics,
+    GangOutcome,
+    GangState,
+)
 
 __all__ = [
     "GangCollector",
+    "GangContext",
     "GangController",
     "GangEvents",
     "GangMetrics",
     "GangOutcome",
-    "GangParts",
     "GangState",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -16,32 +16,80 @@ from engine.gang import (
 )
 from engine.model.pod_shape import PodShape
 from engine.model.queued_condition import QueuedReason
-from engine.model.time import SECOND
-from engine.view import ClusterView, Sum
-from webhook.controllers.gang.aged_gang import AgedGang
-from webhook.controllers.gang.completeness import lacking_resources
-from webhook.controllers.gang.gang_releases import GangReleases
-from webhook.controllers.gang.gang_tasks import GangTasks
-from webhook.controllers.gang.gang_unit import GangUnit, group_of
-from webhook.controllers.gang.held_gangs import (
+from engine.model.time import SECOND, Micros, micros
+from engine.release import HeldPod, ReleaseDecision
+from engine.view import ClusterState, ClusterView, Sum
+from webhook.controllers.gang.gang_context import GangContext, GangMemories, GangTasks
+from webhook.controllers.gang.gang_outcome import GangState
+from webhook.controllers.gang.gang_release import GangReleases
+from webhook.controllers.gang.gang_starts import StartOutcomes
+from webhook.controllers.gang.gang_unit import (
+    GangUnit,
     HeldGangs,
     complete_unit,
+    group_of,
     held_gangs,
+    lacking_resources,
     readiness,
 )
-from webhook.controllers.gang.memory import GangMemories
-from webhook.controllers.gang.outcome import GangState
-from webhook.controllers.gang.parts import GangParts
-from webhook.controllers.gang.start_outcomes import StartOutcomes
 from webhook.controllers.release import (
     BlockedPod,
     GangDecision,
     GangPart,
     QueueTurns,
-    ReleaseDecision,
+    Reclaims,
     Wait,
 )
-from webhook.placement.held_pods import HeldPod
+
+_AGED_AFTER: Final = 600 * SECOND
+
+
+class AgedGang:
+    """Nothing smaller of its priority that we release overtakes it on its nodes."""
+
+    def __init__(self, state: ClusterState, reclaims: Reclaims, now: Callable[[], Micros]) -> None:
+        self._state = state
+        self._reclaims = reclaims
+        self._now = now
+        self._unit: GangUnit | None = None
+
+    def is_unit(self, unit: GangUnit) -> bool:
+        """Return whether it is this gang."""
+        return self._unit is not None and self._unit.member_keys == unit.member_keys
+
+    def offer(self, unit: GangUnit, decisions: Mapping[str, ReleaseDecision]) -> None:
+        """Count the members of a gang that have room, if it has been complete for 10 minutes."""
+        created = [held.pod.created for held in unit.members if held.pod.created is not None]
+        has_aged = created and self._now() - micros(max(created)) >= _AGED_AFTER
+        if self._unit is not None or not has_aged:
+            return
+        self._unit = unit
+        for key, decision in decisions.items():
+            self._state.nominate(key, decision.node_name)
+
+    def retain(self, units: Mapping[str, GangUnit]) -> None:
+        """Let the room go if the gang is no longer complete."""
+        if self._unit is not None:
+            unit = units.get(self._unit.first.key)
+            if unit is None or not self.is_unit(unit):
+                self.give_up()
+
+    def give_up(self) -> None:
+        """Let the room go."""
+        unit, self._unit = self._unit, None
+        if unit is not None:
+            for held in unit.members:
+                if not self._reclaims.counts(held):
+                    self._state.nominate(held.key, "")
+
+    def reserves_from(self, held: HeldPod) -> bool:
+        """Return whether a single pod that finds no room must not have what the gang waits for.
+
+        That room is free to the scheduler: a pod without a node would get there. So it stays held,
+        for as long as it may be.
+        """
+        return self._unit is not None and held.pod.priority <= self._unit.first.pod.priority
+
 
 _MOST_AT_ONCE: Final = 10
 """Gangs whose members are being nominated: each has room for all of them, so none waits for another
@@ -66,27 +114,27 @@ class GangController:
     """Releases gangs in their turns; all that must outlive it is on the pods.
 
     Args:
-        parts: what it works with.
+        context: what it works with.
 
     Attributes:
         counts: the number of gangs with held members, by what they wait for.
     """
 
-    def __init__(self, parts: GangParts) -> None:
-        self._parts = parts
-        self._memories = GangMemories(parts.clock)
+    def __init__(self, context: GangContext) -> None:
+        self._context = context
+        self._memories = GangMemories(context.clock)
         self._backoff = GangBackoff()
         self._tasks = GangTasks()  # releases, recreations and Events
-        self._starts = StartOutcomes(parts, self._memories, self._backoff, self._tasks)
+        self._starts = StartOutcomes(context, self._memories, self._backoff, self._tasks)
         self._releases = GangReleases(
-            parts, self._memories, self._backoff, self._tasks, self._starts.add
+            context, self._memories, self._backoff, self._tasks, self._starts.add
         )
         self._tried: set[GangKey] = set()  # nominated by an earlier leader, and had their turn
         self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
         self._free: tuple[int, ...] = ()  # on all nodes, when the cycle began
-        self._aged = AgedGang(parts.state, parts.reclaims, parts.now)
+        self._aged = AgedGang(context.state, context.reclaims, context.now)
         self._has_looked = False  # at whose turn may come, since it began
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
@@ -117,7 +165,7 @@ class GangController:
         self._starts.see(view)
 
         # 2. See what each gang with held members waits for.
-        found = held_gangs(ordered, self._parts.members, view)
+        found = held_gangs(ordered, self._context.members, view)
         self._kept, self._units, self._messages = {}, {}, {}
         states = Counter[GangState]()
         for key in found.held.keys() - found.gangs.keys():
@@ -148,26 +196,26 @@ class GangController:
         Args:
             first: the member whose place it has.
         """
-        unit, parts = self._units[first.key], self._parts
-        if len(self._releases) >= _MOST_AT_ONCE and not parts.reclaims.is_ready(first):
+        unit, context = self._units[first.key], self._context
+        if len(self._releases) >= _MOST_AT_ONCE and not context.reclaims.is_ready(first):
             self._messages[unit.key] = _TOO_MANY
             return True
-        memory, now = self._memories.of(unit.key), parts.clock()
+        memory, now = self._memories.of(unit.key), context.clock()
         if self._aged.is_unit(unit):
             self._aged.give_up()
         for held in unit.members:
-            parts.state.nominate(held.key, "")  # else they would lack what they have
-        reason = lacking_resources(unit, parts.state, parts.members)
-        placed = GangDecision({}, reason) if reason else parts.decider.decide(unit.parts)
+            context.state.nominate(held.key, "")  # else they would lack what they have
+        reason = lacking_resources(unit, context.state, context.members)
+        placed = GangDecision({}, reason) if reason else context.decider.decide(unit.parts)
         for held in unit.members:
-            parts.reclaims.hand_over(held)
+            context.reclaims.hand_over(held)
         if not placed.reason:
             memory.has_room()
             self._releases.start(unit, placed.decisions)
             return True
         for held in unit.members:
             if held.pod.nominated_node_name:  # it counts there no longer: others may get that room
-                parts.decided.take_back(held)
+                context.releases.take_back(held)
         self._messages[unit.key] = placed.reason
         waited = memory.has_no_room(now, self._free, placed.reason)
         if unit.is_released_without_room and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
@@ -209,7 +257,7 @@ class GangController:
 
     def blocked(self) -> list[BlockedPod]:
         """Return the first members of gangs that have no room as a whole, in queue order."""
-        reclaims = self._parts.reclaims
+        reclaims = self._context.reclaims
         return [
             BlockedPod(unit.first, QueuedReason.WAITING_FOR_CAPACITY)
             for unit in {id(unit): unit for unit in self._units.values()}.values()
@@ -220,7 +268,7 @@ class GangController:
 
     def waits(self, held: HeldPod) -> bool:
         """Return whether a pod is to be released with its gang, or nobody knows that yet."""
-        is_member = self._parts.members.gang_of(held.key) is not None
+        is_member = self._context.members.gang_of(held.key) is not None
         return is_member and (held.key in self._kept or not self._has_looked)
 
     def parts_of(self, held: HeldPod) -> Sequence[GangPart]:
@@ -230,8 +278,8 @@ class GangController:
 
     def running(self, gang: GangKey) -> list[tuple[str, PodShape]]:
         """Return the nodes and shapes of the members of a gang that run."""
-        bound = (each for each in self._parts.members.of(gang) if each.state is MemberState.BOUND)
-        return list(filter(None, (self._parts.state.placement(each.key) for each in bound)))
+        bound = (each for each in self._context.members.of(gang) if each.state is MemberState.BOUND)
+        return list(filter(None, (self._context.state.placement(each.key) for each in bound)))
 
     @property
     def failed_at(self) -> Mapping[GangKey, datetime]:
@@ -245,7 +293,7 @@ class GangController:
 
         Its PodGroup may have been created just before them, and be seen after them.
         """
-        before = self._parts.now() - _DESCRIBED_WITHIN
+        before = self._context.now() - _DESCRIBED_WITHIN
         young = [each.key for each in members if each.is_held_for_gang and each.seen_at > before]
         self._kept |= dict.fromkeys(young, key)
         self._messages[key] = _UNKNOWN
@@ -259,13 +307,13 @@ class GangController:
         if key in self._tasks:
             self._messages[gang.key] = _RECREATING
             return GangState.BACKING_OFF
-        ready, memory = readiness(gang, self._parts.members), self._memories.of(key)
+        ready, memory = readiness(gang, self._context.members), self._memories.of(key)
         if ready.stage is GangStage.STARTED:
             return None
         if ready.stage is GangStage.COMMITTING:
             self._releases.go_on(gang, held)
             return GangState.RELEASING
-        refusal = self._backoff.refusal(key, self._parts.now())
+        refusal = self._backoff.refusal(key, self._context.now())
         if ready.stage is GangStage.READY and not refusal and held[0].key not in self._units:
             self._add_unit(gang, found)
         if self._is_made_room_for(held) or self._take_back(gang, held):
@@ -282,7 +330,7 @@ class GangController:
 
     def _add_unit(self, gang: Gang, found: HeldGangs) -> None:
         """Note that a gang is complete, and all of its group; or what it lacks."""
-        unit = complete_unit(gang, found, self._parts.members)
+        unit = complete_unit(gang, found, self._context.members)
         if isinstance(unit, GangUnit):
             self._units |= dict.fromkeys([each.key for each in unit.members], unit)
         else:
@@ -290,7 +338,7 @@ class GangController:
 
     def _is_made_room_for(self, members: Sequence[HeldPod]) -> bool:
         """Return whether others are evicted for a complete gang, or its room is there."""
-        reclaims = self._parts.reclaims
+        reclaims = self._context.reclaims
         return any(
             held.key in self._units and (reclaims.keeps(held) or reclaims.is_ready(held))
             for held in members
@@ -298,15 +346,15 @@ class GangController:
 
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
-        memory, reclaims = self._memories.of(unit.key), self._parts.reclaims
+        memory, reclaims = self._memories.of(unit.key), self._context.reclaims
         if any(map(reclaims.keeps, unit.members)):
             return False
         if reclaims.is_ready(unit.first):
             return True
         # One has some of the room already, in our view; the other is to be released without any.
         is_eager = self._aged.is_unit(unit) or unit.is_released_without_room
-        is_time = memory.is_due(self._parts.clock(), self._free, is_eager=is_eager)
-        return is_time and all(map(self._parts.decided.may_try, unit.members))
+        is_time = memory.is_due(self._context.clock(), self._free, is_eager=is_eager)
+        return is_time and all(map(self._context.releases.may_try, unit.members))
 
     def _take_back(self, gang: Gang, members: Sequence[HeldPod]) -> bool:
         """Let the room go that an earlier leader reserved for members; return whether it goes.
@@ -322,7 +370,7 @@ class GangController:
             self._tried.add(gang.key)
             return False
         for held in nominated:
-            self._parts.decided.take_back(held)
+            self._context.releases.take_back(held)
         self._messages[gang.key] = _GIVING_BACK
         return True
 

@@ -1,4 +1,4 @@
-"""The release of one gang, step by step: all members have room before the first is released.
+"""The release of gangs, step by step: all members have room before the first is released.
 
 All that must outlive the leader is on the pods: nominations, and the moment of the release. So it
 may end between any two writes. Another leader takes back what is nominated where no member is
@@ -7,26 +7,24 @@ released, and goes on with the release where some are.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC
 from typing import Final
 
-from msgspec.structs import replace
-
+from engine.gang import Gang, GangBackoff, GangKey
 from engine.model.hold import GANG_RELEASED_ANNOTATION
-from engine.view import ClusterState
-from webhook.controllers.gang.gang_unit import GangUnit
-from webhook.controllers.gang.outcome import GangOutcome
-from webhook.controllers.release.decided_pods import DecidedPods
-from webhook.controllers.release.gang_decider import GangDecision
-from webhook.controllers.release.node_room import would_stay
-from webhook.controllers.release.pod_writer import PodWriter, all_of
-from webhook.controllers.release.states import DecidedPod, ReleaseDecision
-from webhook.controllers.release.write_error import WriteError, WriteFailure
-from webhook.placement.held_pods import HeldPod, HeldPods
+from engine.model.time import date
+from engine.release import HeldPod, ReleaseAttempt, ReleaseDecision, WriteFailure, would_stay
+from webhook.controllers.gang.gang_context import GangContext, GangMemories, GangTasks
+from webhook.controllers.gang.gang_outcome import GangOutcome
+from webhook.controllers.gang.gang_unit import GangUnit, missing_members
+from webhook.controllers.release import GangPart
+from webhook.controllers.release.pod_writer import WriteError, all_of
+
+_log = logging.getLogger(__name__)
+
 
 _PREPARE_SECONDS: Final = 10.0
 """Within which all members are nominated, and seen so; longer than that no room is kept."""
@@ -48,8 +46,6 @@ _OUTCOMES: Final = {
     WriteFailure.CHANGED: GangOutcome.CHANGED,
 }
 
-_log = logging.getLogger(__name__)
-
 
 class _EndedError(Exception):
     """The release has ended before any member was released."""
@@ -59,40 +55,8 @@ class _EndedError(Exception):
         self.outcome = outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GangReleaseParts:
-    """What the release of a gang works with.
-
-    Attributes:
-        state: the cluster, in which nominated pods count.
-        held: the pods that are held.
-        decided: writes the releases.
-        writer: writes the nominations.
-        place: places a gang again, whose members may be nominated.
-        missing: says which members are missing by now of a gang whose members run in part, "" for
-            none.
-        clock: seconds that only go forward.
-        sleep: waits for some seconds.
-    """
-
-    state: ClusterState
-    held: HeldPods
-    decided: DecidedPods
-    writer: PodWriter
-    place: Callable[[GangUnit], GangDecision]
-    missing: Callable[[GangUnit], str]
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-
 class GangRelease:
     """The steps for the members of one gang, or of the gangs of a group.
-
-    Args:
-        unit: the members.
-        decisions: for each of them by key; the view counts them on their nodes.
-        moment: of the release, written on each member.
-        parts: what it works with.
 
     Attributes:
         message: of how it ended.
@@ -103,28 +67,24 @@ class GangRelease:
         unit: GangUnit,
         decisions: Mapping[str, ReleaseDecision],
         moment: str,
-        parts: GangReleaseParts,
+        context: GangContext,
     ) -> None:
         self.unit = unit
         self.message = ""
         self._decisions = decisions
         self._moment = moment
-        self._parts = parts
-        self._written: dict[str, DecidedPod] = {}
+        self._context = context
+        self._written: dict[str, ReleaseAttempt] = {}
         self._write_at: dict[str, float] = {}  # by key, before which it is not written again
         self._is_begun = False
 
     def prepared(self) -> list[HeldPod]:
         """The members that are nominated and not decided yet."""
-        decided = self._parts.decided
-        return [held for held in self._still_held() if held.key not in decided]
+        decided = self._context.releases
+        return [held for held in self._still_held() if held not in decided]
 
     async def run(self, *, is_begun: bool = False) -> GangOutcome:
-        """Carry it out; return how it ended.
-
-        Args:
-            is_begun: whether members are released, or are to be without nominations.
-        """
+        """Carry it out; return how it ended."""
         self._is_begun = is_begun
         try:
             if not is_begun:
@@ -140,24 +100,24 @@ class GangRelease:
             return GangOutcome.RELEASED
         _log.info("gang %s is taken back: %s", self.unit, self.message)
         for held in self._still_held():
-            self._parts.state.nominate(held.key, "")
-            self._parts.decided.take_back(held)
+            self._context.state.nominate(held.key, "")
+            self._context.releases.take_back(held)
         return outcome
 
     async def _prepare(self) -> None:
         """Nominate all members, until our own watch shows them on nodes that still have room."""
-        parts = self._parts
-        until = parts.clock() + _PREPARE_SECONDS
+        context = self._context
+        until = context.clock() + _PREPARE_SECONDS
         for _ in range(_MOST_PLANS):
             await self._nominate()
             await self._until(self._are_seen, until)
-            await parts.sleep(_SETTLE_SECONDS)
-            if missing := parts.missing(self.unit):
+            await context.sleep(_SETTLE_SECONDS)
+            if missing := missing_members(self.unit, context.members):
                 raise _EndedError(GangOutcome.CHANGED, missing)
             if not (problem := self._problem()):
                 return
             _log.info("gang %s is placed again: %s", self.unit, problem)
-            placed = parts.place(self.unit)
+            placed = context.decider.decide(self.unit.parts)
             if placed.reason:
                 raise _EndedError(GangOutcome.CHANGED, f"{problem}; then {placed.reason}")
             self._decisions = placed.decisions
@@ -168,7 +128,7 @@ class GangRelease:
 
         Members that go elsewhere now leave first: room that two are nominated to blocks both.
         """
-        writer = self._parts.writer
+        writer = self._context.release.writer
         due = [held for held in self._members() if self._node(held) != _nominated(held)]
         await all_of(writer.withdraw(held) for held in due if _nominated(held))
         await all_of(writer.nominate(held, self._node(held)) for held in due if self._node(held))
@@ -179,32 +139,32 @@ class GangRelease:
         Raises:
             _EndedError: none could be released.
         """
-        parts = self._parts
-        until = parts.clock() + self.unit.timeout_seconds
+        context = self._context
+        until = context.clock() + self.unit.timeout_seconds
         while left := self._still_held():
             for held in left:
                 self._write(held)
             if not is_begun and not self._is_any_released():
                 self._check_failures()
-            if parts.clock() >= until:
+            if context.clock() >= until:
                 if is_begun or self._is_any_released():
                     return  # too few are bound: that is seen later
                 raise _EndedError(GangOutcome.UNREACHABLE, "no member could be released in time")
-            await parts.sleep(_LOOK_SECONDS)
+            await context.sleep(_LOOK_SECONDS)
 
     def _write(self, held: HeldPod) -> None:
         """Start the release of a member that is not under way."""
-        parts, decided = self._parts, self._parts.decided
-        is_due = parts.clock() >= self._write_at.get(held.key, 0.0)
-        if held.key in decided or not is_due or not decided.may_try(held):
+        context, decided = self._context, self._context.releases
+        is_due = context.clock() >= self._write_at.get(held.key, 0.0)
+        if held in decided or not is_due or not decided.may_try(held):
             return
-        self._write_at[held.key] = parts.clock() + _WRITE_AGAIN_SECONDS
+        self._write_at[held.key] = context.clock() + _WRITE_AGAIN_SECONDS
         decision = self._decisions[held.key]
-        parts.state.nominate(held.key, decision.node_name)
+        context.state.nominate(held.key, decision.node_name)
         # Whoever was prepared a moment ago has room for certain.
         is_doubtful = decision.node_name and (self._is_begun or held.key in self._written)
-        if is_doubtful and not would_stay(parts.state.view(), decision.node_name, held.pod):
-            parts.state.nominate(held.key, "")
+        if is_doubtful and not would_stay(context.state.view(), decision.node_name, held.pod):
+            context.state.nominate(held.key, "")
             decision = ReleaseDecision(reason="its gang runs, and others took its room")
         annotations = {**decision.annotations, GANG_RELEASED_ANNOTATION: self._moment}
         decision = replace(decision, annotations=annotations)
@@ -212,7 +172,7 @@ class GangRelease:
 
     def _is_any_released(self) -> bool:
         """Return whether a member is released, or may be."""
-        return any(each.is_released or each.is_counted for each in self._written.values())
+        return any(each.is_sent for each in self._written.values())
 
     def _check_failures(self) -> None:
         """End the release if a member could not be released while none was.
@@ -230,17 +190,17 @@ class GangRelease:
 
     async def _until(self, is_so: Callable[[], bool], until: float) -> None:
         while not is_so():
-            if self._parts.clock() >= until:
+            if self._context.clock() >= until:
                 message = f"the nominations are not seen within {_PREPARE_SECONDS:g} s"
                 raise _EndedError(GangOutcome.UNREACHABLE, message)
-            await self._parts.sleep(_LOOK_SECONDS)
+            await self._context.sleep(_LOOK_SECONDS)
 
     def _are_seen(self) -> bool:
         return all(self._node(held) == _nominated(held) for held in self._members())
 
     def _problem(self) -> str:
         """Return which member has lost its room, "" if none has."""
-        view = self._parts.state.view()
+        view = self._context.state.view()
         for held in self._members():
             node_name = self._node(held)
             if node_name and not would_stay(view, node_name, held.pod):
@@ -266,9 +226,83 @@ class GangRelease:
 
     def _still_held(self) -> list[HeldPod]:
         """Return the members that are held, as they are seen now."""
-        seen = ((held, self._parts.held.get(held.key)) for held in self.unit.members)
+        seen = ((held, self._context.held.get(held.key)) for held in self.unit.members)
         return [now for held, now in seen if now is not None and now.pod.uid == held.pod.uid]
 
 
 def _nominated(held: HeldPod) -> str:
     return held.pod.nominated_node_name
+
+
+class GangReleases:
+    """Starts releases of gangs, and notes how they end."""
+
+    def __init__(
+        self,
+        context: GangContext,
+        memories: GangMemories,
+        backoff: GangBackoff,
+        tasks: GangTasks,
+        released: Callable[[Sequence[Gang]], None],
+    ) -> None:
+        self._context = context
+        self._memories = memories
+        self._backoff = backoff
+        self._tasks = tasks
+        self._released = released
+        self._by_key: dict[GangKey, GangRelease] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def prepared(self) -> list[HeldPod]:
+        """Return the pods that are nominated and wait for the nominations of their gang."""
+        return [held for release in self._by_key.values() for held in release.prepared()]
+
+    def go_on(self, gang: Gang, members: Sequence[HeldPod]) -> None:
+        """Release the other members of a gang of which an earlier leader has released some."""
+        prepared = tuple(held for held in members if held.pod.nominated_node_name)
+        if not prepared:
+            return  # they are decided already
+        unit = GangUnit(parts=(GangPart(gang, prepared),), first=prepared[0])
+        decisions = {
+            held.key: ReleaseDecision(node_name=held.pod.nominated_node_name) for held in prepared
+        }
+        moment = max(
+            (each.released_with for each in self._context.members.of(gang.key)), default=""
+        )
+        self.start(unit, decisions, moment=moment, is_begun=True)
+
+    def start(
+        self,
+        unit: GangUnit,
+        decisions: Mapping[str, ReleaseDecision],
+        *,
+        moment: str = "",
+        is_begun: bool = False,
+    ) -> None:
+        """Begin to release a gang."""
+        moment = moment or f"{date(self._context.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        release = GangRelease(unit, decisions, moment, self._context)
+        self._by_key[unit.key] = release
+        self._tasks.run(unit.key, self._run(release, is_begun=is_begun))
+
+    async def _run(self, release: GangRelease, *, is_begun: bool) -> None:
+        unit, context = release.unit, self._context
+        try:
+            outcome = await release.run(is_begun=is_begun)
+        finally:
+            del self._by_key[unit.key]
+        context.count(outcome)
+        member = next(iter(context.members.of(unit.key)), None)
+        if outcome is GangOutcome.RELEASED:
+            self._released(unit.gangs)
+            for part in unit.parts:
+                await context.events.released(part.gang.key, member, len(part.members))
+            return
+        self._memories.of(unit.key).failed(release.message)
+        self._backoff.failed(unit.key, context.now())
+        await context.events.taken_back(unit.key, member, release.message)

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from engine.model.hold import QUEUED_CONDITION
 from engine.model.queued_condition import QueuedReason, queued_condition_in
 from engine.model.time import SECOND, Micros, date
+from engine.release import HeldPod, HeldPodRegistry, WrittenCondition
 from engine.report import eta_text, place_text
-from webhook.placement.held_pods import HeldPod
 
 _BANDS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 """The last place of each band; a place beyond is in one more."""
@@ -65,31 +65,14 @@ class DueCondition(NamedTuple):
     condition: Mapping[str, str]
 
 
-class _Written(NamedTuple):
-    """The latest condition of a pod.
-
-    Attributes:
-        reason: of the condition.
-        band: of its place, None where an earlier leader wrote it.
-        at: when it was written.
-        until: the moment by which it said that the pod is released, None if it said none.
-    """
-
-    reason: str
-    band: int | None
-    at: Micros
-    until: Micros | None = None
-
-
 class QueuedConditions:
     """Decides which conditions are due.
 
-    What was written is kept in memory, for pods that are still held. A new leader takes a condition
-    that it finds on a pod for one that was just written.
+    A new leader takes a condition that it finds on a pod for one that was just written.
     """
 
-    def __init__(self) -> None:
-        self._written: dict[str, _Written] = {}  # by uid
+    def __init__(self, pods: HeldPodRegistry) -> None:
+        self._pods = pods
         self._next_pass = Micros(0)
 
     def is_due(self, now: Micros) -> bool:
@@ -102,19 +85,10 @@ class QueuedConditions:
         now: Micros,
         wait_of: Callable[[HeldPod], Wait] = lambda _: IN_ORDER,
     ) -> list[DueCondition]:
-        """Return the conditions to write now; they count as written.
-
-        Args:
-            queue: the pods that stay held, in order.
-            now: the time of day.
-            wait_of: what a pod waits for.
-        """
+        """Return the conditions to write now; they count as written."""
         if not self.is_due(now):
             return []
         self._next_pass = Micros(now + _PASS_EVERY)
-        if len(self._written) > len(queue):
-            held = {each.pod.uid for each in queue}
-            self._written = {uid: last for uid, last in self._written.items() if uid in held}
         due: list[DueCondition] = []
         for place, held_pod in enumerate(queue, 1):
             if len(due) == _MOST_PER_PASS:
@@ -125,14 +99,9 @@ class QueuedConditions:
         return due
 
     def released(self, held: HeldPod, message: str, now: Micros) -> Mapping[str, str] | None:
-        """Return the condition that ends a wait, None if the pod has none; it counts as written.
-
-        Args:
-            held: to be released now.
-            message: what it is released with.
-            now: the time of day.
-        """
-        written = self._written.pop(held.pod.uid, None)
+        """Return the condition that ends a wait, None if the pod has none; it counts as written."""
+        record = self._pods.of(held)
+        written, record.condition = record.condition, None
         if written is None:
             found = queued_condition_in(held.raw)
             if found is None or not found.is_true:
@@ -157,11 +126,12 @@ class QueuedConditions:
         shortest = _SHORTEST_WAIT if held.is_unbounded else _SHORTEST_WAIT_IN_ORDER
         if now - held.seen_at < shortest:
             return None
-        uid, last = held.pod.uid, self._written.get(held.pod.uid)
+        record = self._pods.of(held)
+        last = record.condition
         if last is None:
             found = queued_condition_in(held.raw)
             if found is not None and found.is_true:
-                self._written[uid] = _Written(found.reason, None, now)
+                record.condition = WrittenCondition(reason=found.reason, band=None, at=now)
                 return None
         elif now - last.at < _SHORTEST_PAUSE:
             return None
@@ -170,7 +140,7 @@ class QueuedConditions:
         if last is not None and not _is_news(last, wait, band, now):
             return None
         until = None if wait.eta is None else Micros(now + wait.eta)
-        self._written[uid] = _Written(wait.reason, band, now, until)
+        record.condition = WrittenCondition(reason=wait.reason, band=band, at=now, until=until)
         condition = {
             "type": QUEUED_CONDITION,
             "status": "True",
@@ -181,7 +151,7 @@ class QueuedConditions:
         return {**condition, "lastTransitionTime": _timestamp(now)} if last is None else condition
 
 
-def _is_news(last: _Written, wait: Wait, band: int, now: Micros) -> bool:
+def _is_news(last: WrittenCondition, wait: Wait, band: int, now: Micros) -> bool:
     """Return whether what was written of a wait is no longer so."""
     is_guess_over = now > last.until if last.until is not None else wait.eta is not None
     return is_guess_over or (last.reason, last.band) != (wait.reason, band)

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+from engine.model.elastic_quota import ReclaimMode
 from engine.model.pod import Pod
-from engine.model.time import Micros
+from engine.model.queued_condition import QueuedReason
+from engine.release import (
+    HeldPod,
+    ReleaseDecision,
+    WaitFacts,
+    wait_reason,
+    would_stay,
+)
 from engine.view import ClusterView
-from webhook.controllers.release.condition_writer import ConditionWriter
-from webhook.controllers.release.gangs import QueueTurns
-from webhook.controllers.release.node_room import would_stay
-from webhook.controllers.release.parts import ReleaseParts
-from webhook.controllers.release.post_filter import PostFilter
-from webhook.controllers.release.states import ReleaseDecision
-from webhook.controllers.release.write_error import WriteError
-from webhook.placement.held_pods import HeldPod
+from webhook.controllers.release.conditions import DueCondition, Wait
+from webhook.controllers.release.context import ReleaseContext
+from webhook.controllers.release.gangs import Gangs, QueueTurns
+from webhook.controllers.release.pod_writer import WriteError
+from webhook.controllers.release.releases import Releases, write_refusals
+
+_DETAILS: Final = {
+    QueuedReason.WAITING_FOR_CAPACITY: "no node takes it",
+    QueuedReason.WAITING_FOR_BINDINGS: "the one before it is not bound yet",
+}
+"""What a wait for nobody else says besides its reason."""
 
 _TICK_SECONDS: Final = 1.0
 """Between two cycles without an event: time alone makes pods overdue or lost."""
@@ -35,7 +47,129 @@ _LONGEST_REST_SECONDS: Final = 0.5
 _OVERDUE: Final = "it was held for as long as a pod may be held"
 _UNRESERVED: Final = "the scheduler finds a node"
 
+
 _log = logging.getLogger(__name__)
+
+
+class ConditionWriter:
+    """Writes the conditions of held pods, in a task of its own beside the cycles."""
+
+    def __init__(self, context: ReleaseContext, releases: Releases, gangs: Gangs) -> None:
+        self._context = context
+        self._releases = releases
+        self._gangs = gangs
+        self._task: asyncio.Task[None] | None = None
+
+    def write_due(self, waiting: Sequence[HeldPod]) -> None:
+        """Begin to write the conditions that are due, unless the last ones are still under way."""
+        is_writing = self._task is not None and not self._task.done()
+        now = self._context.now()
+        if is_writing or not self._context.conditions.is_due(now):
+            return
+        due = self._context.conditions.due(waiting, now, self._wait)
+        if due:
+            self._task = asyncio.create_task(self._write(due))
+
+    async def end(self) -> None:
+        """End all writes."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _wait(self, held: HeldPod) -> Wait:
+        """Return what a pod waits for."""
+        context, pods = self._context, self._context.pods
+        refusal, note = pods.of(held).refusal, context.reclaims.note(held)
+        quota = context.pace.condition(self._gangs.first(held).key)
+        gang = self._gangs.wait(held)
+        is_in_order = held.pod.is_held_for_order
+        facts = WaitFacts(
+            is_refused=refusal is not None,
+            quota="" if quota is None else quota.reason,
+            gang="" if gang is None else gang.reason,
+            finds_no_node=held in context.preemptors,
+            is_behind_binding=is_in_order and held.pod.scheduler_name in pods.schedulers_in_order(),
+        )
+        reason = QueuedReason(wait_reason(facts))
+        if refusal is not None:
+            return Wait(reason, refusal.message)
+        wait = quota or gang or Wait(reason, _DETAILS.get(reason, ""))
+        if note is None:
+            return wait
+        noted = QueuedReason(wait_reason(replace(facts, noted=note.reason or "")))
+        detail = "; ".join(filter(None, (wait.detail, note.text)))
+        return wait._replace(reason=noted, detail=detail)
+
+    async def _write(self, due: Sequence[DueCondition]) -> None:
+        for held, condition in due:
+            if self._context.held.get(held.key) is not held or held in self._releases:
+                continue
+            try:
+                await self._context.writer.set_condition(held, condition)
+            except WriteError as error:
+                _log.debug("condition of pod `%s`: %s", held.key, error)
+
+
+class PostFilter:
+    """Asked before a release, as the extension point of kube-scheduler is of a pod in vain."""
+
+    def __init__(self, context: ReleaseContext, gangs: Gangs) -> None:
+        self._context = context
+        self._quota_queue = context.quota_queue
+        self._gangs = gangs
+
+    def keeps(self, held: HeldPod) -> bool:
+        """Return whether a pod stays held from now on, as no node takes it.
+
+        Nodes are looked at only where that matters; then a pod counts on the one that takes it.
+        """
+        preemptors, reclaims = self._context.preemptors, self._context.reclaims
+        reclaim, preemption = self._quota_queue.mode_without_node(held), self._preemption(held)
+        is_behind_gang = self._gangs.reserves_from(held)
+        modes = {reclaim, preemption}
+        if not (is_behind_gang or modes != {ReclaimMode.OFF}) or self._has_node(held):
+            return False
+        if is_behind_gang:
+            return True
+        for source, mode in (("quota", reclaim), ("preemption", preemption)):
+            if mode is ReclaimMode.DRY_RUN:
+                reclaims.add_unplaced(source, held, self._context.now())
+        if ReclaimMode.ON not in modes or reclaims.is_in_vain(held):
+            return False
+        if reclaim is ReclaimMode.ON:
+            self._quota_queue.keep_without_node(held)
+        if preemption is ReclaimMode.ON:
+            preemptors.keep(held)
+        return True
+
+    def keep_gang(self, first: HeldPod) -> None:
+        """Note that a gang within min has no room, by its first member: others may be evicted."""
+        if self._quota_queue.mode_without_node(first) is not ReclaimMode.OFF:
+            self._quota_queue.keep_without_node(first)
+
+    def _preemption(self, held: HeldPod) -> ReclaimMode:
+        """Return what the policy of a pod says of preemption, as far as anybody is evicted."""
+        is_possible = self._context.preemptors.is_enabled and self._context.reclaims.is_running
+        return self._context.preemption_of(held) if is_possible else ReclaimMode.OFF
+
+    def _has_node(self, held: HeldPod) -> bool:
+        """Return whether a node takes a pod, which then counts there.
+
+        The scheduler may choose another; the next pod finds room for one less. One that is too
+        large to be judged, or where a rule fails, is left to the scheduler.
+        """
+        if not held.raw:
+            return True
+        state = self._context.state
+        state.nominate(held.key, "")  # it competes with others, not with itself
+        try:
+            node_name = self._context.node_for(held)
+        except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
+            _log.exception("no node could be looked for, for pod `%s`", held.key)
+            return True
+        if node_name:
+            state.nominate(held.key, node_name)
+        return bool(node_name)
 
 
 class ReleaseController:
@@ -46,39 +180,38 @@ class ReleaseController:
     while this replica leads, so it may end between any two of them.
 
     Args:
-        parts: what it works with.
+        context: what it works with.
+        releases: writes the pods that are to be released.
+        gangs: the gangs whose members are held.
         is_ready: whether view and policies are complete; before that only overdue pods are
             released.
-        now: the time of day.
-        clock: seconds that only go forward.
     """
 
     def __init__(
         self,
-        parts: ReleaseParts,
+        context: ReleaseContext,
+        releases: Releases,
+        gangs: Gangs,
         *,
         is_ready: Callable[[], bool],
-        now: Callable[[], Micros],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts = parts
-        self._held, self._unbound = parts.writes.held, parts.writes.unbound
-        self._quota_queue = parts.writes.quota_queue
-        self._reclaims, self._preemptors = parts.reclaims, parts.preemptors
-        self._gangs = parts.gangs
-        self._decided = parts.decided
+        self._context = context
+        self._held, self._unbound, self._pods = context.held, context.unbound, context.pods
+        self._quota_queue = context.quota_queue
+        self._reclaims, self._preemptors = context.reclaims, context.preemptors
+        self._gangs = gangs
+        self._releases = releases
         self._is_ready = is_ready
-        self._now = now
-        self._clock = clock
-        self._conditions = ConditionWriter(parts, now=now)
-        self._post_filter = PostFilter(parts, now=now)
+        self._clock = context.clock
+        self._conditions = ConditionWriter(context, releases, gangs)
+        self._post_filter = PostFilter(context, gangs)
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
-        self._unbound.clear()
+        self._pods.forget_releases()
         self._gangs.begin()
         beside = [
-            asyncio.create_task(self._parts.scheduler_lease.run(self._touch)),
+            asyncio.create_task(self._context.scheduler_lease.run(self._touch)),
             asyncio.create_task(self._write_events()),
         ]
         try:
@@ -101,79 +234,79 @@ class ReleaseController:
         """End all writes, and take back what the view counts ahead of them."""
         await self._conditions.end()
         await self._gangs.end()
-        await self._decided.end()
+        await self._releases.end()
 
     async def cycle(self) -> None:
         """Release the pods that may go now: start to write them."""
         # 1. Forget those whose release is seen, or that are not bound in time.
-        self._decided.forget_unheld()
+        self._pods.retain(self._is_held)
         self._forget_lost()
 
         waiting: Sequence[HeldPod] = ()
-        if not self._parts.writes.writer.pause_seconds:
+        if not self._context.writer.pause_seconds:
             # 2. Release overdue pods, whatever happens.
             self._release_overdue()
 
             # 3. Write again what failed. Withdraw nominations that were not followed.
-            self._decided.retry()
-            for nomination in self._unbound.take_stale_nominations():
-                self._decided.withdraw_stale(nomination)
+            self._releases.retry()
+            for record in self._pods.take_stale_nominations(self._clock()):
+                self._releases.withdraw_stale(record)
 
             # 4. Release the next ones in order.
             if self._is_ready():
                 waiting = await self._release_next()
-                self._parts.pace.cycle_ended(self._quota_queue.waits, self._decided.keys)
+                self._context.pace.cycle_ended(self._quota_queue.waits, self._releases.keys)
 
             # 5. Tell those that stay why they wait.
             self._conditions.write_due(waiting)
-        self._parts.writes.releasing.cycle_ended(
+        self._context.health.cycle_ended(
             waiting=self._is_anything_due(),
-            refused=self._parts.writes.refusals.by_namespace,
+            refused=Counter(record.pod.namespace for record in self._pods.refused()),
         )
 
     def _release_overdue(self) -> None:
         """Release pods that are held for too long with the node that they are nominated to."""
-        now = self._now()
+        now = self._context.now()
         for held in self._held:
-            if held.release_by > now or not self._decided.may_try(held):
+            if held.release_by > now or not self._releases.may_try(held):
                 continue
-            decided = self._decided.get(held.key)
-            if decided is None or decided.is_idle:
+            attempt = self._pods.attempt(held.pod)
+            if attempt is None or attempt.is_idle:
                 node_name = held.pod.nominated_node_name
-                self._parts.writes.state.nominate(held.key, node_name)
+                self._context.state.nominate(held.key, node_name)
                 reason = "" if node_name else _OVERDUE
                 decision = ReleaseDecision(node_name=node_name, reason=reason)
-                self._decided.reserve(held, decision, is_overdue=True)
+                self._releases.reserve(held, decision, is_overdue=True)
 
     async def _release_next(self) -> Sequence[HeldPod]:
         """Release pods in order; return those that stay, in order."""
         waiting = self._undecided(self._held)
-        view = self._parts.writes.state.view()
+        view = self._context.state.view()
         if not waiting:
             self._quota_queue.clear()
             self._gangs.turns((), view)
             self._preemptors.retain(())
             return ()
-        ordered = self._parts.order.sorted(
+        ordered = self._context.order.sorted(
             waiting, view, pod_of=_pod_of, failed_at=self._gangs.failed_at
         )
         turns = self._gangs.turns(ordered, view)
         remaining = self._releasable(turns, view)
         del view  # each nomination would have to copy it
         for held in self._quota_queue.nominated_in_vain(turns.queue):
-            self._decided.take_back(held)
+            self._releases.take_back(held)
         await self._release_each(remaining, turns)
         return self._undecided(ordered)
 
     async def _release_each(self, pods: Iterator[HeldPod], turns: QueueTurns) -> None:
         """Release pods; one of them may stand for a gang."""
-        busy = self._unbound.schedulers_in_order() | self._decided.schedulers_in_order()
+        busy = self._pods.schedulers_in_order() | self._releases.schedulers_in_order()
         began = self._clock()
         for held in pods:
             if self._clock() - began >= _AT_ONCE_SECONDS:
                 await asyncio.sleep(0)  # reviews and events come in between
                 began = self._clock()
-            if self._held.get(held.key) is not held or not self._decided.may_try(held):
+            if self._held.get(held.key) is not held or not self._releases.may_try(held):
                 continue
             if held.key in turns.together:
                 if not self._gangs.prepare(held):
@@ -190,13 +323,13 @@ class ReleaseController:
         if self._reclaims.hand_over(held):
             # It goes where others have made room, if that is still there.
             node_name = held.pod.nominated_node_name
-            if not would_stay(self._parts.writes.state.view(), node_name, held.pod):
+            if not would_stay(self._context.state.view(), node_name, held.pod):
                 return False
-            self._decided.reserve(held, ReleaseDecision(node_name=node_name))
+            self._releases.reserve(held, ReleaseDecision(node_name=node_name))
             return True
         if self._post_filter.keeps(held):
             return False
-        self._decided.reserve(held, ReleaseDecision(reason=_UNRESERVED))
+        self._releases.reserve(held, ReleaseDecision(reason=_UNRESERVED))
         return True
 
     def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[HeldPod]:
@@ -209,7 +342,7 @@ class ReleaseController:
             for held in queue
             if not (reclaims.keeps(held) or reclaims.is_ready(held) or self._rests(held))
         ]
-        under_way = [*self._decided.keys, *(held.key for held in self._reserved())]
+        under_way = [*self._releases.keys, *(held.key for held in self._reserved())]
         return chain(ready, self._quota_queue.releasable(queued, under_way, view, turns.together))
 
     def _rests(self, held: HeldPod) -> bool:
@@ -224,19 +357,19 @@ class ReleaseController:
         """Let a scheduler that was restarted note all nominations again that it has forgotten."""
         for held in self._reserved():
             try:
-                await self._parts.writes.writer.touch(held)
+                await self._context.writer.touch(held)
             except WriteError as error:
                 _log.info("pod `%s` is not touched: %s", held.key, error)
 
     def _undecided(self, pods: Iterable[HeldPod]) -> list[HeldPod]:
         """Return the pods that are not released now."""
-        if not len(self._decided):
+        if not self._pods.releasing():
             return list(pods)
-        return [held for held in pods if held.key not in self._decided]
+        return [held for held in pods if held not in self._releases]
 
     def _is_anything_due(self) -> bool:
         """Return whether a pod that nobody refuses waits for a write, and for nothing else."""
-        waiting, busy = self._quota_queue.waits, self._unbound.schedulers_in_order()
+        waiting, busy = self._quota_queue.waits, self._pods.schedulers_in_order()
         for held in self._held:
             is_kept = (
                 held.key in waiting
@@ -245,29 +378,34 @@ class ReleaseController:
                 or self._reclaims.keeps(held)
                 or self._gangs.keeps(held)
             )
-            if is_kept and held.key not in self._decided:
+            record = self._pods.find(held.pod)
+            attempt = None if record is None else record.attempt
+            if is_kept and attempt is None:
                 continue
-            decided = self._decided.get(held.key)
-            is_released = decided is not None and decided.is_released
-            if not is_released and not self._parts.writes.refusals.message(held.pod):
+            is_refused = record is not None and record.refusal is not None
+            if not is_refused and not (attempt is not None and attempt.is_accepted):
                 return True
         return False
 
     async def _write_events(self) -> None:
         """Keep up with refusals: forget those of pods that are gone, and report those that last."""
-        refusals = self._parts.writes.refusals
+        context = self._context
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            if len(refusals):
-                refusals.retain({held.pod.uid for held in self._held})
-                await refusals.write_events()
+            self._pods.retain(self._is_held)
+            await write_refusals(self._pods, context.connection, context.identity, context.clock())
 
     def _forget_lost(self) -> None:
         """Count pods on nodes no longer that were released, and not bound in time."""
-        for release in self._unbound.take_lost():
-            _log.info("pod `%s` was released and is not bound", release.key)
-            if release.key not in self._decided:
-                self._parts.writes.state.nominate(release.key, "")
+        for record in self._pods.take_lost(self._clock()):
+            self._unbound.changed.set()
+            _log.info("pod `%s` was released and is not bound", record.pod.key)
+            if record.attempt is None:
+                self._context.state.nominate(record.pod.key, "")
+
+    def _is_held(self, pod: Pod) -> bool:
+        held = self._held.get(pod.key)
+        return held is not None and held.pod.uid == pod.uid
 
     async def _event(self) -> None:
         """Wait for an event of a held or a released pod, or for a while."""

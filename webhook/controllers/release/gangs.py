@@ -1,21 +1,32 @@
-"""Gangs among held pods: what their release and that of single pods tell each other.
+"""Gangs among held pods: where their members go, and what their release tells that of single pods.
 
 The members of a gang that must start together have one place in the queue, that of the first of
-them, and one claim on quota, that of all of them. Whoever waits for its gang is decided and
-released by nobody else.
+them, and one claim on quota, that of all of them. All of them have room, or none is released. A pod
+that waits for its gang is decided and released by nobody else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
-from engine.gang import GangKey
-from engine.view import ClusterView
+from engine.batch import BatchOutcome, StartingGang
+from engine.gang import Gang, GangKey
+from engine.model.count_text import counted
+from engine.model.decision import Decision
+from engine.model.rule_outcomes import SCHEDULER
+from engine.placement import release_annotations
+from engine.policy import PolicySet
+from engine.release import HeldPod, ReleaseDecision
+from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.conditions import Wait
-from webhook.placement.held_pods import HeldPod
+from webhook.placement.placer import Placer
+from webhook.placement.policy_counts import PolicyCounts
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +85,134 @@ class Gangs(Protocol):
 
     def wait(self, held: HeldPod) -> Wait | None:
         """Return what a pod waits for, None where its gang waits for nothing but its turn."""
+
+
+_TOO_LARGE: Final = ReleaseDecision(reason="the pod is too large for a decision")
+_FAILED_BY_BUG: Final = ReleaseDecision(reason="the decision failed by an internal error")
+
+
+class GangPart(NamedTuple):
+    """A gang whose members are to be placed, by itself or with others of its group.
+
+    Attributes:
+        members: to place, in queue order.
+        beside: the nodes of members that run.
+    """
+
+    gang: Gang
+    members: tuple[HeldPod, ...]
+    beside: tuple[str, ...] = ()
+
+
+class GangDecision(NamedTuple):
+    """Where the members of a gang go.
+
+    Attributes:
+        decisions: by the keys of the members; of a gang that has no room as a whole, those for the
+            members that have some.
+        reason: why not all have room, "" if they have; then they count on their nodes.
+    """
+
+    decisions: Mapping[str, ReleaseDecision]
+    reason: str = ""
+
+
+class GangDecider:
+    """Decides where all members of some gangs go, and counts each on its node at once.
+
+    No mistake in a policy and no bug in a rule keeps a pod: it is released without a node then.
+
+    Args:
+        placer: decides.
+        policies: those in force.
+        state: the cluster, which the pods are nominated in.
+        counts: where decisions are counted, also those of a pod that is decided again.
+    """
+
+    def __init__(
+        self,
+        placer: Placer,
+        policies: Callable[[], PolicySet],
+        state: ClusterState,
+        counts: PolicyCounts,
+    ) -> None:
+        self._placer = placer
+        self._policies = policies
+        self._state = state
+        self._counts = counts
+
+    def decide(self, parts: Sequence[GangPart]) -> GangDecision:
+        """Return where all members of some gangs go, which then count there; or why not all can.
+
+        A member that cannot be decided, as it is too large or by a bug, is to be released without a
+        node: it keeps no others.
+
+        Args:
+            parts: each gang; where its members count so far does not matter.
+        """
+        members = [held for part in parts for held in part.members]
+        for held in members:
+            self._state.nominate(held.key, "")
+        decisions: dict[str, ReleaseDecision] = {}
+        reason = ""
+        for part in parts:
+            placed = self._place(part)
+            for key, decision in placed.decisions.items():
+                self._state.nominate(key, decision.node_name)
+            decisions |= placed.decisions
+            reason = reason or placed.reason
+            if reason:
+                break
+        if reason:
+            for key in decisions:
+                self._state.nominate(key, "")
+            return GangDecision(decisions, reason)
+        return GangDecision({held.key: _TOO_LARGE for held in members} | decisions)
+
+    def _place(self, part: GangPart) -> GangDecision:
+        """Place the members of a gang, all of them or none."""
+        pods = [held for held in part.members if held.raw]
+        try:
+            policies = self._policies()
+            requests = [held.placement_request for held in pods]
+            gang = StartingGang(requests=requests, topology=part.gang.topology, beside=part.beside)
+            placement, _view = self._placer.place_gang(gang, policies)
+            outcomes = [each for each in placement.trial.outcomes if each.node]
+            decisions = {
+                held.key: _decision_of(outcome)
+                for held, outcome in zip(pods, outcomes, strict=False)
+            }
+        except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
+            _log.exception("a gang could not be placed")
+            return GangDecision({held.key: _FAILED_BY_BUG for held in pods})
+        if placement.trial.failed is None:
+            for outcome in outcomes:
+                self._counts.count_release(outcome.decision, outcome.verdict, policies)
+        return GangDecision(decisions, placement.trial.message)
+
+
+def _decision_of(outcome: BatchOutcome) -> ReleaseDecision:
+    """Return what is to be done with a pod.
+
+    It is nominated only if its requests were held against the room on nodes: too many nominations
+    of one node block each other.
+    """
+    reason = outcome.message or _missing_data(outcome.decision)
+    fitting = counted(outcome.candidates, "node fits", "nodes fit")
+    message = outcome.message or f"{fitting}, best {outcome.node}"
+    return ReleaseDecision(
+        node_name="" if reason else outcome.node,
+        reason=reason,
+        annotations=release_annotations(outcome.estimate, message),
+    )
+
+
+def _missing_data(decision: Decision) -> str:
+    """Return what the scheduler's own filters lack, "" for nothing."""
+    texts = [
+        text
+        for outcome in decision.filters
+        if outcome.policy == SCHEDULER
+        for text in outcome.abstained.values()
+    ]
+    return texts[0] if texts else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -13,11 +14,9 @@ from prometheus_client.registry import Collector
 
 from engine.model.elastic_quota import QuotaKey
 from engine.model.time import SECOND, Micros
+from engine.release import HeldPodRegistry, WriteFailure
 from webhook.controllers.release.pod_writer import WriteKind
 from webhook.controllers.release.quota_queue import QuotaQueue
-from webhook.controllers.release.refusals import Refusals
-from webhook.controllers.release.unbound_releases import UnboundReleases
-from webhook.controllers.release.write_error import WriteFailure
 from webhook.placement.held_pods import HeldPods
 
 _HOLD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -51,43 +50,48 @@ class ReleaseMetrics:
         self._hold_seconds.observe(seconds)
 
 
+class ReleaseFacts(Protocol):
+    """What is shown of the release of held pods."""
+
+    @property
+    def held(self) -> HeldPods: ...  # noqa: D102 - the pods that are held
+    @property
+    def pods(self) -> HeldPodRegistry: ...  # noqa: D102 - their records
+    @property
+    def quota_queue(self) -> QuotaQueue: ...  # noqa: D102 - those that wait for quota
+    @property
+    def may_write(self) -> Callable[[], bool]: ...  # noqa: D102 - whether this replica leads
+    @property
+    def now(self) -> Callable[[], Micros]: ...  # noqa: D102 - the time of day
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseCollector(Collector):
     """The held and released pods of this moment, read at each scrape.
 
     Attributes:
-        held: the pods that are held.
-        unbound: those that are released and not bound.
-        refusals: those whose release is refused.
-        now: the time of day.
-        quota_queue: the pods that wait for quota.
-        is_leader: whether this replica leads, as it alone knows that.
+        release: what the release works with.
     """
 
-    held: HeldPods
-    unbound: UnboundReleases
-    refusals: Refusals
-    now: Callable[[], Micros]
-    quota_queue: QuotaQueue
-    is_leader: Callable[[], bool]
+    release: ReleaseFacts
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges."""
-        yield GaugeMetricFamily("stowplan_held_pods", "Pods that are held.", len(self.held))
+        yield GaugeMetricFamily("stowplan_held_pods", "Pods that are held.", len(self.release.held))
         yield GaugeMetricFamily(
             "stowplan_held_pods_overdue_seconds",
             "Seconds for which the oldest pod is held beyond its bound; 0 if none is.",
-            self.held.oldest_overdue_seconds(self.now()),
+            self.release.held.oldest_overdue_seconds(self.release.now()),
         )
         yield GaugeMetricFamily(
             "stowplan_held_pods_refused",
             "Held pods whose last write somebody's admission refused.",
-            len(self.refusals),
+            len(self.release.pods.refused()),
         )
         yield GaugeMetricFamily(
             "stowplan_released_pods_unbound",
             "Released pods that are not bound yet.",
-            len(self.unbound),
+            len(self.release.pods.unbound()),
         )
         yield self._within_min()
 
@@ -97,14 +101,14 @@ class ReleaseCollector(Collector):
             "Seconds for which the oldest pod within min of the quota has been waiting.",
             labels=["quota_namespace", "quota"],
         )
-        if not self.is_leader():
+        if not self.release.may_write():
             return gauge
-        waits, oldest = self.quota_queue.waits, dict[QuotaKey, Micros]()
-        for key, since in self.quota_queue.within_min_since.items():
+        waits, oldest = self.release.quota_queue.waits, dict[QuotaKey, Micros]()
+        for key, since in self.release.quota_queue.within_min_since.items():
             wait = waits.get(key)
             if wait is not None:
                 oldest[wait.quota] = min(since, oldest.get(wait.quota, since))
-        now = self.now()
+        now = self.release.now()
         for quota in islice(sorted(oldest), _MOST_QUOTAS):
             namespace, _, name = quota
             gauge.add_metric([namespace, name], max(0, now - oldest[quota]) / SECOND)

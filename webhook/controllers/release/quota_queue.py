@@ -8,31 +8,271 @@ from its own view.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from engine.model.elastic_quota import ElasticQuota, ReclaimMode
+from engine.model.deployment_pod import DeploymentPod, deployment_pod_of
+from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.pod import Pod
 from engine.model.queued_condition import QueuedReason
-from engine.model.time import Micros
+from engine.model.resources import Amounts
+from engine.model.time import Micros, micros
+from engine.quota import decode_reservations, quotas_of
 from engine.quota.queueing import (
+    NamespaceQueue,
     NamespaceQueues,
     PodUnderWay,
     QueueCycle,
+    QueuedPod,
     QueueRules,
     QueueSituation,
     QuotaRelease,
     QuotaWait,
     QuotaWaits,
 )
+from engine.release import HeldPod, HeldPodRegistry
+from engine.report import ReleaseRates, expected_wait
 from engine.view import ClusterState, ClusterView
-from webhook.controllers.release.exceeded_quotas import ExceededQuotas
-from webhook.controllers.release.queued_pods import QueuedPods, quota_label
+from webhook.controllers.release.conditions import Place, Wait
 from webhook.controllers.release.reclaims import BlockedPod
-from webhook.controllers.release.surging_pods import SurgingPods
-from webhook.controllers.release.unbound_releases import UnboundReleases
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPods
+
+_TRY_AGAIN_SECONDS: Final = 5.0
+"""After which a refused release is tried again though nothing is seen to have changed: what stood
+against it may have been reserved for a pod that never came, which nobody sees end."""
+
+
+class _Exceeded(NamedTuple):
+    """The last refusals by the quota of a namespace.
+
+    Attributes:
+        used: by the namespace then.
+        versions: of its quotas then.
+        until: the latest moment at which it is tried again.
+        requests: of the pods that were refused.
+        message: of the last.
+    """
+
+    used: Amounts
+    versions: tuple[int, ...]
+    until: float
+    requests: tuple[Amounts, ...]
+    message: str
+
+    def concerns(self, requests: Amounts) -> bool:
+        """Return whether a pod requests as much as one that was refused."""
+        return any(
+            all(requests.get(name, 0) >= amount for name, amount in refused.items())
+            for refused in self.requests
+        )
+
+
+class ExceededQuotas:
+    """The refusals by quotas that still stand."""
+
+    def __init__(self, state: ClusterState, clock: Callable[[], float] = time.monotonic) -> None:
+        self._state = state
+        self._clock = clock
+        self._by_namespace: dict[str, _Exceeded] = {}
+
+    def add(self, held: HeldPod, message: str) -> None:
+        """Note that the release of a pod was refused: others were first, or the view is behind."""
+        namespace, view = held.pod.namespace, self._state.view()
+        used, versions = _usage(namespace, view)
+        old = self._by_namespace.get(namespace)
+        requests = self._state.pod_requests(held.key)
+        known = () if old is None or (old.used, old.versions) != (used, versions) else old.requests
+        self._by_namespace[namespace] = _Exceeded(
+            used,
+            versions,
+            self._clock() + _TRY_AGAIN_SECONDS,
+            (*(each for each in known if each != requests), requests),
+            message,
+        )
+
+    def keep(self, held: HeldPod, view: ClusterView) -> bool:
+        """Return whether a pod would be refused again."""
+        exceeded = self._standing(held.pod.namespace, view)
+        return exceeded is not None and exceeded.concerns(self._state.pod_requests(held.key))
+
+    def marked(self, queued: Iterable[QueuedPod], view: ClusterView) -> list[QueuedPod]:
+        """Return pods with the refusals that keep them."""
+        pods = list(queued)
+        if not self._by_namespace:
+            return pods
+        standing = {name: self._standing(name, view) for name in list(self._by_namespace)}
+        return [
+            pod
+            if (exceeded := standing.get(pod.key.partition("/")[0])) is None
+            or not exceeded.concerns(pod.requests)
+            else pod._replace(refusal=exceeded.message)
+            for pod in pods
+        ]
+
+    def _standing(self, namespace: str, view: ClusterView) -> _Exceeded | None:
+        exceeded = self._by_namespace.get(namespace)
+        if exceeded is None:
+            return None
+        is_unchanged = (exceeded.used, exceeded.versions) == _usage(namespace, view)
+        if is_unchanged and self._clock() < exceeded.until:
+            return exceeded
+        del self._by_namespace[namespace]
+        return None
+
+
+def _usage(namespace: str, view: ClusterView) -> tuple[Amounts, tuple[int, ...]]:
+    """Return what a namespace uses, and the versions of its quotas."""
+    quotas = view.namespaces.quotas.get(namespace, ())
+    used = dict(view.namespaces.requested.get(namespace, {}))
+    return used, tuple(quota.version for quota in quotas)
+
+
+_MOST_OBSOLETE: Final = 1024
+
+
+class QueuedPods:
+    """The held pods that wait for a quota; what is made of one is kept while it is the same.
+
+    INVARIANT: an id stands for the pod of its entry, which the entry keeps alive.
+    """
+
+    def __init__(self, state: ClusterState, queues: NamespaceQueues) -> None:
+        self._state = state
+        self._queues = queues
+        self._by_id: dict[int, tuple[HeldPod, QueuedPod]] = {}
+        self._generation = -1  # of the queues that the pods are in
+        self._requests: dict[tuple[tuple[str, int], ...], Amounts] = {}
+
+    def __contains__(self, held: object) -> bool:
+        """Whether a held pod waits for a quota."""
+        return id(held) in self._by_id
+
+    def __getitem__(self, held: HeldPod) -> QueuedPod:
+        return self._by_id[id(held)][1]
+
+    def items(self) -> Sequence[tuple[HeldPod, QueuedPod]]:
+        """Return all of them, in the queue order."""
+        return list(self._by_id.values())
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._by_id.clear()
+        self._requests.clear()
+
+    def update(self, ordered: Sequence[HeldPod], together: Mapping[str, Sequence[HeldPod]]) -> None:
+        """Adopt the pods that wait for a quota."""
+        known, self._by_id = self._by_id, {}
+        is_same = self._generation == self._queues.generation
+        self._generation = self._queues.generation
+        for held in ordered:
+            is_alone = held.key not in together
+            entry = known.get(id(held)) if is_same and is_alone else None
+            if entry is None:
+                queue = self.queue_of(held) if held.is_queued else None
+                if queue is None:
+                    continue
+                members = (held,) if is_alone else together[held.key]
+                entry = held, self._queued_pod(held, queue.queue.key, members)
+            self._by_id[id(held)] = entry
+        if len(self._requests) > 2 * len(self._by_id) + _MOST_OBSOLETE:
+            kept = (pod.requests for _, pod in self._by_id.values())
+            self._requests = {tuple(each.items()): each for each in kept}
+
+    def queue_of(self, held: HeldPod) -> NamespaceQueue | None:
+        """Return the queue that a pod would wait in, None where no quota limits it."""
+        return self._queues.get(held.pod.namespace, quota_label(held.pod.labels))
+
+    def _queued_pod(self, held: HeldPod, quota: QuotaKey, members: Sequence[HeldPod]) -> QueuedPod:
+        """Return a pod as queues see it; equal requests are one object."""
+        requests = _sum([self._state.pod_requests(each.key) for each in members if each.is_queued])
+        requests = self._requests.setdefault(tuple(requests.items()), requests)
+        created = held.pod.created
+        since = held.seen_at if created is None else micros(created)
+        return QueuedPod(held.key, quota, requests, since)
+
+
+def quota_label(labels: Mapping[str, str]) -> str:
+    """Return the quota of Koordinator that the labels of a pod name, "" for none."""
+    return labels.get(NAME_LABEL, "")
+
+
+def _sum(requests: Sequence[Amounts]) -> Amounts:
+    if len(requests) == 1:
+        return requests[0]
+    total = Counter[str]()
+    for amounts in requests:
+        total.update(amounts)
+    return dict(total)
+
+
+class SurgingPods:
+    """Finds the held pods that may surge: one of each Deployment.
+
+    Args:
+        state: the cluster.
+        replaced_by: the pods of a namespace that one of a Deployment may replace, by name.
+    """
+
+    def __init__(
+        self, state: ClusterState, replaced_by: Callable[[str, DeploymentPod], Iterable[str]]
+    ) -> None:
+        self._state = state
+        self._replaced_by = replaced_by
+
+    def among(
+        self, waiting: Iterable[HeldPod], under_way: Iterable[HeldPod], view: ClusterView
+    ) -> Iterator[HeldPod]:
+        """Yield the pods that may surge, in their order.
+
+        Args:
+            waiting: the pods that wait for quota.
+            under_way: those that are being released.
+            view: the cluster.
+        """
+        surging: set[tuple[str, str]] | None = None
+        for held in waiting:
+            pod = held.pod
+            of = _deployment_of(pod) if self._state.allows_surge(pod.namespace) else None
+            if of is None:
+                continue
+            if surging is None:
+                surging = {*_deployments(under_way)}
+            key = pod.namespace, of.deployment
+            if key in surging or self._is_listed(view, *key) or not self._replaces(pod, of):
+                continue
+            surging.add(key)
+            yield held
+
+    def _replaces(self, pod: Pod, of: DeploymentPod) -> bool:
+        names = self._replaced_by(pod.namespace, of)
+        return any(self._state.requests(f"{pod.namespace}/{name}") for name in names)
+
+    def _is_listed(self, view: ClusterView, namespace: str, deployment: str) -> bool:
+        """Return whether a pod of a Deployment surges, and the one that it replaces still runs."""
+        for quota in quotas_of(view, namespace):
+            reservations = decode_reservations(quota.reservations, quota.uid)
+            for each in () if reservations is None else reservations.by_key.values():
+                if each.surge == deployment and self._state.requests(
+                    f"{namespace}/{each.replaces}"
+                ):
+                    return True
+        return False
+
+
+def _deployments(pods: Iterable[HeldPod]) -> Iterator[tuple[str, str]]:
+    for held in pods:
+        of = _deployment_of(held.pod)
+        if of is not None:
+            yield held.pod.namespace, of.deployment
+
+
+def _deployment_of(pod: Pod) -> DeploymentPod | None:
+    return deployment_pod_of(pod.generate_name, pod.labels, pod.owner_kinds)
+
 
 _LOOK_AGAIN_SECONDS: Final = 2.0
 """After which a node is looked for again, for a pod that found none."""
@@ -46,7 +286,7 @@ class QuotaQueue:
     Args:
         state: the cluster.
         held: the pods that are held.
-        unbound: those that are released and not bound.
+        pods: their records.
         rules: by which pods wait.
         now: the time of day.
         reclaims: whether pods are evicted for others where their quota says so. Then a pod within
@@ -56,14 +296,13 @@ class QuotaQueue:
 
     Attributes:
         situation: of the last cycle, before it released any; None before the first.
-        within_min_since: when each pod within min that waits was first seen to, by key.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
         state: ClusterState,
         held: HeldPods,
-        unbound: UnboundReleases,
+        pods: HeldPodRegistry,
         rules: QueueRules,
         *,
         now: Callable[[], Micros],
@@ -73,7 +312,7 @@ class QuotaQueue:
     ) -> None:
         self._state = state
         self._held = held
-        self._unbound = unbound
+        self._records = pods
         self._queues = NamespaceQueues(rules)
         self._now = now
         self._reclaims = reclaims
@@ -85,9 +324,7 @@ class QuotaQueue:
         self._let_go: dict[str, QuotaRelease] = {}
         self._without_room: dict[str, QuotaWait] = {}
         self._waits: QuotaWaits | None = None  # made when they are asked for
-        self._look_again: dict[str, float] = {}  # by uid, when to look for a node again
         self.situation: QueueSituation | None = None
-        self.within_min_since: dict[str, Micros] = {}
         self._decided: Iterable[str] = ()
         self._together: Mapping[str, Sequence[HeldPod]] = _ALONE
 
@@ -133,10 +370,11 @@ class QuotaQueue:
 
     def clear(self) -> None:
         """Note that no pod waits for quota."""
-        self._cycle, self.within_min_since = None, {}
+        self._cycle = None
         self._let_go, self._without_room, self._waits = {}, {}, None
         self._pods.clear()
-        self._look_again.clear()
+        for record in self._records:
+            record.waits_within_min_no_more()
 
     def nominated_in_vain(self, ordered: Iterable[HeldPod]) -> list[HeldPod]:
         """Return the pods that wait for room, and have a node from an earlier leader.
@@ -159,6 +397,15 @@ class QuotaQueue:
         ]
 
     @property
+    def within_min_since(self) -> dict[str, Micros]:
+        """When each pod within min that waits was first seen to, by `namespace/name`."""
+        return {
+            record.pod.key: record.within_min_since
+            for record in self._records
+            if record.within_min_since is not None
+        }
+
+    @property
     def waits(self) -> QuotaWaits:
         """Why pods wait since the last cycle, for quota or for a node, by `namespace/name`."""
         if self._waits is None:
@@ -171,13 +418,14 @@ class QuotaQueue:
 
         One that stands for others is within it with all of them.
         """
-        if not self.within_min_since:
+        within_min = self.within_min_since
+        if not within_min:
             return []
         waits = self.waits
         return [
             BlockedPod(held, wait.reason)
             for held, _ in self._pods.items()
-            if held.key in self.within_min_since
+            if held.key in within_min
             and (wait := waits.get(held.key)) is not None
             and _is_blocked(wait)
         ]
@@ -215,9 +463,9 @@ class QuotaQueue:
 
     def keep_without_node(self, held: HeldPod) -> None:
         """Note that no node takes a pod that stays held then."""
-        self._look_again[held.pod.uid] = self._clock() + _LOOK_AGAIN_SECONDS
         self._wait_for_capacity(held, self._let_go[held.key])
-        self.within_min_since.setdefault(held.key, self._now())
+        again_at = self._clock() + _LOOK_AGAIN_SECONDS
+        self._records.of(held).finds_no_node_within_min(self._now(), again_at)
 
     def refused(self, held: HeldPod, message: str) -> None:
         """Note that the release of a pod was refused as it exceeds its quota.
@@ -247,8 +495,10 @@ class QuotaQueue:
             for held in self._all_with(first)
             if held.pod.nominated_node_name
         )
-        # INVARIANT: each of these that is assumed is counted by `unbound` too, or waits.
-        candidates = dict.fromkeys((*keys, *self._unbound.keys(), *nominated))
+        # INVARIANT: each of these that is assumed is released and unbound, too, or waits.
+        candidates = dict.fromkeys(
+            (*keys, *(each.pod.key for each in self._records.unbound()), *nominated)
+        )
         assumed = [
             (node_name, self._state.pod_requests(key))
             for key in candidates
@@ -266,7 +516,11 @@ class QuotaQueue:
     ) -> Iterator[HeldPod]:
         """Yield the pods that go, those that wait for quota in the places of all that do."""
         by_key = {pod.key: held for held, pod in self._pods.items()}
-        now = self._clock()
+        resting = {
+            record.pod.uid
+            for record in self._records
+            if record.capacity_again_at is not None and record.capacity_again_at > self._clock()
+        }
         for held in ordered:
             if held not in self._pods:
                 yield held
@@ -277,7 +531,7 @@ class QuotaQueue:
             turn = by_key[release.key]
             self._let_go[release.key] = release
             self._waits = None
-            if self._look_again.get(turn.pod.uid, now) > now:
+            if turn.pod.uid in resting:
                 self._wait_for_capacity(turn, release)
             else:
                 yield turn
@@ -312,12 +566,17 @@ class QuotaQueue:
 
     def _note_within_min(self, cycle: QueueCycle, now: Micros) -> None:
         """Note since when pods within min wait, those without a node included."""
-        known, pods = self.within_min_since, self._pods.items()
-        waiting = {key for key, within in cycle.waiting() if within}
-        waiting |= {pod.key for held, pod in pods if held.pod.uid in self._look_again}
-        self.within_min_since = {key: known.get(key, now) for key in waiting}
-        uids = {held.pod.uid for held, _ in pods} if self._look_again else ()
-        self._look_again = {uid: at for uid, at in self._look_again.items() if uid in uids}
+        queued = {held.pod.uid: (held, pod.key) for held, pod in self._pods.items()}
+        within = {key for key, is_within in cycle.waiting() if is_within}
+        for record in self._records:
+            found = queued.get(record.pod.uid)
+            if found is None:
+                record.waits_within_min_no_more()
+            elif found[1] not in within and record.capacity_again_at is None:
+                record.within_min_since = None
+        for held, key in queued.values() if within else ():
+            if key in within:
+                self._records.of(held).waits_within_min(now)
 
 
 def _is_blocked(wait: QuotaWait) -> bool:
@@ -328,3 +587,63 @@ def _is_blocked(wait: QuotaWait) -> bool:
         and not (wait.behind or wait.refusal)
         and all(lack.bound is None for lack in wait.lacks)
     )
+
+
+class QuotaPace:
+    """Counts releases of pods that had to wait, and tells others how long they are going to.
+
+    A new leader knows nothing at first: it tells none before it has seen five releases of a quota.
+
+    Args:
+        now: the time of day.
+    """
+
+    def __init__(self, now: Callable[[], Micros]) -> None:
+        self._now = now
+        self._rates = ReleaseRates()
+        self._waits = QuotaWaits()
+
+    def cycle_ended(self, waits: QuotaWaits, decided: Iterable[str]) -> None:
+        """Count the pods that waited until this cycle, and are about to be released now.
+
+        Args:
+            waits: those that wait; the mapping of another cycle is another.
+            decided: the keys of pods that are about to be released, or are released and still held.
+        """
+        now = self._now()
+        for key in decided:
+            if key in self._waits and key not in waits:
+                self._rates.released(self._waits[key].quota, now)
+        quotas = waits.quotas
+        for quota in quotas:
+            self._rates.waits(quota, now)
+        self._rates.retain(now, quotas)
+        self._waits = waits
+
+    def first_waits(self) -> dict[QuotaKey, QuotaWait]:
+        """Return why the first pod of each queue waits."""
+        return {
+            quota: wait
+            for quota, wait in self._waits.firsts().items()
+            if wait.reason is QueuedReason.WAITING_FOR_QUOTA
+        }
+
+    def interval(self, quota: QuotaKey) -> Micros | None:
+        """Return the mean time between two releases of a quota, None if nobody knows it."""
+        return self._rates.interval(quota, self._now())
+
+    def condition(self, key: str) -> Wait | None:
+        """Return what a pod by `namespace/name` says of its wait, None if it waits for no quota."""
+        wait = self._waits.get(key)
+        if wait is None:
+            return None
+        namespace, _, name = wait.quota
+        interval = None
+        if wait.reason is QueuedReason.WAITING_FOR_QUOTA:
+            interval = self.interval(wait.quota)
+        return Wait(
+            wait.reason,
+            wait.message,
+            Place(wait.position, wait.of, f"{namespace}/{name}"),
+            None if interval is None else expected_wait(wait.position, interval),
+        )

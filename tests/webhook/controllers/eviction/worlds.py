@@ -24,6 +24,7 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota import RESOURCE_QUOTA_RULES
 from engine.quota.tree import QuotaPaths
+from engine.release import HeldPod
 from engine.view import FRESH, ClusterState
 from tests.fake_api_server import FakeApiServer
 from webhook.cluster.client.config_map import ConfigMapStore
@@ -42,9 +43,8 @@ from webhook.controllers.eviction import (
 from webhook.controllers.eviction.outcome import Outcome
 from webhook.controllers.eviction.sources import QuotaSource
 from webhook.controllers.release import GangPart
-from webhook.controllers.release.preemptors import Preemptors
-from webhook.controllers.release.reclaims import BlockedPod, Reclaims
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.controllers.release.reclaims import BlockedPod, Preemptors, Reclaims
+from webhook.placement.held_pods import HeldPods
 
 Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ async def test_a_leader_may_end_between_any_two_writes(
         left -= 1
         return left >= 0
 
-    first.controller._parts.writes.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
+    first.release.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
     first.see()
     await first.controller.cycle()
     for _ in range(200):
@@ -95,7 +95,7 @@ async def test_what_was_taken_back_is_left_alone_while_the_watch_does_not_show_i
     held = replica.held.get("shop/one")
     assert held is not None
     assert held.pod.nominated_node_name == "a"
-    assert not replica.controller._parts.decided.may_try(held)  # noqa: SLF001 (what holds all writes)
+    assert not replica.controller._releases.may_try(held)  # noqa: SLF001 (what holds all writes)
     replica.see()
     world.member("three", "train")
     await replica.cycle()

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
 from engine.model.time import SECOND, Micros, date, micros
 from engine.policy import PolicySet
+from engine.release import Phase
 from tests.fake_api_server.statuses import ApiFault
 from tests.fake_api_server.store import Object
 from tests.webhook.controllers.release.memory_server import Call, Fate, MemoryServer, sent_patch
@@ -402,9 +403,21 @@ class HeldCluster(RuleBasedStateMachine):
                 self.problems.append(f"{uid} is held for {now - since:g} s")
         unbound = sum(not (gates_of(pod) or node_of(pod)) for pod in pods.values())
         for replica in self.replicas:
-            if replica.leads and now > self.trouble_until + 20 and len(replica.unbound) > unbound:
-                self.problems.append(f"{len(replica.unbound)} count as unbound, {unbound} are")
+            if replica.leads and now > self.trouble_until + 20 and _unbound(replica) > unbound:
+                self.problems.append(f"{_unbound(replica)} count as unbound, {unbound} are")
+            if replica.has_seen_all:
+                self._check_phases(replica)
         assert not self.problems, self.problems
+
+    def _check_phases(self, replica: ReplicaModel) -> None:
+        """Check that no record says that a pod is to be bound which is bound or gone."""
+        unbound = {
+            pod["metadata"]["uid"] for pod in self.server.pods().values() if not node_of(pod)
+        }
+        for record in replica.unbound.pods:
+            is_awaited = record.phase in {Phase.RELEASED, Phase.LOST}
+            if is_awaited and record.pod.uid not in unbound:
+                self.problems.append(f"{record.pod.key} is {record.phase}, and bound or gone")
 
     def is_in_trouble(self) -> bool:
         is_led = any(replica.leads and not replica.is_behind for replica in self.replicas)
@@ -449,7 +462,7 @@ class HeldCluster(RuleBasedStateMachine):
             counted = {n: c for n, c in replica.view_cores().items() if n in on_nodes}
             assert counted == on_nodes, (counted, on_nodes)
             assert not any(each for each in replica.held if not each.is_unbounded)
-            assert not (replica.leads and len(replica.unbound)), "they are lost by now"
+            assert not (replica.leads and _unbound(replica)), "they are lost by now"
 
 
 def _annotation_in(patch: list[Object], name: str) -> str:
@@ -471,3 +484,8 @@ class _Problems(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._problems.append(self.format(record))
+
+
+def _unbound(replica: ReplicaModel) -> int:
+    """Return how many released pods count as not bound yet."""
+    return len(replica.unbound.pods.unbound())

@@ -22,33 +22,17 @@ from engine.model.time import SECOND, Micros, micros
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
-from engine.queue import QueueOrder
-from engine.quota.queueing import QueueRules
+from engine.release import HeldPod
 from engine.view import FRESH, WhatIf
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from tests.webhook.controllers.release.gangs import gangs_beside
+from tests.webhook.controllers.release.gangs import controllers
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
-from webhook.controllers.release import (
-    DecidedPods,
-    GangDecider,
-    PodWriter,
-    QueuedConditions,
-    QuotaPace,
-    QuotaQueue,
-    Reclaims,
-    Refusals,
-    ReleaseController,
-    ReleaseParts,
-    ReleasingStatus,
-    SchedulerLease,
-    UnboundReleases,
-    WriteParts,
-)
+from webhook.controllers.release import GangDecider, ReleasedPods, ReleaseSettings, build_context
 from webhook.placement.explanations import Explanations
 from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 
@@ -81,69 +65,40 @@ class Replica:
         self.on_sleep: Callable[[], None] = lambda: None
         self.annotations: dict[str, str] = {}
         self.held = HeldPods(world.now, hold_seconds=HOLD_SECONDS)
-        self.unbound = UnboundReleases(clock=world.clock)
+        self.unbound = ReleasedPods(clock=world.clock)
         self.gang_members = GangMembers()
         self.gang_outcomes: list[GangOutcome] = []
         self.applier = EventApplier(
             now=world.now, observers=[self.held, self.unbound, self.gang_members]
         )
         self.state = self.applier.state
-        self.refusals = Refusals(connection, identity="me", clock=world.clock)
         self.counts = PolicyCounts()
         self.explanations = Explanations(limit=10)
-        self.reclaims = Reclaims()
-        self.quota_queue = QuotaQueue(
-            self.state,
-            self.held,
-            self.unbound,
-            QueueRules(),
-            now=world.now,
-            reclaims=True,
-            clock=world.clock,
-        )
         placer = Placer(
             view=self.state.view, now=world.now, scope=Scope(), explanations=self.explanations
         )
         self.state.track_sums(policies.sum_profiles)
-        writes = WriteParts(
+        self.release = build_context(
+            connection,
+            identity="me",
+            may_write=lambda: self.leads,
+            annotate=self.annotations.__setitem__,
             state=self.state,
             held=self.held,
             unbound=self.unbound,
-            writer=PodWriter(connection, may_write=lambda: self.leads, clock=world.clock),
-            refusals=self.refusals,
-            releasing=ReleasingStatus(self.annotations.__setitem__, world.clock),
-            conditions=QueuedConditions(),
-            quota_queue=self.quota_queue,
-        )
-        decided = DecidedPods(writes, now=world.now, clock=world.clock)
-        decider = GangDecider(placer, lambda: policies, self.state, self.counts)
-        self.gangs = gangs_beside(
-            writes=writes,
-            decided=decided,
-            decider=decider,
-            members=self.gang_members,
-            reclaims=self.reclaims,
-            connection=connection,
-            may_write=lambda: self.leads,
             now=world.now,
+            settings=ReleaseSettings(reclaims=True),
             clock=world.clock,
+            node_for=self._node_for,
+        )
+        self.quota_queue, self.reclaims = self.release.quota_queue, self.release.reclaims
+        self.controller, self.gangs = controllers(
+            self.release,
+            GangDecider(placer, lambda: policies, self.state, self.counts),
+            self.gang_members,
+            is_ready=lambda: self.is_ready,
             sleep=self._sleep,
             count=self.gang_outcomes.append,
-        )
-        self.controller = ReleaseController(
-            ReleaseParts(
-                writes=writes,
-                decided=decided,
-                gangs=self.gangs,
-                order=QueueOrder(),
-                pace=QuotaPace(world.now),
-                scheduler_lease=SchedulerLease(connection),
-                node_for=self._node_for,
-                reclaims=self.reclaims,
-            ),
-            is_ready=lambda: self.is_ready,
-            now=world.now,
-            clock=world.clock,
         )
 
     async def _sleep(self, seconds: float) -> None:
@@ -390,6 +345,4 @@ async def running_world(folder: Path, *, policy: str | None = POLICY) -> AsyncIt
 
 def _is_a_write(task: asyncio.Task[Any]) -> bool:
     name = repr(task.get_coro())
-    return any(
-        part in name for part in ("DecidedPods._write", "ConditionWriter._write", "GangTasks")
-    )
+    return any(part in name for part in ("Releases._write", "ConditionWriter._write", "GangTasks"))

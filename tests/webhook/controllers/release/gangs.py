@@ -1,47 +1,43 @@
-"""The controller of gangs beside a release controller under test."""
+"""The controllers of releases and gangs under test, as one process has them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from engine.model.time import Micros
-from webhook.cluster.client.connection import Connection
 from webhook.controllers.eviction import EvictionWriter
-from webhook.controllers.gang import GangController, GangEvents, GangOutcome, GangParts
-from webhook.controllers.release import DecidedPods, GangDecider, Reclaims, WriteParts
+from webhook.controllers.gang import GangContext, GangController, GangOutcome
+from webhook.controllers.release import (
+    GangDecider,
+    ReleaseContext,
+    ReleaseController,
+    Releases,
+)
 from webhook.placement.gang_members import GangMembers
 
 
-def gangs_beside(  # noqa: PLR0913 - named parts, joined in one place
-    *,
-    writes: WriteParts,
-    decided: DecidedPods,
+def controllers(
+    release: ReleaseContext,
     decider: GangDecider,
     members: GangMembers,
-    reclaims: Reclaims,
-    connection: Connection,
-    may_write: Callable[[], bool],
-    now: Callable[[], Micros],
-    clock: Callable[[], float],
+    *,
+    is_ready: Callable[[], bool],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     count: Callable[[GangOutcome], None] = lambda _outcome: None,
-) -> GangController:
-    """Return the controller of the gangs whose members an observer has seen."""
-    return GangController(
-        GangParts(
-            state=writes.state,
-            held=writes.held,
-            members=members,
-            decided=decided,
+) -> tuple[ReleaseController, GangController]:
+    """Return the controller of held pods, and that of the gangs whose members are seen."""
+    releases = Releases(release)
+    gangs = GangController(
+        GangContext(
+            release=release,
+            releases=releases,
             decider=decider,
-            writer=writes.writer,
-            evictions=EvictionWriter(connection, may_write=may_write, clock=clock),
-            events=GangEvents(connection, identity="me", view=writes.state.view),
-            reclaims=reclaims,
-            now=now,
+            members=members,
+            evictions=EvictionWriter(
+                release.connection, may_write=release.may_write, clock=release.clock
+            ),
             count=count,
-            clock=clock,
             sleep=sleep,
         )
     )
+    return ReleaseController(release, releases, gangs, is_ready=is_ready), gangs

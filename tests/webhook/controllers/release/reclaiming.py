@@ -13,7 +13,6 @@ from engine.policy import PolicySet
 from engine.quota import RESOURCE_QUOTA_RULES
 from engine.quota.tree import QuotaPaths
 from engine.view import FRESH
-from webhook.cluster.client.connection import Connection
 from webhook.controllers.eviction import (
     EvictionContext,
     EvictionController,
@@ -25,49 +24,43 @@ from webhook.controllers.eviction import (
     waiting_for,
 )
 from webhook.controllers.gang import GangController
-from webhook.controllers.release import Preemptors, Reclaims, WriteParts
+from webhook.controllers.release import ReleaseContext
 
 
-def evictions_beside(  # noqa: PLR0913 - named parts, joined in one place
+def evictions_beside(
+    release: ReleaseContext,
     *,
-    writes: WriteParts,
     running: RunningPods,
-    reclaims: Reclaims,
     guards: Guards,
     policies: PolicySet,
-    connection: Connection,
-    may_write: Callable[[], bool],
     is_ready: Callable[[], bool],
-    now: Callable[[], Micros],
-    clock: Callable[[], float],
     after: Micros,
-    preemptors: Preemptors,
     gangs: GangController,
 ) -> EvictionController:
     """Return a controller of quotas and of preemption, and of nothing of Koordinator's tree."""
     context = EvictionContext(
-        connection=connection,
-        may_write=may_write,
+        connection=release.connection,
+        may_write=release.may_write,
         identity="me",
         metrics=EvictionMetrics(CollectorRegistry(), lambda: False),
-        state=writes.state,
-        held=writes.held,
+        state=release.state,
+        held=release.held,
         running=running,
-        reclaims=reclaims,
+        reclaims=release.reclaims,
         guards=guards,
-        standing=partial(quotas_without, writes.quota_queue, writes.state),
+        standing=partial(quotas_without, release.quota_queue, release.state),
         tree=QuotaPaths(RESOURCE_QUOTA_RULES).tree,
         is_limited=lambda _view, _namespace: False,
         policies=lambda: policies,
         freshness=lambda: FRESH,
         scope=Scope(),
-        now=now,
-        clock=clock,
+        now=release.now,
+        clock=release.clock,
     )
     return build(
         context,
-        waiting=waiting_for(writes.quota_queue),
-        preemptors=preemptors,
+        waiting=waiting_for(release.quota_queue),
+        preemptors=release.preemptors,
         gangs=gangs,
         eviction_delay=after,
         is_ready=is_ready,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -12,15 +11,15 @@ from engine.eviction import NodeFit
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota, ReclaimMode
 from engine.model.hold import RELEASED_ANNOTATION
-from engine.model.time import SECOND, Micros, date
+from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope, policies_for
 from engine.policy import PolicySet
-from engine.queue import QueueOrder
 from engine.quota.queueing import CohortLending, QueueRules
+from engine.release import HeldPod
 from engine.view import FRESH, ClusterState, Sum, WhatIf
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
-from tests.webhook.controllers.release.gangs import gangs_beside
+from tests.webhook.controllers.release.gangs import controllers
 from tests.webhook.controllers.release.memory_server import MemoryConnection, MemoryServer
 from tests.webhook.controllers.release.reclaiming import evictions_beside
 from tests.webhook.controllers.release.scheduler_model import (
@@ -35,25 +34,15 @@ from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.eviction import Guards, RunningPods
 from webhook.controllers.gang import GangOutcome
 from webhook.controllers.release import (
-    DecidedPods,
     GangDecider,
-    PodWriter,
-    Preemptors,
-    QueuedConditions,
-    QuotaPace,
-    QuotaQueue,
-    Reclaims,
-    Refusals,
-    ReleaseController,
-    ReleaseParts,
-    ReleasingStatus,
-    SchedulerLease,
-    UnboundReleases,
-    WriteParts,
+    ReleaseContext,
+    ReleasedPods,
+    ReleaseSettings,
+    build_context,
 )
 from webhook.placement.explanations import Explanations
 from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPod, HeldPods
+from webhook.placement.held_pods import HeldPods
 from webhook.placement.placer import Placer
 from webhook.placement.policy_counts import PolicyCounts
 from webhook.quota import ObservedPods
@@ -103,15 +92,14 @@ class ReplicaModel:
         self._doubtful = doubtful
         self.connection = MemoryConnection(server)
         self.held = HeldPods(now, hold_seconds=HOLD_SECONDS)
-        self.unbound = UnboundReleases(clock=loop.time)
+        self.unbound = ReleasedPods(clock=loop.time)
         self.annotations: dict[str, str] = {}
         self._server, self._loop, self._now = server, loop, now
         self._seen = {"pods": 0, "nodes": 0}
         state = ClusterState(leave_out_queued=True)
         self.gang_members = GangMembers()
         self.gang_outcomes: list[GangOutcome] = []
-        self.running, self.reclaims = RunningPods(), Reclaims()
-        self.preemptors = Preemptors(is_enabled=preempts, clock=loop.time)
+        self.running = RunningPods()
         observed = ObservedPods()
         self.lending = CohortLending(
             QueueRules(),
@@ -128,9 +116,16 @@ class ReplicaModel:
         )
         self._applier.state.track_sums(policies.sum_profiles)
         self._policies = policies
-        parts = self._parts(policies, reclaims=reclaims)
-        controller = ReleaseController(
-            parts, is_ready=lambda: self.is_ready, now=now, clock=loop.time
+        release = self._release(reclaims=reclaims, preempts=preempts)
+        self.reclaims = release.reclaims
+        explanations = Explanations(limit=10)
+        placer = Placer(view=state.view, now=now, scope=Scope(), explanations=explanations)
+        controller, gangs = controllers(
+            release,
+            GangDecider(placer, lambda: policies, state, PolicyCounts()),
+            self.gang_members,
+            is_ready=lambda: self.is_ready,
+            count=self.gang_outcomes.append,
         )
         self._duties = [controller.run]
         config_map = ConfigMapStore(
@@ -139,67 +134,29 @@ class ReplicaModel:
         self.guards = Guards(config_map, now)
         if reclaims:
             reclaiming = evictions_beside(
-                writes=parts.writes,
+                release,
                 running=self.running,
-                reclaims=self.reclaims,
                 guards=self.guards,
                 policies=policies,
-                connection=self.connection,
-                may_write=lambda: self.leads,
                 is_ready=lambda: self.is_ready,
-                now=now,
-                clock=loop.time,
                 after=Micros(RECLAIM_AFTER_SECONDS * SECOND),
-                preemptors=self.preemptors,
-                gangs=self._gangs,
+                gangs=gangs,
             )
             self._duties.insert(0, reclaiming.run)
         self._task: asyncio.Task[None] | None = None
 
-    def _parts(self, policies: PolicySet, *, reclaims: bool) -> ReleaseParts:
-        state, clock = self._applier.state, self._loop.time
-        explanations = Explanations(limit=10)
-        placer = Placer(view=state.view, now=self._now, scope=Scope(), explanations=explanations)
-        writes = WriteParts(
-            state=state,
+    def _release(self, *, reclaims: bool, preempts: bool) -> ReleaseContext:
+        return build_context(
+            self.connection,
+            identity="me",
+            may_write=lambda: self.leads,
+            annotate=self.annotations.__setitem__,
+            state=self._applier.state,
             held=self.held,
             unbound=self.unbound,
-            writer=PodWriter(
-                self.connection, may_write=lambda: self.leads, clock=clock, now=self._date
-            ),
-            refusals=Refusals(self.connection, identity="me", clock=clock, now=self._date),
-            releasing=ReleasingStatus(self.annotations.__setitem__, clock),
-            conditions=QueuedConditions(),
-            quota_queue=QuotaQueue(
-                *(state, self.held, self.unbound, QueueRules()),
-                now=self._now,
-                reclaims=reclaims,
-                clock=clock,
-            ),
-        )
-        decided = DecidedPods(writes, now=self._now, clock=clock)
-        decider = GangDecider(placer, lambda: policies, state, PolicyCounts())
-        self._gangs = gangs_beside(
-            writes=writes,
-            decided=decided,
-            decider=decider,
-            members=self.gang_members,
-            reclaims=self.reclaims,
-            connection=self.connection,
-            may_write=lambda: self.leads,
             now=self._now,
-            clock=clock,
-            count=self.gang_outcomes.append,
-        )
-        return ReleaseParts(
-            writes=writes,
-            decided=decided,
-            gangs=self._gangs,
-            order=QueueOrder(),
-            pace=QuotaPace(self._now),
-            scheduler_lease=SchedulerLease(self.connection),
-            reclaims=self.reclaims,
-            preemptors=self.preemptors,
+            settings=ReleaseSettings(reclaims=reclaims, preempts=preempts),
+            clock=self._loop.time,
             node_for=self._node_for,
             preemption_of=self._preemption_of,
         )
@@ -212,9 +169,6 @@ class ReplicaModel:
     def _preemption_of(self, held: HeldPod) -> ReclaimMode:
         applied = policies_for(held.placement_request, self._policies, self._now(), scope=Scope())
         return applied[0].placement.preemption if applied else ReclaimMode.OFF
-
-    def _date(self) -> datetime:
-        return date(self._now()).astimezone(UTC)
 
     # As a process.
 

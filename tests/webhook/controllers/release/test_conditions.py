@@ -10,8 +10,8 @@ from engine.model.hold import HOLD_GATE, QUEUED_CONDITION
 from engine.model.pod import pod_of
 from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros
+from engine.release import HeldPod, HeldPodRegistry
 from webhook.controllers.release.conditions import IN_ORDER, Place, QueuedConditions, Wait
-from webhook.placement.held_pods import HeldPod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,13 +56,13 @@ def _messages(
 
 
 def test_a_pod_that_is_held_for_a_moment_gets_none() -> None:
-    conditions, queue = QueuedConditions(), _queue(1)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(1)
     assert _messages(conditions, queue, 0.9) == {}
     assert conditions.released(queue[0], "nominated to node-1", _at(0.95)) is None
 
 
 def test_a_pod_that_is_held_for_its_placement_alone_gets_none_while_a_burst_is_bound() -> None:
-    conditions = QueuedConditions()
+    conditions = QueuedConditions(HeldPodRegistry())
     queue = [_held("moves-on", is_queued=False), _held("waits")]
     assert list(_messages(conditions, queue, 9.9)) == ["waits"]
     assert conditions.released(queue[0], "nominated to node-1", _at(9.95)) is None
@@ -70,7 +70,7 @@ def test_a_pod_that_is_held_for_its_placement_alone_gets_none_while_a_burst_is_b
 
 
 def test_it_says_the_place_and_what_the_pod_waits_for() -> None:
-    conditions = QueuedConditions()
+    conditions = QueuedConditions(HeldPodRegistry())
     (first, _, _, fourth) = conditions.due(_queue(4), _at(2), wait_of=lambda _: _PACED)
     assert first.condition["message"] == "1st of 4; 200 released pods are not bound yet"
     assert fourth.condition == {
@@ -84,7 +84,7 @@ def test_it_says_the_place_and_what_the_pod_waits_for() -> None:
 
 def test_what_others_wait_for_does_not_change_their_place() -> None:
     refused = Wait(QueuedReason.RELEASE_REFUSED, "denied by policy x")
-    due = QueuedConditions().due(
+    due = QueuedConditions(HeldPodRegistry()).due(
         _queue(2), _at(2), lambda held: refused if held.key == "shop/pod-1" else IN_ORDER
     )
     assert [each.condition["reason"] for each in due] == ["WaitingInOrder", "ReleaseRefused"]
@@ -95,7 +95,7 @@ def test_what_others_wait_for_does_not_change_their_place() -> None:
 
 
 def test_a_place_in_the_same_band_is_not_written_again() -> None:
-    conditions, queue = QueuedConditions(), _queue(12)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(12)
     assert len(_messages(conditions, queue, 2)) == 12
     # After a minute two are gone: the 12th (band to 20) is 10th now (to 10), the 11th is 9th, the
     # 6th (to 10) 4th (to 5), the 5th 3rd, the 4th 2nd and the 3rd 1st; of those from 7th to 10th
@@ -113,7 +113,7 @@ def test_a_place_in_the_same_band_is_not_written_again() -> None:
 
 
 def test_a_pod_is_written_once_a_minute_at_most() -> None:
-    conditions, queue = QueuedConditions(), _queue(3)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(3)
     assert len(_messages(conditions, queue, 2)) == 3
     assert _messages(conditions, queue, 61.9, _PACED) == {}
     assert len(_messages(conditions, queue, 63, _PACED)) == 3
@@ -129,21 +129,23 @@ def _quota_wait(position: int, eta: float | None = None) -> Wait:
 
 
 def test_a_pod_that_waits_for_its_quota_says_its_place_there_and_how_long_it_takes() -> None:
-    (due,) = QueuedConditions().due(_queue(1), _at(2), wait_of=lambda _: _quota_wait(4, eta=170))
+    (due,) = QueuedConditions(HeldPodRegistry()).due(
+        _queue(1), _at(2), wait_of=lambda _: _quota_wait(4, eta=170)
+    )
     assert due.condition["message"] == (
         "4th of 17 in shop/team; needs cpu 2, 1 free; batch borrows 12; about 3 min"
     )
 
 
 def test_the_place_in_the_quota_is_the_one_whose_band_counts() -> None:
-    conditions, queue = QueuedConditions(), _queue(1)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(1)
     assert len(_messages(conditions, queue, 2, _quota_wait(9))) == 1
     assert _messages(conditions, queue, 63, _quota_wait(6)) == {}  # both are in the band to 10
     assert len(_messages(conditions, queue, 64, _quota_wait(5))) == 1
 
 
 def test_a_guess_is_written_when_there_is_one_and_again_when_it_is_over() -> None:
-    conditions, queue = QueuedConditions(), _queue(1)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(1)
     assert len(_messages(conditions, queue, 2, _quota_wait(9))) == 1
     (message,) = _messages(conditions, queue, 63, _quota_wait(9, eta=300)).values()
     assert message.endswith("about 5 min")
@@ -154,14 +156,14 @@ def test_a_guess_is_written_when_there_is_one_and_again_when_it_is_over() -> Non
 
 
 def test_later_writes_leave_the_moment_of_the_transition() -> None:
-    conditions, queue = QueuedConditions(), _queue(1)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(1)
     conditions.due(queue, _at(2))
     (again,) = conditions.due(queue, _at(63), wait_of=lambda _: _PACED)
     assert "lastTransitionTime" not in again.condition
 
 
 def test_few_are_written_at_a_time_and_the_front_first() -> None:
-    conditions, queue = QueuedConditions(), _queue(70)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(70)
     first = _messages(conditions, queue, 2)
     assert list(first) == [f"pod-{i}" for i in range(30)]
     assert _messages(conditions, queue, 2.5) == {}
@@ -169,7 +171,7 @@ def test_few_are_written_at_a_time_and_the_front_first() -> None:
 
 
 def test_the_release_ends_it() -> None:
-    conditions, queue = QueuedConditions(), _queue(1)
+    conditions, queue = QueuedConditions(HeldPodRegistry()), _queue(1)
     conditions.due(queue, _at(2))
     assert conditions.released(queue[0], "nominated to node-1", _at(5)) == {
         "type": "stowplan.dev/Queued",
@@ -182,7 +184,7 @@ def test_the_release_ends_it() -> None:
 
 @pytest.mark.parametrize("status", ["True", "False"])
 def test_a_new_leader_knows_what_the_one_before_wrote(status: str) -> None:
-    conditions = QueuedConditions()
+    conditions = QueuedConditions(HeldPodRegistry())
     held = _held(
         "a", condition={"status": status, "reason": "WaitingInOrder", "message": "3rd of 9"}
     )
@@ -194,12 +196,13 @@ def test_a_new_leader_knows_what_the_one_before_wrote(status: str) -> None:
 
 def test_a_condition_that_cannot_be_read_counts_as_none() -> None:
     held = msgspec.structs.replace(_held("a"), raw=b'{"status": "' + QUEUED_CONDITION.encode())
-    assert QueuedConditions().released(held, "unplaced", _at(1)) is None
+    assert QueuedConditions(HeldPodRegistry()).released(held, "unplaced", _at(1)) is None
 
 
 def test_pods_that_are_gone_are_forgotten() -> None:
-    conditions, queue = QueuedConditions(), _queue(30)
+    pods, queue = HeldPodRegistry(), _queue(30)
+    conditions = QueuedConditions(pods)
     conditions.due(queue, _at(2))
-    conditions.due(queue[:1], _at(4))
+    pods.retain(lambda pod: pod.name == "pod-0")
     # Pod 29 comes back, and has no condition that it would have to wait a minute for.
     assert list(_messages(conditions, [queue[0], queue[29]], 6)) == ["pod-29"]

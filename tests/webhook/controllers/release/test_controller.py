@@ -11,6 +11,7 @@ import pytest
 
 from engine.model import api
 from engine.model.hold import HOLD_GATE, QUEUED_CONDITION, RELEASING_ANNOTATION
+from engine.release import HeldPod, WriteFailure
 from tests.webhook.controllers.release.controller_world import (
     HOLD_SECONDS,
     PODS,
@@ -19,8 +20,7 @@ from tests.webhook.controllers.release.controller_world import (
 )
 from webhook.cluster.client.connection import ApiError
 from webhook.controllers.release import PodWriter
-from webhook.controllers.release.write_error import WriteError, WriteFailure
-from webhook.placement.held_pods import HeldPod
+from webhook.controllers.release.pod_writer import WriteError
 
 FREE = "the scheduler finds a node"
 """What a pod is released with that has no room reserved."""
@@ -118,7 +118,7 @@ async def test_a_pod_that_is_not_bound_in_time_is_lost(world: World) -> None:
     world.order("second", created="2026-01-02T03:05:00Z")
     await replica.cycle()
     assert world.releases() == {"first", "second"}
-    assert list(replica.unbound.keys()) == ["shop/second"]
+    assert [each.pod.key for each in replica.release.pods.unbound()] == ["shop/second"]
 
 
 async def test_the_nomination_of_a_pod_that_is_not_bound_is_withdrawn(world: World) -> None:
@@ -199,12 +199,12 @@ async def test_a_refused_pod_backs_off_and_keeps_nobody_waiting(world: World) ->
     for _ in range(3):
         await replica.cycle()
         world.seconds += 5
-    assert len(replica.refusals) == 1
+    assert len(replica.release.pods.refused()) == 1
     assert (world.released("p"), world.released("q")) == (None, FREE)
     world.seconds += 30
     await replica.cycle()
     assert world.released("p") == FREE
-    assert len(replica.refusals) == 0
+    assert not replica.release.pods.refused()
 
 
 async def test_a_refused_release_does_not_end_the_condition_of_a_pod(
@@ -281,7 +281,7 @@ async def test_a_release_that_is_not_answered_is_not_made_again(
         await replica.writes()
         world.seconds += 1
     assert world.released("p") == FREE
-    assert len(replica.unbound) == 1
+    assert len(replica.release.pods.unbound()) == 1
 
 
 @pytest.mark.parametrize("writes", range(4))
@@ -296,7 +296,7 @@ async def test_a_leader_may_end_between_any_two_writes(world: World, writes: int
         left -= 1
         return left >= 0
 
-    first.controller._parts.writes.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
+    first.release.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
     await first.cycle()
     assert len(world.releases()) == writes
     await second.cycle()

@@ -31,7 +31,7 @@ async def test_a_release_that_exceeds_quota_waits_for_a_change_and_is_no_refusal
     world.server.fail_next(1, 403, method="PATCH", path_prefix=f"{PODS}/p", message=OVER_QUOTA)
     await replica.cycle()
     assert world.releases() == set()
-    assert len(replica.refusals) == 0
+    assert not replica.release.pods.refused()
     assert replica.counted() == {}
     assert world.nominated("p") == ""
     sent = len(world.server.requests)

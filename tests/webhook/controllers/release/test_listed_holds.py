@@ -10,8 +10,8 @@ from engine.model.time import Micros, micros
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.release.holding import LONG_AGO, hold
 from webhook.cluster.client.connection import ApiError, connected
-from webhook.controllers.release.listed_holds import list_holds, release_by_of
-from webhook.controllers.release.release_patch import release_patch
+from webhook.controllers.release.bulk_release import list_holds, release_by_of
+from webhook.controllers.release.pod_writer import release_patch
 
 CREATED = datetime(2026, 1, 1, 8, 0, tzinfo=UTC)
 BOUND = micros(CREATED + timedelta(seconds=60))

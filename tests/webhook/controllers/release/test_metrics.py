@@ -1,35 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 from engine.model.elastic_quota import ReclaimMode
-from engine.model.time import SECOND, Micros
-from engine.quota.queueing import QueueRules
-from engine.view import ClusterState
-from tests.fake_api_server import fake_api_server
+from engine.release import WriteFailure
+from tests.engine.release.pods import pod, sent
 from tests.webhook.controllers.release.controller_world import Replica, running_world
-from tests.webhook.controllers.release.releases import pod
-from webhook.cluster.client.connection import ApiError, connected
 from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.pod_writer import WriteKind
-from webhook.controllers.release.quota_queue import QuotaQueue
-from webhook.controllers.release.refusals import Refusals
-from webhook.controllers.release.unbound_releases import Release, UnboundReleases
-from webhook.controllers.release.write_error import WriteFailure
-from webhook.placement.held_pods import HeldPods
-
-
-@pytest.fixture
-async def refusals(tmp_path: Path) -> AsyncIterator[Refusals]:
-    async with (
-        fake_api_server() as server,
-        connected(server.kubeconfig(tmp_path), None) as connection,
-    ):
-        yield Refusals(connection, identity="replica-1")
 
 
 def test_writes_and_holds_are_counted() -> None:
@@ -48,41 +28,24 @@ def test_writes_and_holds_are_counted() -> None:
     assert value("stowplan_hold_seconds_bucket", le="0.5") == 1
 
 
-async def test_the_moment_is_read_at_each_scrape(refusals: Refusals) -> None:
-    held, unbound = HeldPods(lambda: Micros(0)), UnboundReleases()
-    registry = CollectorRegistry()
-    registry.register(
-        ReleaseCollector(
-            held=held,
-            unbound=unbound,
-            refusals=refusals,
-            now=lambda: Micros(90 * SECOND),
-            quota_queue=QuotaQueue(
-                ClusterState(), held, unbound, QueueRules(), now=lambda: Micros(0)
-            ),
-            is_leader=lambda: True,
-        )
-    )
-    assert registry.get_sample_value("stowplan_held_pods") == 0
-    assert registry.get_sample_value("stowplan_held_pods_overdue_seconds") == 0
-    unbound.add(Release(key="shop/a", uid="uid-a", scheduler_name="default-scheduler"))
-    refusals.refused(pod("b"), ApiError(403, "", "no"))
-    assert registry.get_sample_value("stowplan_released_pods_unbound") == 1
-    assert registry.get_sample_value("stowplan_held_pods_refused") == 1
+async def test_the_moment_is_read_at_each_scrape(tmp_path: Path) -> None:
+    async with running_world(tmp_path) as world:
+        replica = world.replica()
+        registry = CollectorRegistry()
+        registry.register(ReleaseCollector(replica.release))
+        assert registry.get_sample_value("stowplan_held_pods") == 0
+        assert registry.get_sample_value("stowplan_held_pods_overdue_seconds") == 0
+        pods = replica.release.pods
+        sent(pods, pod("a"), at=0)
+        pods.of_pod(pod("b")).write_refused("no", None, world.now(), at=0)
+        assert registry.get_sample_value("stowplan_released_pods_unbound") == 1
+        assert registry.get_sample_value("stowplan_held_pods_refused") == 1
 
 
 def _waits_within_min(replica: Replica, *, leads: bool = True) -> dict[str, float]:
     registry = CollectorRegistry()
-    registry.register(
-        ReleaseCollector(
-            held=replica.held,
-            unbound=replica.unbound,
-            refusals=replica.refusals,
-            now=replica.world.now,
-            quota_queue=replica.quota_queue,
-            is_leader=lambda: leads,
-        )
-    )
+    replica.leads = leads
+    registry.register(ReleaseCollector(replica.release))
     return {
         f"{sample.labels['quota_namespace']}/{sample.labels['quota']}": sample.value
         for metric in registry.collect()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.release import WriteFailure
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
-from webhook.controllers.release.paced_connection import PacedConnection
-from webhook.controllers.release.write_error import WriteError, WriteFailure
+from webhook.controllers.release.pod_writer import PacedConnection, WriteError
 
 PODS = "/api/v1/namespaces/shop/pods"
 CALL_SECONDS = 20.0

@@ -9,17 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from engine.model import api
 from engine.model.hold import HOLD_GATE, RESERVED_AT_ANNOTATION, WAIT_ANNOTATION
 from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
+from engine.release import HeldPod, WriteFailure
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
-from webhook.controllers.release.pod_writer import PodWriter
-from webhook.controllers.release.unbound_releases import Nomination
-from webhook.controllers.release.write_error import WriteError, WriteFailure
-from webhook.placement.held_pods import HeldPod
+from webhook.controllers.release.pod_writer import PodWriter, WriteError
 
 PODS = "/api/v1/namespaces/shop/pods"
 TRIED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -122,8 +121,8 @@ async def test_a_stale_nomination_is_withdrawn_from_the_pod_that_still_has_it(
     stored = world.stored()
     status = {"nominatedNodeName": "node-1", **status}
     world.server.replace({**stored, "spec": {"containers": [], **spec}, "status": status})
-    nomination = Nomination(namespace="shop", name="a", uid=uid or held.pod.uid, node_name="node-1")
-    await world.writer.withdraw_stale(nomination)
+    pod = replace(held.pod, uid=uid or held.pod.uid)
+    await world.writer.withdraw_stale(pod, "node-1")
     assert world.stored()["status"].get("nominatedNodeName", "") == left
 
 

@@ -8,7 +8,7 @@ from engine.model.time import SECOND, Micros
 from engine.quota.queueing import Borrower, Lack, QuotaWait, QuotaWaits
 from tests.webhook.controllers.release.controller_world import running_world
 from webhook.controllers.release.conditions import Place, Wait
-from webhook.controllers.release.quota_pace import QuotaPace
+from webhook.controllers.release.quota_queue import QuotaPace
 
 TEAM: QuotaKey = ("shop", "scheduling.x-k8s.io", "team")
 BATCH: QuotaKey = ("mail", "scheduling.x-k8s.io", "batch")

@@ -97,7 +97,7 @@ async def test_a_pod_that_takes_no_annotation_loses_its_gate_alone(
     assert world.gates("fat") == []
     assert RELEASED_ANNOTATION not in world.stored("fat")["metadata"].get("annotations", {})
     assert len(replica.held) == 0
-    assert len(replica.refusals) == 0
+    assert not replica.release.pods.refused()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
-from webhook.controllers.release.scheduler_lease import SchedulerLease
+from webhook.controllers.release.release_health import SchedulerLease
 
 
 @pytest.fixture

@@ -1,0 +1,700 @@
+"""The record of a held pod: all that the leader knows of it, until it is bound or gone.
+
+A transition is a method, and says in its name what happened. The phase follows from the record:
+
+```
+CREATED --------------> RELEASING ---> RELEASED ---> ENDED   bound, or gone
+   | waits for quota    ^   |   |          |
+   +---> QUEUED --------+   |   |          +-------> LOST    not bound in time
+   | others are evicted |   |   v
+   +---> RECLAIMING     |   | REFUSED                        tried again after a back-off
+   | room is reserved v |   |
+   +---> RESERVED ------+   +--> back to where it was        changed, or over its quota
+```
+
+What must outlive a leader is on the pod itself, so whoever begins to lead finds each in its place.
+Two clocks are told apart: `now` is the time of day, `at` are seconds that only go forward.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from engine.model.pod import Pod
+from engine.model.queued_condition import QueuedReason
+from engine.model.request import PlacementRequest
+from engine.model.time import Micros
+
+LOST_SECONDS: Final = 60.0
+"""After which a released pod that is not bound is lost."""
+
+_CHANGED_SECONDS: Final = 1.0
+"""After which a pod that was not as we knew it is tried again, even if nothing is seen of it."""
+
+_UNSEEN_SECONDS: Final = 15.0
+"""After which a pod whose write may have been made is tried again, though nothing is seen."""
+
+_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS = 1.0, 30.0
+_LONGEST_RETRY_AFTER_SECONDS: Final = 120.0  # a server that asks for more is not believed
+_LASTING_AFTER: Final = 3
+_MOST_STALE: Final = 100
+
+
+_POD_KIND: Final = {"group": "", "version": "v1", "kind": "Pod"}
+_PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
+_CREATION: Final = {
+    "operation": "CREATE",
+    "kind": _POD_KIND,
+    "resource": _PODS,
+    "subResource": "",
+    "requestKind": _POD_KIND,
+    "requestResource": _PODS,
+    "requestSubResource": "",
+    "dryRun": False,
+}
+"""What the admission request said of every pod that is held; who created it is forgotten."""
+
+
+class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod that nothing but our gate keeps from the scheduler.
+
+    Attributes:
+        pod: its model; of one without `raw`, who it is and nothing else.
+        version: its resourceVersion.
+        raw: the object as the API server sent it, which expressions may read any field of. Empty
+            where it is too large to be kept or for a decision: it is to be released without one.
+        release_by: the moment by which it is to be released: its creation and the bound of a hold.
+            Not what its annotation says, which whoever creates a pod may write. Later while others
+            are evicted for it. NEVER of a pod that waits for quota or for its gang.
+        seen_at: when this replica first saw it held by our gate alone, waiting for quota or not as
+            it is.
+        is_queued: whether it waits for quota; also of a pod without `raw`.
+        is_held_for_gang: whether it waits for its gang; likewise.
+    """
+
+    pod: Pod
+    version: int
+    raw: bytes
+    release_by: Micros
+    seen_at: Micros
+    is_queued: bool = False
+    is_held_for_gang: bool = False
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return self.pod.key
+
+    @property
+    def placement_request(self) -> PlacementRequest:
+        """The request to place it: what expressions may read at a release, see `compile_policy`."""
+        return PlacementRequest(pod=self.pod, raw=self.raw, request=creation_of(self.pod))
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether it waits for as long as its quota or its gang takes."""
+        return self.is_queued or self.is_held_for_gang
+
+    @property
+    def overdue_from(self) -> Micros:
+        """The moment from which it counts as overdue: nobody can release what is not seen yet."""
+        return max(self.release_by, self.seen_at)
+
+
+def creation_of(pod: Pod) -> Mapping[str, Any]:
+    """Return what is still known of the admission request of a pod that is stored by now."""
+    return {**_CREATION, "name": pod.name, "namespace": pod.namespace}
+
+
+class Phase(StrEnum):
+    """Where a held pod is between its creation and its binding."""
+
+    CREATED = "created"  # held by our gate, in the queue order
+    QUEUED = "queued"  # it waits for quota
+    RECLAIMING = "reclaiming"  # others are being evicted for it
+    RESERVED = "reserved"  # the room that others made is there
+    RELEASING = "releasing"  # its release is being written
+    REFUSED = "refused"  # somebody's admission refuses its release
+    RELEASED = "released"  # our gate is gone, or may be, and it is not bound yet
+    LOST = "lost"  # it was released, and not bound in time
+    ENDED = "ended"  # it is bound or gone
+
+
+class WriteFailure(Enum):
+    """The ways in which a write fails.
+
+    Attributes:
+        REFUSED: somebody's admission, or a right that we lack, stands against it, or the API server
+            takes too long or fails for this pod alone. It is tried again after a back-off.
+        OVER_QUOTA: the pod exceeds its quota, for somebody else was first. It waits until that has
+            room.
+        GONE: the pod was deleted, maybe replaced by another one of its name. There is nothing to
+            do: the watch shows it.
+        CHANGED: the pod is no longer what we know: its gate is gone, it is bound, or its affinity
+            is another. It is decided again, as the watch shows it.
+        BLOCKED: a PodDisruptionBudget stands against an eviction, now or for as long as there are
+            two of them.
+        UNREACHABLE: there was no answer, or the API server is too busy. Maybe it was written. It
+            is tried again after a pause.
+        NOT_LEADING: this replica no longer leads. Nothing was sent, and nothing may be.
+    """
+
+    REFUSED = "refused"
+    OVER_QUOTA = "over-quota"
+    GONE = "gone"
+    CHANGED = "changed"
+    BLOCKED = "blocked"
+    UNREACHABLE = "unreachable"
+    NOT_LEADING = "not-leading"
+
+
+REFUSALS: Final = frozenset({WriteFailure.REFUSED, WriteFailure.OVER_QUOTA})
+
+
+class Next(Enum):
+    """What follows from a release that failed."""
+
+    TRY_AGAIN = "try again"  # the room stays reserved
+    GIVE_BACK = "give back"  # the room in the view
+    WITHDRAW = "withdraw"  # the nomination on the pod as well
+    WAIT_FOR_QUOTA = "wait for quota"  # likewise, until the usage of its quota changes
+    SEE = "see"  # it was written after all: the watch is behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseDecision:
+    """What is to be done with a held pod.
+
+    Attributes:
+        node_name: the node where room is reserved for it, "" for none; it is nominated to it before
+            it is released.
+        reason: why there is none; "" where there is one.
+        annotations: written with the release.
+    """
+
+    node_name: str = ""
+    reason: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Step(Enum):
+    """How far the writes of a release are."""
+
+    WAITING = "waiting"  # nothing is under way
+    PREPARING = "preparing"  # writes before the release are
+    SENT = "sent"  # the release is
+    UNANSWERED = "unanswered"  # nothing is, and the release may have been written
+    ACCEPTED = "accepted"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ReleaseAttempt:
+    """The release of a pod, from its decision until it is seen without our gate.
+
+    Attributes:
+        held: the pod as it was decided.
+        decision: what is to be done with it.
+        is_overdue: whether it is released whatever the cluster is like.
+        step: of its writes.
+        is_doubtful: whether a release was sent before, and may have been written.
+        failure: of its last write, None if that did not fail.
+    """
+
+    held: HeldPod
+    decision: ReleaseDecision
+    is_overdue: bool = False
+    step: Step = Step.WAITING
+    is_doubtful: bool = False
+    failure: WriteFailure | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way."""
+        return self.step in {Step.PREPARING, Step.SENT}
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the release was accepted."""
+        return self.step is Step.ACCEPTED
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether our gate is gone, or may be; from then on the nomination stays."""
+        return self.step in {Step.SENT, Step.UNANSWERED, Step.ACCEPTED}
+
+    def write_begins(self) -> None:
+        """Note that a write is under way; after a release without an answer it is the release."""
+        self.step = Step.SENT if self.step is Step.UNANSWERED else Step.PREPARING
+
+    def write_ended(self) -> None:
+        """Note that no write is under way any more, however it ended."""
+        if self.is_writing:
+            self.step = Step.UNANSWERED if self.is_sent else Step.WAITING
+
+    @property
+    def is_about_to_go(self) -> bool:
+        """Whether it is the next to be released, and neither was before nor failed to be."""
+        return not self.is_sent and self.failure is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is done, as a write has failed that was not an overdue pod's."""
+        return not self.is_overdue and self.step in {Step.WAITING, Step.UNANSWERED}
+
+
+@dataclass(slots=True, kw_only=True)
+class Refusal:
+    """The refusals of writes of a pod, one after the other.
+
+    Attributes:
+        message: of who refused it last.
+        since: the first of them.
+        until: the last of them.
+        count: of refusals.
+        retry_at: when it may be tried again.
+        event_at: when the next Event is due.
+    """
+
+    message: str
+    since: Micros
+    until: Micros
+    count: int = 0
+    retry_at: float = 0.0
+    event_at: float = 0.0
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it will hardly end by itself."""
+        return self.count >= _LASTING_AFTER
+
+
+class Reclaim(Enum):
+    """Whether others are evicted for a pod."""
+
+    NONE = "none"
+    EVICTING = "evicting"
+    READY = "ready"  # its room is there
+    GIVEN_UP = "given up"  # by this leader: what an earlier one noted on it counts no more
+
+
+class ReclaimNote(NamedTuple):
+    """What a reclaim adds to the condition of a pod.
+
+    Attributes:
+        reason: None for that of its wait.
+    """
+
+    reason: QueuedReason | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenCondition:
+    """The latest condition of a pod.
+
+    Attributes:
+        reason: of the condition.
+        band: of its place, None where an earlier leader wrote it.
+        at: when it was written.
+        until: the moment by which it said that the pod is released, None if it said none.
+    """
+
+    reason: str
+    band: int | None
+    at: Micros
+    until: Micros | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class HeldPodRecord:
+    """All that is known of one held pod; see the module for its phases.
+
+    Attributes:
+        pod: as it was seen last.
+        held: as it was seen last with our gate, None of one that was not.
+        is_bound_or_gone: whether it needs nobody any more.
+        attempt: its release, while that is written.
+        refusal: of its writes, None while they are accepted.
+        was_refused: whether a release of it was refused since it is held: its condition stays until
+            it is released after all, and the API server is asked for the pod before the next.
+        released_at: when its release was sent, None while it was not or counts no longer.
+        keeps_order: whether the next pod of an order waits until it is bound.
+        is_lost: whether it was not bound in time.
+        nominated_node: that it was released with and has not followed, "" for none.
+        nominated_at: since when that is seen, or was withdrawn last.
+        reclaim: whether others are evicted for it.
+        reclaim_note: what a reclaim adds to its condition.
+        is_reclaim_in_vain: whether nothing that others borrow makes room for it.
+        look_again_at: when to look for a node again, for a pod that found none and whose policy
+            evicts others; None while it does not wait for that.
+        capacity_again_at: the same of a pod that quota lets go, within its min.
+        within_min_since: since when a pod within min waits, None while it does not.
+        condition: that says why it waits.
+    """
+
+    pod: Pod
+    held: HeldPod | None = None
+    is_bound_or_gone: bool = False
+    attempt: ReleaseAttempt | None = None
+    refusal: Refusal | None = None
+    was_refused: bool = False
+    released_at: float | None = None
+    keeps_order: bool = False
+    is_lost: bool = False
+    nominated_node: str = ""
+    nominated_at: float = 0.0
+    reclaim: Reclaim = Reclaim.NONE
+    reclaim_note: ReclaimNote | None = None
+    is_reclaim_in_vain: bool = False
+    look_again_at: float | None = None
+    capacity_again_at: float | None = None
+    within_min_since: Micros | None = None
+    condition: WrittenCondition | None = None
+    _stale_version: int = 0
+    _stale_until: float = float("-inf")
+
+    @property
+    def phase(self) -> Phase:
+        """Where the pod is; the later of two that hold."""
+        if self.is_bound_or_gone:
+            return Phase.ENDED
+        if self.is_lost:
+            return Phase.LOST
+        if self.released_at is not None:
+            return Phase.RELEASED
+        if self.refusal is not None:
+            return Phase.REFUSED
+        if self.attempt is not None:
+            return Phase.RELEASING
+        return self._phase_while_waiting()
+
+    def _phase_while_waiting(self) -> Phase:
+        if self.reclaim is Reclaim.READY:
+            return Phase.RESERVED
+        if self.reclaim is Reclaim.EVICTING:
+            return Phase.RECLAIMING
+        return Phase.QUEUED if self.pod.is_queued else Phase.CREATED
+
+    # The release.
+
+    def may_be_written(self, version: int, at: float) -> bool:
+        """Return whether nobody refuses the pod, and it is as we know it.
+
+        Args:
+            version: of the pod as it is seen.
+            at: the moment.
+        """
+        is_as_known = version != self._stale_version or at >= self._stale_until
+        return is_as_known and (self.refusal is None or at >= self.refusal.retry_at)
+
+    def is_stale(self, version: int, at: float, *, is_unseen: bool = False) -> None:
+        """Note that the pod is no longer what this version says: it is not written for a while.
+
+        Args:
+            version: of the pod as it was written.
+            at: the moment.
+            is_unseen: whether a write of ours made it so, which the watch is about to show.
+        """
+        self._stale_version = version
+        self._stale_until = at + (_UNSEEN_SECONDS if is_unseen else _CHANGED_SECONDS)
+
+    def release_begins(
+        self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
+    ) -> ReleaseAttempt:
+        """Note that the pod is to be released."""
+        self.attempt = ReleaseAttempt(held=held, decision=decision, is_overdue=is_overdue)
+        return self.attempt
+
+    def release_sent(self, attempt: ReleaseAttempt, at: float) -> None:
+        """Note that the release is sent: its binding may be seen before the answer."""
+        attempt.step = Step.SENT
+        self.released_at, self.is_lost = at, False
+        self.keeps_order = attempt.held.pod.is_held_for_order
+
+    def release_accepted(self, attempt: ReleaseAttempt) -> None:
+        """Note that our gate is gone."""
+        attempt.step = Step.ACCEPTED
+        self._stale_until = float("-inf")
+        self.refusal = None
+
+    def release_failed(
+        self,
+        attempt: ReleaseAttempt,
+        failure: WriteFailure,
+        message: str,
+        *,
+        retry_after: float | None,
+        now: Micros,
+        at: float,
+        jitter: Callable[[], float] = random.random,
+    ) -> Next:
+        """Note that a write of a release failed; return what follows.
+
+        Args:
+            attempt: the release.
+            failure: of the write.
+            message: of who refused it.
+            retry_after: seconds that the API server asks for.
+            now: the time of day.
+            at: the moment.
+            jitter: a number in [0, 1).
+        """
+        was_sent, attempt.failure = attempt.is_sent, failure
+        if failure is WriteFailure.UNREACHABLE:
+            attempt.is_doubtful = was_sent
+            attempt.step = Step.UNANSWERED if was_sent else Step.WAITING
+            return Next.TRY_AGAIN
+        if failure in REFUSALS:
+            self.was_refused = True
+        elif attempt.is_doubtful:
+            # It was written after all. While the watch is behind, it must not be decided again.
+            attempt.write_ended()
+            self.is_stale(attempt.held.version, at, is_unseen=True)
+            self._drop(attempt)
+            return Next.SEE
+        if was_sent:
+            self.binding_is_not_awaited()
+        attempt.step = Step.WAITING
+        if failure is WriteFailure.OVER_QUOTA and attempt.held.is_queued:
+            return Next.WAIT_FOR_QUOTA
+        if failure not in REFUSALS:
+            self.is_stale(attempt.held.version, at)
+            return Next.GIVE_BACK
+        is_lasting = self.write_refused(message, retry_after, now, at, jitter)
+        return Next.WITHDRAW if is_lasting else Next.TRY_AGAIN
+
+    def write_refused(
+        self,
+        message: str,
+        retry_after: float | None,
+        now: Micros,
+        at: float,
+        jitter: Callable[[], float] = random.random,
+    ) -> bool:
+        """Note that somebody refuses a write; return whether what is reserved is to be given back.
+
+        Waits double up to a bound; none is shorter than the server asks for.
+        """
+        refusal = self.refusal = self.refusal or Refusal(message=message, since=now, until=now)
+        refusal.message, refusal.until = message, now
+        wait = min(_FIRST_BACKOFF_SECONDS * 2**refusal.count, _LONGEST_BACKOFF_SECONDS)
+        asked = min(retry_after or 0.0, _LONGEST_RETRY_AFTER_SECONDS)
+        refusal.count += 1
+        refusal.retry_at = at + max(wait * (1 + jitter()) / 2, asked)
+        return refusal.is_lasting
+
+    def given_back(self, attempt: ReleaseAttempt) -> bool:
+        """End a release; return whether the room that was reserved for it is to be let go."""
+        is_current = self.attempt is attempt
+        self._drop(attempt)
+        return is_current and not attempt.is_accepted
+
+    def _drop(self, attempt: ReleaseAttempt) -> None:
+        if self.attempt is attempt:
+            self.attempt = None
+
+    # After the release.
+
+    def scheduler_tried_in_vain(self) -> None:
+        """Note that the scheduler finds no node: the next pod of an order waits no longer."""
+        self.keeps_order = False
+
+    def binding_is_not_awaited(self) -> None:
+        """Note that the pod counts as released no longer."""
+        self.released_at, self.keeps_order = None, False
+
+    def lost(self) -> None:
+        """Note that the pod was not bound in time."""
+        self.binding_is_not_awaited()
+        self.is_lost = True
+
+    def nomination_seen(self, node_name: str, at: float) -> None:
+        """Note the nomination of ours that a released pod has, "" for none."""
+        if node_name != self.nominated_node:
+            self.nominated_node, self.nominated_at = node_name, at
+
+    def ended(self) -> None:
+        """Note that the pod is bound or gone."""
+        self.binding_is_not_awaited()
+        self.nominated_node, self.is_lost, self.is_bound_or_gone = "", False, True
+
+    def not_held(self) -> None:
+        """Forget what concerns a held pod alone; others may still be evicted for it."""
+        self.attempt, self.refusal, self.was_refused = None, None, False
+        self._stale_until = float("-inf")
+        self.condition = None
+        self.look_again_at = self.capacity_again_at = self.within_min_since = None
+        if self.reclaim is Reclaim.GIVEN_UP:
+            self.forget_reclaim()
+
+    # Its quota.
+
+    def waits_within_min(self, now: Micros) -> None:
+        """Note that the pod waits, though it is within the min of its quota."""
+        if self.within_min_since is None:
+            self.within_min_since = now
+
+    def finds_no_node_within_min(self, now: Micros, look_again_at: float) -> None:
+        """Note that quota lets the pod go, and no node takes it."""
+        self.capacity_again_at = look_again_at
+        self.waits_within_min(now)
+
+    def waits_within_min_no_more(self) -> None:
+        """Note that the pod waits for no quota."""
+        self.within_min_since = self.capacity_again_at = None
+
+    # The reclaim.
+
+    def is_kept_for_reclaim(self) -> bool:
+        """Return whether the pod counts as one that others are evicted for."""
+        return self.reclaim in {Reclaim.EVICTING, Reclaim.READY}
+
+    def reclaim_begins(self) -> None:
+        """Keep the pod from being decided and released from now on."""
+        self.reclaim = Reclaim.EVICTING
+
+    def room_is_there(self) -> None:
+        """Let the pod be decided and released, before others."""
+        self.reclaim = Reclaim.READY
+
+    def reclaim_given_up(self) -> None:
+        """Leave the pod to the queue again, or to its end."""
+        self.reclaim = Reclaim.GIVEN_UP
+
+    def forget_reclaim(self) -> None:
+        """Forget all that reclaims noted of it."""
+        self.reclaim, self.reclaim_note, self.is_reclaim_in_vain = Reclaim.NONE, None, False
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether anything is known that a new record would not say."""
+        return bool(
+            self.attempt
+            or self.refusal
+            or self.was_refused
+            or self.released_at is not None
+            or self.is_lost
+            or self.nominated_node
+            or self.reclaim is not Reclaim.NONE
+            or self.reclaim_note
+            or self.is_reclaim_in_vain
+            or self.condition
+            or self.look_again_at is not None
+            or self.capacity_again_at is not None
+            or self.within_min_since is not None
+            or self._stale_until > float("-inf")
+        )
+
+
+class HeldPodRegistry:
+    """The records of all held pods, and of those released and not bound; the one owner of them."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, HeldPodRecord] = {}
+        self._by_key: dict[str, HeldPodRecord] = {}  # the one that was seen last
+
+    def __iter__(self) -> Iterator[HeldPodRecord]:
+        """Iterate over the records of this moment."""
+        return iter(list(self._by_uid.values()))
+
+    def of(self, held: HeldPod) -> HeldPodRecord:
+        """Return the record of a held pod, a new one if nothing is known of it."""
+        record = self.of_pod(held.pod)
+        if record.held is None or held.version >= record.held.version:
+            record.held, record.pod = held, held.pod
+        return record
+
+    def of_pod(self, pod: Pod) -> HeldPodRecord:
+        """Return the record of a pod, a new one if nothing is known of it."""
+        record = self._by_uid.get(pod.uid)
+        if record is None:
+            self.ended(pod.key)  # it was another pod of the name
+            record = self._by_uid[pod.uid] = self._by_key[pod.key] = HeldPodRecord(pod=pod)
+        return record
+
+    def find(self, pod: Pod) -> HeldPodRecord | None:
+        """Return the record of a pod, None if nothing is known of it."""
+        return self._by_uid.get(pod.uid)
+
+    def by_key(self, key: str) -> HeldPodRecord | None:
+        """Return the record of the pod by `namespace/name`, None if nothing is known of it."""
+        return self._by_key.get(key)
+
+    def attempt(self, pod: Pod) -> ReleaseAttempt | None:
+        """Return the release of a pod, None while it is not to be released."""
+        record = self._by_uid.get(pod.uid)
+        return None if record is None else record.attempt
+
+    def releasing(self) -> list[HeldPodRecord]:
+        """Return the pods whose release is written, or not seen yet."""
+        return [record for record in self._by_uid.values() if record.attempt is not None]
+
+    def unbound(self) -> list[HeldPodRecord]:
+        """Return the released pods that are not bound, the oldest first."""
+        found = [each for each in self._by_uid.values() if each.released_at is not None]
+        return sorted(found, key=lambda each: each.released_at or 0.0)
+
+    def refused(self) -> list[HeldPodRecord]:
+        """Return the pods whose last write was refused."""
+        return [record for record in self._by_uid.values() if record.refusal is not None]
+
+    def schedulers_in_order(self) -> set[str]:
+        """Return the schedulers of which the next pod of an order has to wait."""
+        return {each.pod.scheduler_name for each in self._by_uid.values() if each.keeps_order}
+
+    def take_lost(self, at: float) -> list[HeldPodRecord]:
+        """Return the pods that are not bound in the time they have; they count no longer."""
+        lost = [each for each in self.unbound() if at - (each.released_at or 0.0) >= LOST_SECONDS]
+        for record in lost:
+            record.lost()
+        return lost
+
+    def take_stale_nominations(self, at: float) -> list[HeldPodRecord]:
+        """Return pods that have not followed their nomination in the time that they have.
+
+        Each is returned again after the same time, for as long as it is seen: the write that
+        withdraws it may fail, and a leader may end before it.
+        """
+        stale = sorted(
+            (
+                record
+                for record in self._by_uid.values()
+                if record.nominated_node and at - record.nominated_at >= LOST_SECONDS
+            ),
+            key=lambda record: record.nominated_at,
+        )[:_MOST_STALE]
+        for record in stale:
+            record.nominated_at = at
+        return stale
+
+    def forget_releases(self) -> None:
+        """Forget who was released, as a replica does that begins to lead; nominations stay."""
+        for record in self._by_uid.values():
+            record.binding_is_not_awaited()
+
+    def retain(self, is_held: Callable[[Pod], bool]) -> None:
+        """Forget what concerns held pods alone of those that are not held any more."""
+        for record in self:
+            if not is_held(record.pod):
+                record.not_held()
+                self.forget_if_idle(record)
+
+    def ended(self, key: str) -> None:
+        """Note that the pod by `namespace/name` is bound, gone, or replaced by another."""
+        record = self._by_key.get(key)
+        if record is not None:
+            record.ended()
+            self.forget_if_idle(record)
+
+    def forget_if_idle(self, record: HeldPodRecord) -> None:
+        """Forget a record that says no more than a new one."""
+        if not record.is_of_use:
+            self._by_uid.pop(record.pod.uid, None)
+            if self._by_key.get(record.pod.key) is record:
+                del self._by_key[record.pod.key]

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.time import Micros
+from engine.release import (
+    HeldPod,
+    HeldPodRecord,
+    HeldPodRegistry,
+    Next,
+    Phase,
+    ReleaseAttempt,
+    ReleaseDecision,
+    WriteFailure,
+)
+from tests.engine.release.pods import held_of, pod
+
+NOW = Micros(0)
+DENIED = "denied by a policy"
+
+
+def held(name: str = "a", *, uid: str = "", version: int = 1, reasons: str = "order") -> HeldPod:
+    annotated: dict[str, Any] = {HOLD_REASONS_ANNOTATION: reasons}
+    gated = replace(pod(name, uid=uid, annotations=annotated), scheduling_gates=(HOLD_GATE,))
+    return replace(held_of(gated, version), is_queued=reasons == "quota")
+
+
+@pytest.fixture
+def pods() -> HeldPodRegistry:
+    return HeldPodRegistry()
+
+
+@pytest.fixture
+def record(pods: HeldPodRegistry) -> HeldPodRecord:
+    return pods.of(held())
+
+
+def sent(record: HeldPodRecord, of: HeldPod | None = None) -> ReleaseAttempt:
+    """Begin a release, and send it."""
+    attempt = record.release_begins(of or held(), ReleaseDecision(node_name="node-1"))
+    attempt.write_begins()
+    record.release_sent(attempt, at=10)
+    return attempt
+
+
+def failed(
+    record: HeldPodRecord, attempt: ReleaseAttempt, failure: WriteFailure, at: float = 11
+) -> Next:
+    return record.release_failed(attempt, failure, DENIED, retry_after=None, now=NOW, at=at)
+
+
+# Phases.
+
+
+def test_a_pod_that_is_released_and_bound_goes_from_phase_to_phase(
+    pods: HeldPodRegistry, record: HeldPodRecord
+) -> None:
+    phases = [record.phase]
+    attempt = record.release_begins(held(), ReleaseDecision())
+    phases.append(record.phase)
+    record.release_sent(attempt, at=0)
+    record.release_accepted(attempt)
+    phases.append(record.phase)
+    pods.ended("shop/a")
+    phases.append(record.phase)
+    assert phases == [Phase.CREATED, Phase.RELEASING, Phase.RELEASED, Phase.ENDED]
+
+
+def test_queued_means_that_a_pod_waits_for_quota(pods: HeldPodRegistry) -> None:
+    assert pods.of(held("q", reasons="quota")).phase is Phase.QUEUED
+    assert pods.of(held("o", reasons="order")).phase is Phase.CREATED
+
+
+def test_a_pod_that_others_are_evicted_for_has_room_then_and_goes(record: HeldPodRecord) -> None:
+    record.reclaim_begins()
+    phases = [record.phase]
+    record.room_is_there()
+    phases.append(record.phase)
+    record.release_begins(held(), ReleaseDecision())
+    phases.append(record.phase)
+    assert phases == [Phase.RECLAIMING, Phase.RESERVED, Phase.RELEASING]
+
+
+def test_a_pod_that_is_not_bound_in_time_is_lost_until_it_is(
+    pods: HeldPodRegistry, record: HeldPodRecord
+) -> None:
+    sent(record)
+    assert not pods.take_lost(69)
+    assert pods.take_lost(70) == [record]
+    assert not pods.take_lost(70)
+    pods.retain(lambda _: False)
+    assert (record.phase, list(pods)) == (Phase.LOST, [record])
+    pods.ended("shop/a")
+    assert list(pods) == []
+
+
+# Failures of a release.
+
+
+def test_a_release_without_an_answer_may_have_been_written(record: HeldPodRecord) -> None:
+    attempt = sent(record)
+    assert failed(record, attempt, WriteFailure.UNREACHABLE) is Next.TRY_AGAIN
+    assert (attempt.is_sent, attempt.is_writing, attempt.is_doubtful) == (True, False, True)
+    assert record.phase is Phase.RELEASED
+    attempt.write_begins()  # again
+    assert failed(record, attempt, WriteFailure.CHANGED) is Next.SEE
+    assert record.attempt is None
+    assert not record.may_be_written(version=1, at=25)  # the watch is behind
+    assert record.may_be_written(version=2, at=25)
+    assert record.may_be_written(version=1, at=26)
+
+
+def test_what_was_never_sent_is_prepared_again(record: HeldPodRecord) -> None:
+    attempt = record.release_begins(held(), ReleaseDecision())
+    attempt.write_begins()
+    assert failed(record, attempt, WriteFailure.UNREACHABLE) is Next.TRY_AGAIN
+    assert (attempt.is_sent, attempt.is_idle, record.phase) == (False, True, Phase.RELEASING)
+
+
+def test_a_pod_that_has_changed_is_decided_again_after_a_moment(record: HeldPodRecord) -> None:
+    attempt = sent(record)
+    assert failed(record, attempt, WriteFailure.CHANGED) is Next.GIVE_BACK
+    assert record.given_back(attempt)
+    assert not record.given_back(attempt)  # once
+    assert record.phase is Phase.CREATED
+    assert [record.may_be_written(version=1, at=at) for at in (11.9, 12)] == [False, True]
+
+
+def test_a_pod_over_its_quota_waits_again(pods: HeldPodRegistry) -> None:
+    queued = held("q", reasons="quota")
+    record = pods.of(queued)
+    attempt = sent(record, queued)
+    assert failed(record, attempt, WriteFailure.OVER_QUOTA) is Next.WAIT_FOR_QUOTA
+    record.given_back(attempt)
+    assert (record.phase, record.refusal, record.was_refused) == (Phase.QUEUED, None, True)
+
+
+# Refusals.
+
+
+def test_a_refused_pod_waits_longer_each_time(record: HeldPodRecord) -> None:
+    waits = []
+    for _ in range(7):
+        record.write_refused(DENIED, None, NOW, at=0, jitter=lambda: 1.0)
+        assert record.refusal is not None
+        waits.append(record.refusal.retry_at)
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+    record.write_refused(DENIED, None, NOW, at=0, jitter=lambda: 0.0)
+    assert record.refusal is not None
+    assert record.refusal.retry_at == 15  # half of it at least
+    assert (record.may_be_written(1, at=14.9), record.may_be_written(1, at=15)) == (False, True)
+
+
+def test_a_wait_that_was_asked_for_is_kept_within_bounds(record: HeldPodRecord) -> None:
+    for asked, waited in ((60, 60), (1_000, 120)):
+        record.write_refused(DENIED, asked, NOW, at=0)
+        assert record.refusal is not None
+        assert record.refusal.retry_at == waited
+
+
+def test_what_is_reserved_is_given_back_after_three_refusals(record: HeldPodRecord) -> None:
+    follows = [failed(record, sent(record), WriteFailure.REFUSED) for _ in range(4)]
+    assert follows == [Next.TRY_AGAIN, Next.TRY_AGAIN, Next.WITHDRAW, Next.WITHDRAW]
+    assert (record.phase, record.released_at) == (Phase.REFUSED, None)
+
+
+def test_an_accepted_write_ends_a_refusal(record: HeldPodRecord) -> None:
+    failed(record, sent(record), WriteFailure.REFUSED)
+    record.release_accepted(sent(record))
+    assert (record.refusal, record.was_refused) == (None, True)  # its condition is there still
+
+
+def test_another_pod_of_the_name_is_not_concerned(pods: HeldPodRegistry) -> None:
+    record = pods.of(held())
+    failed(record, sent(record), WriteFailure.REFUSED)
+    other = pods.of(held(uid="other"))
+    assert (other.phase, record.phase) == (Phase.CREATED, Phase.ENDED)
+    assert pods.by_key("shop/a") is other
+
+
+# The registry.
+
+
+def test_what_concerns_held_pods_is_forgotten_with_them(pods: HeldPodRegistry) -> None:
+    for name in ("a", "b"):
+        pods.of(held(name)).write_refused(DENIED, None, NOW, at=0)
+    pods.retain(lambda each: each.name == "b")
+    assert [record.pod.name for record in pods] == ["b"]
+
+
+def test_a_pod_that_others_are_evicted_for_is_known_until_that_ends(pods: HeldPodRegistry) -> None:
+    record = pods.of(held())
+    record.reclaim_begins()
+    pods.retain(lambda _: False)
+    assert list(pods) == [record]
+    record.reclaim_given_up()
+    pods.retain(lambda _: False)
+    assert list(pods) == []
+
+
+def test_an_older_version_of_a_pod_replaces_no_newer_one(pods: HeldPodRegistry) -> None:
+    newer = held(version=2)
+    pods.of(newer)
+    assert pods.of(held(version=1)).held is newer
