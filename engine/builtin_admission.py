@@ -16,13 +16,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from engine.model import api
-from engine.model.aux_object import AuxObject
-from engine.model.limit_range import LimitRange
-from engine.model.priority_class import PREEMPT_LOWER_PRIORITY, PriorityClass
-from engine.model.quantity import amount_text
-from engine.model.resource_names import CPU, MEMORY, is_huge_pages
+from engine.model.domain import AuxObject
+from engine.model.namespace import LimitRange
+from engine.model.pod_classes import PREEMPT_LOWER_PRIORITY, PriorityClass, RuntimeClass
+from engine.model.quantity import CPU, MEMORY, amount_text, is_huge_pages
 from engine.model.resources import pod_limits, pod_requests
-from engine.model.runtime_class import RuntimeClass
 
 _Json: TypeAlias = dict[str, Any]
 

@@ -123,3 +123,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     )
     found = next(iter(alike), "") or next(close, "")
     return f"did you mean `{found}`?" if found else ""
+
+
+def counted(number: int, name: str, plural: str = "") -> str:
+    """Return a number of things: `1 pod`, `1,200 pods`, `2 policies`."""
+    return f"{number:,} {name if number == 1 else plural or f'{name}s'}"

@@ -9,11 +9,10 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from engine.model.decision import Decision, Verdict
-from engine.model.placement_options import PlacementOptions, WhenNoneFits
+from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.pod import Pod
+from engine.model.policy_resource import PlacementOptions, WhenNoneFits
 from engine.model.ranking import Ranking
-from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import FilterOutcome, ScoreOutcome, and_not
 from engine.model.time import Micros

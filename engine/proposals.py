@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from engine.model.count_text import counted
-from engine.model.node import Node
+from engine.errors import counted
+from engine.model.node import PREFER_NO_SCHEDULE, Node, untolerated
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, MEMORY, is_extended
-from engine.model.taints import PREFER_NO_SCHEDULE, untolerated
+from engine.model.quantity import CPU, MEMORY, is_extended
 from engine.model.well_known import ZONE_LABEL
 from engine.view import ClusterView
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, quota_of
 from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
-from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 
 Json = Mapping[str, Any]

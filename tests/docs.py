@@ -137,6 +137,31 @@ def _section(name: str, plugin: Plugin) -> str:
     return "\n".join(lines)
 
 
+HELPERS = frozenset(
+    {
+        "balanced_allocation",
+        "container_requests",
+        "distribution",
+        "expected_usage",
+        "expired_rows",
+        "first_of",
+        "fitted",
+        "greatest_variance",
+        "is_host_level",
+        "is_native",
+        "is_percentage",
+        "is_shared",
+        "least_allocated",
+        "least_numa_nodes",
+        "most_allocated",
+        "read",
+        "usage_inputs",
+        "whole_units",
+    }
+)
+"""Functions in the files of plugins that a reader of the page does not look for."""
+
+
 def _module_of(side: type) -> ModuleType:
     """Return the file of a plugin, the one that joins its parts where it has several."""
     module = import_module(".".join(side.__module__.split(".")[:_DEPTH]))
@@ -146,7 +171,8 @@ def _module_of(side: type) -> ModuleType:
 def _formulas(module: ModuleType) -> Iterator[tuple[str, str]]:
     """Yield the functions that a plugin's file offers, each with what it returns."""
     for name, function in inspect.getmembers(module, inspect.isfunction):
-        if function.__module__ == module.__name__ and not name.startswith("_"):
+        is_own = function.__module__ == module.__name__ and not name.startswith("_")
+        if is_own and name not in HELPERS:
             text, _, _ = (inspect.getdoc(function) or "").partition("\n\nArgs:")
             names = ", ".join(inspect.signature(function).parameters)
             told = _sentence(" ".join(text.split()).removeprefix("Return "))

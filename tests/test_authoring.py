@@ -26,7 +26,7 @@ from tests.webhook.cli.test_live_cluster import POD_SPEC, deployment
 from tests.webhook.cli.test_snapshot import serving
 from tests.webhook.cluster.recording import fill
 from webhook.cli.app import run as run_command
-from webhook.cli.lint_report import LintReport
+from webhook.cli.lint import LintReport
 
 GUIDE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
 STEPS = re.findall(

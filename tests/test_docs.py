@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.binding.reason import REASON_TEXTS
-from engine.model.queued_condition import QueuedReason
+from engine.binding.decision import REASON_TEXTS
+from engine.model.hold import QueuedReason
 from engine.plugins import PLUGINS
 from tests.contents import long_pages, with_contents
 from tests.docs import EXAMPLES, PAGE, plugin_reference

@@ -171,13 +171,7 @@ class Metrics:
     def show_view(
         self, view: Callable[[], ClusterView], recorded_seconds: Callable[[], float] | None = None
     ) -> None:
-        """Show the size of the view.
-
-        Args:
-            view: the cluster.
-            recorded_seconds: the age of a recording; None for a view with sources, see
-                `show_sources`.
-        """
+        """Show the size of the view."""
         self._gauge("stowplan_view_version", "Events applied to the view.", lambda: view().version)
         self._gauge("stowplan_view_nodes", "Nodes in the view.", lambda: int(view().valid.sum()))
         self._gauge(
@@ -233,12 +227,7 @@ class Metrics:
         decisions: Callable[[], Mapping[tuple[str, str, str], int]],
         rejections: Callable[[], Mapping[tuple[str, str, str], int]],
     ) -> None:
-        """Show the effect of each policy in force.
-
-        Args:
-            decisions: by policy, mode and outcome.
-            rejections: nodes by policy, mode and filter.
-        """
+        """Show the effect of each policy in force."""
         for counts in (
             _Counts(
                 "stowplan_policy_decisions",

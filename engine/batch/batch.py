@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from engine.batch.judge import DEFAULT_SCOPE, Judge, JudgeOfAll
 from engine.batch.look_ahead import Placements, Template
 from engine.batch.template_rules import TemplateRules, UnevenError, template_keys
-from engine.model.decision import Decision, Verdict
-from engine.model.request import PlacementRequest
+from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import SCHEDULER
 from engine.model.time import Micros
@@ -68,14 +67,7 @@ _MOST_TEMPLATES: Final = 128
 
 
 class Batch:
-    """Decides pods in order, as it is iterated; what their decisions share is computed once.
-
-    Args:
-        requests: the pods, none of which counts on a node of the view.
-        judge: decides for one pod.
-        view: the cluster without them.
-        keys: their `template_keys`.
-    """
+    """Decides pods in order, as it is iterated; what their decisions share is computed once."""
 
     def __init__(
         self,
@@ -261,15 +253,7 @@ def trial_of(
     *,
     rows: NDArray[np.intp] | None,
 ) -> Trial:
-    """Find a node for every pod, in order; see `place_all`.
-
-    Args:
-        requests: the pods.
-        judge: decides for one pod, among any nodes.
-        view: the cluster without them.
-        keys: their `template_keys`.
-        rows: of the nodes that may take them; None for all.
-    """
+    """Find a node for every pod, in order; see `place_all`."""
     if rows is not None:
         judge = replace(judge, nodes=_among(view, rows))
     outcomes: list[BatchOutcome] = []

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from engine.batch.batch import Trial, trial_of
 from engine.batch.judge import DEFAULT_SCOPE, JudgeOfAll
 from engine.batch.template_rules import template_keys
-from engine.model.count_text import counted
+from engine.errors import counted
+from engine.model.decision import PlacementRequest
 from engine.model.gang import GangTopology
 from engine.model.quantity import amount_text
-from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
@@ -41,13 +41,6 @@ class DomainRoom:
 
     It is an upper bound: what pods need beyond their requests, which other pods they need near them
     or keep away, and how they share nodes, only a trial shows.
-
-    Args:
-        requests: the pods; at least one.
-        keys: their `template_keys`.
-        judge: says which nodes can take them.
-        view: the cluster without them.
-        key: the label.
     """
 
     def __init__(
@@ -76,12 +69,7 @@ class DomainRoom:
         self._gangs[MISSING] = 0
 
     def fitting(self, most: int, *, only: str | None) -> Iterator[tuple[str, NDArray[np.intp]]]:
-        """Yield domains that may hold all pods, with their rows; the one with least room first.
-
-        Args:
-            most: domains; the last of them is the one with most room.
-            only: the domain to look at; None for all.
-        """
+        """Yield domains that may hold all pods, with their rows; the one with least room first."""
         (codes,) = (self._gangs >= 1).nonzero()
         named = sorted((self._gangs[code], self._name(code), code) for code in codes.tolist())
         ordered = [code for _, name, code in named if only in {None, name}]
@@ -89,11 +77,7 @@ class DomainRoom:
             yield self._name(code), (self._domains.codes == code).nonzero()[0]
 
     def shortage(self, failed: Mapping[str, str]) -> str:
-        """Return why no domain holds all pods, in one line.
-
-        Args:
-            failed: domains that seemed to, with what their trials said.
-        """
+        """Return why no domain holds all pods, in one line."""
         if len(self._domains.book) <= 1:
             return f"no node has a {self._label} by the label that the gang names"
         fit_in_no = f"{counted(self._count, 'member fits', 'members fit')} in no {self._label}"

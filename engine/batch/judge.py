@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.decision import Decision
-from engine.model.request import PlacementRequest
+from engine.model.decision import Decision, PlacementRequest
 from engine.model.rule_outcomes import and_not
 from engine.model.time import Micros
 from engine.pipeline import Scope, audit, decide, decide_in, policies_for
@@ -20,20 +19,13 @@ DEFAULT_SCOPE: Final = Scope()
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """Decides for single pods as `decide` does, at one moment.
+    """Decides for single pods as `decide` does, at one moment."""
 
-    Attributes:
-        policies: the loaded policies.
-        now: the moment.
-        scope: the pods that policies place.
-        freshness: the domains of the view that are too old.
-        nodes: (n,), those that are looked at, valid rows all of them; None for all.
-    """
-
-    policies: PolicySet
-    now: Micros
-    scope: Scope = DEFAULT_SCOPE
-    freshness: Freshness = FRESH
+    policies: PolicySet  # the loaded policies
+    now: Micros  # the moment
+    scope: Scope = DEFAULT_SCOPE  # the pods that policies place
+    freshness: Freshness = FRESH  # the domains of the view that are too old
+    # (n,), those that are looked at, valid rows all of them; None for all
     nodes: BoolColumn | None = None
 
     def policies_for(self, request: PlacementRequest) -> Sequence[CompiledPolicy]:

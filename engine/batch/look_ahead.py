@@ -19,9 +19,6 @@ class Placements:
 
     Pods are counted when somebody looks.
 
-    Args:
-        view: the cluster without them.
-
     Attributes:
         rows: of the pods, in order.
         sociable: how many of them want others near or away.
@@ -47,11 +44,6 @@ class Placements:
 
     def add(self, pod: Pod, row: int, template: Hashable | None = None) -> bool:
         """Place a pod.
-
-        Args:
-            pod: the pod.
-            row: where.
-            template: the one of the pod; None if it is one of its kind.
 
         Returns:
             Whether it counts there unlike others of its template; see `WhatIf.is_reported`.
@@ -93,11 +85,6 @@ class LookAhead:
     """States of nodes that take one pod of a template after the other.
 
     When a node is not known, others that are likely to be needed are computed with it.
-
-    Args:
-        rules: of the template.
-        ranking: by these.
-        pods: of the template, more or less: as many rows are computed at first.
     """
 
     def __init__(self, rules: TemplateRules, ranking: Ranking, pods: int) -> None:
@@ -117,16 +104,8 @@ class LookAhead:
     def take_up(self, row: int, pod: Pod, placements: Placements) -> bool:
         """Bring the ranking up to date for a row that took one more pod of the template.
 
-        Args:
-            row: the row.
-            pod: of the template; no report knows it.
-            placements: with the pod.
-
         Returns:
             Whether that is possible; see `Ranking.update`.
-
-        Raises:
-            UnevenError: some score could not be evaluated.
         """
         self._pods -= 1
         known = self._known.get(row)
@@ -166,15 +145,6 @@ class LookAhead:
 
 class Template:
     """The nodes for the pods of one template, as the pods placed so far leave them.
-
-    Args:
-        rules: of the template.
-        placements: the pods placed so far.
-        pods: how many there are of the template.
-
-    Raises:
-        UnevenError: some score could not be evaluated, or other rules apply than at first; so do
-            the methods.
 
     Attributes:
         decision: for the first pod.

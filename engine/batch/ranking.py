@@ -23,10 +23,6 @@ class ScoreColumn:
     Its points follow from it and its ends (see `Score.normalize`), so that other nodes keep theirs
     when a pod changes a score between the ends.
 
-    Args:
-        rule: the score.
-        score: its outcome.
-
     Attributes:
         raw: before it is normalized, (n_candidates,).
         points: times the weight, (n_candidates,); anything for those that are out.
@@ -45,14 +41,7 @@ class ScoreColumn:
             self.ends = extremes(self.raw)
 
     def normalize(self, inside: NDArray[np.intp] | None) -> None:
-        """Give all candidates points.
-
-        Args:
-            inside: those that are in, at least one; None for all.
-
-        Raises:
-            UnevenError: that is not possible.
-        """
+        """Give all candidates points."""
         raw = self.raw if inside is None else self.raw.take(inside)
         self.at_ends, self.ends = None, extremes(raw)
         if inside is None:
@@ -61,12 +50,7 @@ class ScoreColumn:
             self.points[inside] = self._points_of(raw)
 
     def replace(self, score: ScoreOutcome, inside: NDArray[np.intp] | None) -> bool:
-        """Replace a score that depends on other nodes; return whether points differ.
-
-        Args:
-            score: its outcome for those that are in, in order.
-            inside: these; None for all.
-        """
+        """Replace a score that depends on other nodes; return whether points differ."""
         points = score.normalized * self._rule.weight
         old = self.points if inside is None else self.points.take(inside)
         if np.array_equal(old, points):
@@ -134,11 +118,6 @@ class ScoreColumn:
 class TiedPlaces:
     """The places of the candidates that share the best total.
 
-    Args:
-        totals: of all candidates, by place; at least one.
-        hashes: `name_hashes` of them, by place.
-        candidates: the number of those that are in.
-
     Attributes:
         total: the best.
     """
@@ -173,12 +152,6 @@ class TiedPlaces:
 class LookaheadTable:
     """States of nodes, computed together; those of one node follow each other, each a pod more.
 
-    Args:
-        rows: the row of each state.
-        firsts: the places of the first states of nodes.
-        passes: whether the node is still a candidate then.
-        raw: the scores that pods change; anything where it is none.
-
     Attributes:
         places: of the candidate of each state; the rest is as of the ends at the last `rate`.
         is_between: whether it is a candidate, and its scores are between the ends.
@@ -212,13 +185,7 @@ class LookaheadTable:
     def rate(
         self, dynamic: Sequence[ScoreColumn], places: NDArray[np.intp], static_points: IntColumn
     ) -> None:
-        """Give the states points by the ends as they are.
-
-        Args:
-            dynamic: the scores that pods change.
-            places: of the candidate of each state.
-            static_points: of it, by all other scores.
-        """
+        """Give the states points by the ends as they are."""
         between = self.passes.copy()
         first_places = places.take(self._firsts)
         self._at_ends = np.empty((2, len(dynamic), 2, places.size), np.bool_)
@@ -270,13 +237,6 @@ class Ranking:
 
     Where filters depend on other nodes, all that would be candidates without these are known.
 
-    Args:
-        rules: of the template.
-        view: the cluster.
-
-    Raises:
-        UnevenError: some score could not be evaluated.
-
     Attributes:
         decision: the one for the first pod of the template.
         count: the number of candidates.
@@ -287,7 +247,6 @@ class Ranking:
         is_in: which candidates are in by now.
         static_points: of candidates, by the scores that no pod changes.
         totals: of candidates.
-
     """
 
     def __init__(self, rules: TemplateRules, view: ClusterView) -> None:
@@ -316,15 +275,7 @@ class Ranking:
             self.look_around(rules, view)
 
     def look_around(self, rules: TemplateRules, view: ClusterView) -> None:
-        """Update what rules say of nodes that depends on other nodes.
-
-        Args:
-            rules: of the template.
-            view: the cluster with all pods placed so far.
-
-        Raises:
-            UnevenError: some score could not be evaluated.
-        """
+        """Update what rules say of nodes that depends on other nodes."""
         if rules.is_coupled:
             self.restrict_to(rules.allowed(view))
         if not self._coupled or not self.count:
@@ -339,11 +290,7 @@ class Ranking:
             self._add_up(is_static_known=False)
 
     def restrict_to(self, allowed: BoolColumn) -> None:
-        """Update which rows pass the filters that depend on other nodes, (n,).
-
-        Raises:
-            UnevenError: some score could not be evaluated.
-        """
+        """Update which rows pass the filters that depend on other nodes, (n,)."""
         assert self._passes is not None  # noqa: S101 - INVARIANT: there are such filters
         is_in = self._passes & allowed.take(self._rows)
         unread, self._unread = self._unread, []
@@ -382,11 +329,6 @@ class Ranking:
 
     def update(self, rows: NDArray[np.intp], passes: BoolColumn, raw: RawScores) -> bool:
         """Update nodes that took pods.
-
-        Args:
-            rows: that took pods, each once.
-            passes: which of them pass the filters that pods change.
-            raw: the scores that pods change, of those that pass.
 
         Returns:
             Whether that is possible: it is not for a node that becomes a candidate by pods.
@@ -447,11 +389,6 @@ class Ranking:
 
     def advance(self, row: int, table: LookaheadTable, at: int) -> bool:
         """Update a node that took one more pod by its next state.
-
-        Args:
-            row: of the node.
-            table: that has the state.
-            at: its place there.
 
         Returns:
             Whether that is possible; see `update`.
@@ -515,11 +452,7 @@ class Ranking:
         self._add_up(is_static_known=not any(column in self._static for column in columns))
 
     def _add_up(self, *, is_static_known: bool) -> None:
-        """Give all candidates the totals of all scores.
-
-        Args:
-            is_static_known: whether the points by scores that no pod changes are what they were.
-        """
+        """Give all candidates the totals of all scores."""
         self.write_advanced()
         self.ends_version += 1
         self._tied = None

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from engine.batch.judge import Judge
 from engine.cel import Reference
-from engine.model.controller_selector import controller_selector
-from engine.model.decision import Decision
-from engine.model.pod import Pod
-from engine.model.pod_affinity import parse_affinity_terms
-from engine.model.request import PlacementRequest
+from engine.model.decision import Decision, PlacementRequest
+from engine.model.pod import Pod, parse_affinity_terms
 from engine.model.rule_outcomes import ScoreOutcome, and_not
 from engine.model.selectors import parse_label_selector
+from engine.model.workload import controller_selector
 from engine.pipeline import decide_in
 from engine.placement.stored_pod import contexts_of, is_kept_off
 from engine.policy import (
@@ -60,11 +58,6 @@ class TemplateKeys:
 
     Plugins read no annotation of a pod but through its shape, and no label but through that and
     selectors of pods, so of these only what selectors and expressions name counts.
-
-    Args:
-        policies: the policies.
-        pods: those that get a key.
-        view: the cluster without them.
     """
 
     def __init__(self, policies: PolicySet, pods: Iterable[Pod], view: ClusterView) -> None:
@@ -152,12 +145,6 @@ class UnevenError(Exception):
 class TemplateRules:
     """Filters and scores of all policies that apply to the pods of a template.
 
-    Args:
-        policies: they apply in Enforce mode, highest priority first; at least one.
-        request: of the first pod of the template.
-        view: the cluster.
-        judge: says when they decide, and among which nodes.
-
     Attributes:
         scores: all scores, in order.
         dynamic_filters: those that pods change and that look at the node alone, each with the
@@ -210,11 +197,7 @@ class TemplateRules:
         return [context.on(view) for context in self._contexts]
 
     def check(self, view: ClusterView) -> None:
-        """Do nothing if the same rules apply and depend on other nodes, as pods are on them now.
-
-        Raises:
-            UnevenError: they are others; a pod that wants others near or away may make them so.
-        """
+        """Do nothing if the same rules apply and depend on other nodes, as pods are on them now."""
         contexts = self.contexts_on(view)
         if self._are_coupled_on(contexts) != self._are_coupled:
             raise UnevenError
@@ -222,11 +205,7 @@ class TemplateRules:
             raise UnevenError
 
     def coupled_scores(self, view: ClusterView, rows: NDArray[np.intp]) -> Sequence[ScoreOutcome]:
-        """Return the scores that depend on other nodes, of some rows that alone are candidates.
-
-        Raises:
-            UnevenError: some could not be evaluated.
-        """
+        """Return the scores that depend on other nodes, of some rows that alone are candidates."""
         contexts = self.contexts_on(view)
         bound = [self._scores[i] for i in self.coupled_positions]
         scored = [rule.outcome(contexts[number], rows) for rule, number in bound]
@@ -239,15 +218,8 @@ class TemplateRules:
     ) -> tuple[NDArray[np.intp], Sequence[ScoreOutcome]]:
         """Return the nodes that pass all filters but those that depend on other nodes.
 
-        Args:
-            decision: for the first pod of the template.
-            view: the cluster that it was made on.
-
         Returns:
             Their rows, ascending; and the scores of these.
-
-        Raises:
-            UnevenError: some score could not be evaluated.
         """
         if not self.is_coupled:
             return decision.ranking.rows, decision.scored
@@ -276,9 +248,6 @@ class TemplateRules:
 
         Returns:
             The decision, and which rows pass the filters that no pod changes, (n,).
-
-        Raises:
-            UnevenError: some score could not be evaluated.
         """
         contexts = self.contexts_on(view)
         decision = decide_in(contexts, self._policies, nodes=self._nodes)
@@ -323,9 +292,6 @@ def judge_states(rules: TemplateRules, view: ClusterView) -> tuple[BoolColumn, R
 
     Returns:
         The rows that pass the filters, and the scores, anything where a row does not pass.
-
-    Raises:
-        UnevenError: some score could not be evaluated.
     """
     contexts = rules.contexts_on(view)
     passes = np.ones(len(view), np.bool_)

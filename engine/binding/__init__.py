@@ -5,14 +5,19 @@ Binding belong here. Which node is better does not: that is `engine.pipeline`.
 """
 
 from engine.binding.deciding import decide_binding, decide_in_haste, decide_unseen
-from engine.binding.decision import NO_LIMITS, BindingDecision, MoveLimits, RuleVerdict
-from engine.binding.encoder import (
+from engine.binding.decision import (
     BINDING_REASON_ANNOTATION,
+    NO_LIMITS,
+    REASON_TEXTS,
     SCHEDULER_NODE_ANNOTATION,
+    BindingAction,
+    BindingDecision,
+    BindingReason,
+    MoveLimits,
+    RuleVerdict,
     encode_binding,
 )
 from engine.binding.ledger import BindingCounters, BindingLedger, BindingTicket, Landing
-from engine.binding.reason import REASON_TEXTS, BindingAction, BindingReason
 
 __all__ = [
     "BINDING_REASON_ANNOTATION",

@@ -22,7 +22,6 @@ from engine.cel.errors import (
     CelSyntaxError,
 )
 from engine.cel.evaluate import BUDGET, Closure, Frame, compile_node, new_frame
-from engine.cel.plain_values import plain_value
 from engine.cel.program import Program, Reference, compile_program, references
 from engine.cel.static_types import can_be, list_of, map_of
 from engine.cel.values import (
@@ -40,6 +39,7 @@ from engine.cel.values import (
     OptionalValue,
     Timestamp,
     UInt,
+    plain_value,
 )
 
 __all__ = [

@@ -27,14 +27,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal(Node):
-    """A constant; `value` is a CEL value, possibly a type or the result of `duration('1s')`.
-
-    Attributes:
-        call: what gave the value, where it was not written as a literal.
-    """
+    """A constant; `value` is a CEL value, possibly a type or the result of `duration('1s')`."""
 
     value: object
     type: CelType
+    # what gave the value, where it was not written as a literal
     call: Node | None = field(default=None, kw_only=True)
 
     def __eq__(self, other: object) -> bool:
@@ -283,17 +280,11 @@ def bound_variables(node: Node) -> tuple[str, ...]:
 
 
 class FieldPath(NamedTuple):
-    """A chain of constant selections: `a.b['c']` selects `b`, then `c`, from `a`.
+    """A chain of constant selections: `a.b['c']` selects `b`, then `c`, from `a`."""
 
-    Attributes:
-        root: the node that it starts from.
-        keys: field names and string keys, in the order of selection.
-        optional: whether a selection is `.?field` or `[?key]`.
-    """
-
-    root: Node
-    keys: tuple[str, ...]
-    optional: bool
+    root: Node  # the node that it starts from
+    keys: tuple[str, ...]  # field names and string keys, in the order of selection
+    optional: bool  # whether a selection is `.?field` or `[?key]`
 
 
 def field_path(node: Node) -> FieldPath:

@@ -6,24 +6,25 @@ their function, and constructor calls on literals are literals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from engine.cel import ast, comprehensions, hints, signed_names, static_types
+from engine.cel import ast, hints, parser, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
-from engine.cel.functions import Overload
-from engine.cel.functions.format_strings import check_template
-from engine.cel.functions.k8s_lists import TYPED_SUM, ZEROS
-from engine.cel.overloads import fits, folded, is_like_a_macro, mismatch, unknown_function
-from engine.cel.scope import Scope, Typed
+from engine.cel.functions import Function, Overload
+from engine.cel.functions.lists import TYPED_SUM, ZEROS
+from engine.cel.functions.strings import check_template
 from engine.cel.static_types import (
     NUMERIC,
     are_unlike,
     can_be,
     join,
+    kind_of,
     list_of,
+    loop_variables,
     map_of,
     optional_of,
     parameter,
@@ -31,32 +32,336 @@ from engine.cel.static_types import (
 )
 from engine.cel.values import (
     BOOL,
+    BYTES,
     DOUBLE,
+    DURATION,
     DYN,
     INT,
     LIST,
     MAP,
+    NULL,
     OPTIONAL,
     STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
     CelType,
+    Duration,
+    Opaque,
+    OptionalValue,
+    Timestamp,
+    UInt,
+    type_of,
 )
 from engine.errors import did_you_mean
+
+_CLASSES: Final[Mapping[CelType, type]] = {
+    BOOL: bool,
+    BYTES: bytes,
+    DOUBLE: float,
+    DURATION: Duration,
+    INT: int,
+    LIST: list,
+    MAP: dict,
+    NULL: type(None),
+    OPTIONAL: OptionalValue,
+    STRING: str,
+    TIMESTAMP: Timestamp,
+    TYPE: CelType,
+    UINT: UInt,
+}
+
+_WRITABLE: Final = frozenset({BOOL, BYTES, DOUBLE, DURATION, INT, NULL, STRING, TIMESTAMP, UINT})
+"""Types whose values have literals, or a function that makes them of one."""
+
+
+def fits(overload: Overload, args: tuple[CelType, ...], opaque: Mapping[str, type[Opaque]]) -> bool:
+    """Return whether a call with arguments of these types may dispatch to the overload."""
+    if not overload.takes(len(args)):
+        return False
+    params = overload.params + overload.params[-1:] * (len(args) - len(overload.params))
+    return all(
+        object in {param, given} or param is given
+        for param, given in zip(params, (_class_of(arg, opaque) for arg in args), strict=True)
+    )
+
+
+def _class_of(of_type: CelType, opaque: Mapping[str, type[Opaque]]) -> type:
+    """Return the Python class of values of the type, `object` if it is not certain."""
+    kind = kind_of(of_type)
+    known = _CLASSES.get(kind)
+    return opaque.get(kind.name, object) if known is None else known
+
+
+def folded(call: ast.Call, fitting: Iterable[Overload]) -> ast.Node:
+    """Return what literal arguments allow to evaluate at load; the call itself if they do not."""
+    literals = {
+        position: arg.value
+        for position, arg in enumerate(call.args)
+        if isinstance(arg, ast.Literal)
+    }
+    for overload in fitting:
+        preparation = overload.preparation
+        if preparation is not None and preparation.position in literals:
+            preparation.prepare(literals[preparation.position])
+        if overload.folds and len(literals) == len(call.args):
+            value = overload.impl(*literals.values())
+            of_type = type_of(value)
+            said = None if of_type in _WRITABLE else call
+            return ast.Literal(value, of_type, call=said, offset=call.offset)
+    return call
+
+
+def is_like_a_macro(call: ast.Call) -> bool:
+    """Return whether a call of an unknown function has the name of a macro, or one much like it."""
+    return call.member and (
+        call.function in parser.NAMES or bool(did_you_mean(call.function, parser.NAMES))
+    )
+
+
+def unknown_function(call: ast.Call, environment: Environment) -> tuple[str, str]:
+    """Return the message and hint for a call of an unknown function."""
+    name = call.function.removeprefix(".")
+    functions = environment.functions
+    if hint := hints.for_function(call):
+        return f"unknown function `{name}`", hint
+    if name in environment.variables and not call.args:
+        return f"`{name}` is no function", f"write `{name}`"
+    if (name, not call.member) in functions:
+        hint = f"write `{name}(x)`" if call.member else f"write `x.{name}()`"
+    elif name in parser.NAMES and environment.macros:
+        hint = f"the macro `{name}` takes other arguments"
+    else:
+        names = {known for known, member in functions if member is call.member}
+        if call.member and environment.macros:
+            names |= parser.NAMES
+        hint = did_you_mean(name, sorted(names - {TYPED_SUM}))
+    return f"unknown function `{name}`", hint
+
+
+def mismatch(function: Function, types: Sequence[CelType]) -> str:
+    """Return the message for a call that no overload accepts; `types` begin with the receiver."""
+    receiver = 1 if function.member else 0
+    if not function.with_arity(len(types)):
+        counts = sorted({len(overload.params) - receiver for overload in function.overloads})
+        expected = " or ".join(map(str, counts))
+        more = " or more" if any(overload.variadic for overload in function.overloads) else ""
+        plural = "" if expected == "1" and not more else "s"
+        given = len(types) - receiver
+        return f"`{function.name}` takes {expected}{more} argument{plural}, not {given}"
+    given_types = ", ".join(map(str, types[receiver:]))
+    if function.member:
+        return f"`{types[0]}` has no function `{function.name}({given_types})`"
+    return f"`{function.name}` does not take ({given_types})"
+
+
+Typed = tuple[ast.Node, CelType]
+"""A resolved node with the type of its value."""
+
+
+class Scope:
+    """The names visible at a place: those of the environment and of the enclosing macros.
+
+    The variable of a macro hides every name that begins with it, unless that has a leading dot. A
+    dotted path refers to the longest declared name, in the innermost namespace.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.loops = 0  # that enclose this place
+        self._environment = environment
+        self._locals: dict[str, tuple[ast.Local, CelType]] = {}
+        self._alive = 0  # variables of enclosing macros, shadowed ones included
+
+    def hint(self, name: str) -> str:
+        """Return what to write instead of an unknown name, "" if that is not known."""
+        environment = self._environment
+        if name in environment.hints:
+            return environment.hints[name]
+        fields = [
+            f"`{variable}.{name}`"
+            for variable, of_type in environment.variables.items()
+            if isinstance(of_type, ObjectType) and name in of_type.fields
+        ]
+        if fields:
+            return f"write {' or '.join(fields)}"
+        known = (*self._locals, *environment.variables)
+        return hints.NAMES.get(name) or did_you_mean(name, known)
+
+    @contextmanager
+    def variables(
+        self, names: Sequence[str], types: Sequence[CelType], *, loop: bool = False
+    ) -> Iterator[tuple[str, ...]]:
+        """Declare the variables of a macro within the block, under the unique names yielded."""
+        before, alive = self._locals, self._alive
+        unique = tuple(f"{name}@{alive + position}" for position, name in enumerate(names))
+        self._locals = before | {
+            name: (ast.Local(full, offset=0), of_type)
+            for name, full, of_type in zip(names, unique, types, strict=True)
+        }
+        self._alive += len(names)
+        if loop:
+            self.loops += 1
+        yield unique
+        self._locals, self._alive = before, alive
+        if loop:
+            self.loops -= 1
+
+    def name(self, node: ast.Name) -> Typed | None:
+        """Resolve a plain name, None if it is unknown."""
+        if not node.absolute and node.name in self._locals:
+            local, of_type = self._locals[node.name]
+            return replace(local, offset=node.offset), of_type
+        return self._declared(node.name, node)
+
+    def path(self, node: ast.Select) -> Typed | None:
+        """Resolve a dotted path as one name, None if it is not one."""
+        qualified = self._qualified(node)
+        return None if qualified is None else self._declared(*qualified)
+
+    def function(self, call: ast.Call) -> tuple[Function | None, ast.Call]:
+        """Resolve the function of a call, moving a namespace from the receiver into its name."""
+        functions = self._environment.functions
+        path, absolute = call.function.removeprefix("."), call.function.startswith(".")
+        args = call.args
+        qualified = None
+        if call.member:
+            qualified = self._qualified(args[0])
+            if qualified is None:
+                return functions.get((path, True)), call
+            path, absolute = f"{qualified[0]}.{path}", qualified[1].absolute
+            args = args[1:]
+        for full in self._environment.candidates(path, absolute=absolute):
+            if (full, False) in functions:
+                return functions[full, False], replace(call, function=full, args=args, member=False)
+        if qualified is not None and self._is_namespace(qualified[0]):
+            return None, replace(call, function=path, args=args, member=False)
+        return functions.get((call.function, True)) if call.member else None, call
+
+    def _is_namespace(self, path: str) -> bool:
+        """Return whether names of functions begin with a path, and no variable does."""
+        if path.partition(".")[0] in self._environment.variables:
+            return False
+        if path in hints.NAMESPACES:
+            return True
+        return any(name.startswith(f"{path}.") for name, _ in self._environment.functions)
+
+    def _declared(self, path: str, root: ast.Name) -> Typed | None:
+        for full in self._environment.candidates(path, absolute=root.absolute):
+            if full in self._environment.variables:
+                variable = ast.Variable(full, offset=root.offset)
+                return variable, self._environment.variables[full]
+            if full in self._environment.types:
+                of_type = self._environment.types[full]
+                return ast.Literal(of_type, TYPE, offset=root.offset), TYPE
+        return None
+
+    def _qualified(self, node: ast.Node) -> tuple[str, ast.Name] | None:
+        """Return the dotted path that `node` may be, with its root, unless the root is a local."""
+        fields: list[str] = []
+        while isinstance(node, ast.Select) and not node.optional:
+            fields.append(node.field)
+            node = node.operand
+        if not isinstance(node, ast.Name) or (not node.absolute and node.name in self._locals):
+            return None
+        return ".".join((node.name, *reversed(fields))), node
+
+
+class Checker(Protocol):
+    """The checker of the parts of a macro."""
+
+    @property
+    def environment(self) -> Environment:
+        """Names and limits."""
+
+    @property
+    def scope(self) -> Scope:
+        """The names visible at this place."""
+
+    def visit(self, node: ast.Node) -> Typed:
+        """Check a node."""
+
+    def boolean(self, node: ast.Node) -> ast.Node:
+        """Check a node that must give a bool."""
+
+    def optional(self, node: ast.Node) -> Typed:
+        """Check a node that must give an optional; return the type of its value."""
+
+    def report(self, offset: int, message: str) -> None:
+        """Note a mistake."""
+
+
+def _range(
+    checker: Checker, node: ast.Node, variables: int
+) -> tuple[ast.Node, CelType, list[CelType]]:
+    """Return a resolved range, its type, and the types of one or two loop variables over it."""
+    resolved, of_type = checker.visit(node)
+    if not can_be(of_type, LIST, MAP):
+        checker.report(node.offset, f"a value of type `{of_type}` cannot be looped over")
+    if checker.scope.loops >= checker.environment.limits.nesting:
+        limit = checker.environment.limits.nesting
+        checker.report(node.offset, f"loops are nested deeper than {limit} levels")
+    return resolved, of_type, loop_variables(of_type, variables)
+
+
+def quantifier(checker: Checker, node: ast.Quantifier) -> Typed:
+    """Check `all`, `exists` and `existsOne`."""
+    range_, _, types = _range(checker, node.range, len(node.variables))
+    with checker.scope.variables(node.variables, types, loop=True) as names:
+        predicate = checker.boolean(node.predicate)
+    return replace(node, range=range_, variables=names, predicate=predicate), BOOL
+
+
+def transform(checker: Checker, node: ast.Transform) -> Typed:
+    """Check `map`, `filter`, `transformList`, `transformMap` and `transformMapEntry`."""
+    range_, _, types = _range(checker, node.range, len(node.variables))
+    with checker.scope.variables(node.variables, types, loop=True) as names:
+        condition = None if node.condition is None else checker.boolean(node.condition)
+        result, result_type = checker.visit(node.result)
+    resolved = replace(node, range=range_, variables=names, condition=condition, result=result)
+    if node.shape is ast.Shape.LIST:
+        return resolved, list_of(result_type)
+    if node.shape is ast.Shape.MAP:
+        return resolved, map_of(types[0], result_type)
+    if not can_be(result_type, MAP):
+        checker.report(node.result.offset, f"expected a map, not `{result_type}`")
+    return resolved, MAP
+
+
+def sort_by(checker: Checker, node: ast.SortBy) -> Typed:
+    """Check `sortBy`."""
+    range_, of_type, types = _range(checker, node.range, 1)
+    if not can_be(of_type, LIST):
+        checker.report(node.offset, f"a value of type `{of_type}` cannot be sorted")
+    with checker.scope.variables((node.variable,), types, loop=True) as (name,):
+        key, _ = checker.visit(node.key)
+    return replace(node, range=range_, variable=name, key=key), of_type
+
+
+def bind(checker: Checker, node: ast.Bind) -> Typed:
+    """Check `cel.bind`."""
+    value, of_type = checker.visit(node.value)
+    with checker.scope.variables((node.variable,), (of_type,)) as (name,):
+        body, body_type = checker.visit(node.body)
+    return replace(node, variable=name, value=value, body=body), body_type
+
+
+def optional_map(checker: Checker, node: ast.OptionalMap) -> Typed:
+    """Check `optMap` and `optFlatMap`."""
+    operand, of_type = checker.optional(node.operand)
+    with checker.scope.variables((node.variable,), (of_type,)) as (name,):
+        body, body_type = checker.visit(node.body)
+    resolved = replace(node, operand=operand, variable=name, body=body)
+    return resolved, body_type if node.flat else optional_of(body_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A resolved tree, the type of its value, and what was found in it, in source order.
+    """A resolved tree, the type of its value, and what was found in it, in source order."""
 
-    Attributes:
-        root: the tree.
-        type: of its value.
-        problems: the mistakes.
-        warnings: what Kubernetes refuses where it checks types, and is accepted here.
-    """
-
-    root: ast.Node
-    type: CelType
-    problems: tuple[CelProblem, ...]
+    root: ast.Node  # the tree
+    type: CelType  # of its value
+    problems: tuple[CelProblem, ...]  # the mistakes
+    # what Kubernetes refuses where it checks types, and is accepted here
     warnings: tuple[CelProblem, ...] = ()
 
 
@@ -224,8 +529,8 @@ class _Checker:
     def binary(self, node: ast.Binary) -> Typed:
         reported = len(self.problems)
         resolved = self._operands(node)
-        name = signed_names.signed_name(node) if len(self.problems) > reported else None
-        hint = signed_names.in_brackets(name.names, self._type_of) if name else ""
+        name = hints.signed_name(node) if len(self.problems) > reported else None
+        hint = hints.in_brackets(name.names, self._type_of) if name else ""
         if name is not None and hint:
             del self.problems[reported:]
             self.report(name.offset, f"a name ends before `{name.sign}`", hint)
@@ -341,7 +646,7 @@ def _wrapped(selected: CelType, operand: CelType, optional: bool) -> CelType:  #
 _VISITS: Final[Mapping[type[ast.Node], Callable[[_Checker, Any], Typed]]] = {
     ast.And: _Checker.logic,
     ast.Binary: _Checker.binary,
-    ast.Bind: comprehensions.bind,
+    ast.Bind: bind,
     ast.Call: _Checker.call,
     ast.Conditional: _Checker.conditional,
     ast.Has: _Checker.has,
@@ -352,10 +657,10 @@ _VISITS: Final[Mapping[type[ast.Node], Callable[[_Checker, Any], Typed]]] = {
     ast.Name: _Checker.name,
     ast.Negate: _Checker.negate,
     ast.Not: _Checker.not_,
-    ast.OptionalMap: comprehensions.optional_map,
+    ast.OptionalMap: optional_map,
     ast.Or: _Checker.logic,
-    ast.Quantifier: comprehensions.quantifier,
+    ast.Quantifier: quantifier,
     ast.Select: _Checker.select,
-    ast.SortBy: comprehensions.sort_by,
-    ast.Transform: comprehensions.transform,
+    ast.SortBy: sort_by,
+    ast.Transform: transform,
 }

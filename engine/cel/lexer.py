@@ -78,11 +78,7 @@ _CHARACTERS: Final = dict(zip("abfnrtv\\?\"'`", "\a\b\f\n\r\t\v\\?\"'`", strict=
 
 
 def tokens(source: str) -> Iterator[Token]:
-    """Yield the tokens of `source`, the last of kind `END`.
-
-    Raises:
-        CelSyntaxError: a character begins no token, or a literal is malformed.
-    """
+    """Yield the tokens of `source`, the last of kind `END`."""
     position = 0
     while position < len(source):
         match = _TOKEN.match(source, position)

@@ -217,11 +217,7 @@ def _charge_comparison(container: Any, budget: Budget, *, times: int = 1) -> Non
 
 
 def sorted_by(values: Sequence[object], keys: Sequence[Any]) -> list[object]:
-    """Sort `values` by their `keys`; the sort is stable.
-
-    Raises:
-        CelError: the keys are not all of the same ordered type.
-    """
+    """Sort `values` by their `keys`; the sort is stable."""
     kinds = set(map(type, keys))
     if len(kinds) > 1 or not kinds <= _ORDERED:
         raise CelError("only values of one type that has an order can be sorted")

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from engine.cel import ast
 from engine.cel.lexer import KEYWORDS
-from engine.cel.times import format_duration, format_timestamp
-from engine.cel.values import DURATION, TIMESTAMP, CelType
+from engine.cel.values import DURATION, TIMESTAMP, CelType, format_duration, format_timestamp
 
 # Precedence of each form; an operand of lower precedence than its position needs parentheses.
 _LOWEST, _OR, _AND, _RELATION, _SUM, _PRODUCT, _UNARY, _HIGHEST = range(8)

@@ -4,11 +4,23 @@ Policies, their tests, settings and recorded clusters are read through here. The
 of document never belongs here.
 """
 
-from engine.documents.places import MOST_BYTES, Document, Path, read_documents
-from engine.documents.templates import (
+from engine.documents.places import (
+    MOST_BYTES,
     TEMPLATE_HINT,
     TEMPLATE_MESSAGE,
+    Composer,
+    Document,
+    LimitExceededError,
+    MapNode,
+    Node,
+    Path,
+    ScalarNode,
+    Source,
+    document_of,
+    fatal_problem,
+    index_of,
     left_over,
+    read_documents,
     template_hint,
 )
 from engine.documents.validation import (
@@ -18,17 +30,6 @@ from engine.documents.validation import (
     several_mistakes,
     validate_model,
     warn,
-)
-from engine.documents.written import document_of
-from engine.documents.yaml_tree import (
-    Composer,
-    LimitExceededError,
-    MapNode,
-    Node,
-    ScalarNode,
-    Source,
-    fatal_problem,
-    index_of,
 )
 
 __all__ = [

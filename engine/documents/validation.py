@@ -10,8 +10,7 @@ from typing import Final, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from engine.documents.places import Document, Path
-from engine.documents.templates import template_hint
+from engine.documents.places import Document, Path, template_hint
 from engine.errors import Diagnostic, did_you_mean
 
 _M = TypeVar("_M", bound=BaseModel)

@@ -13,12 +13,10 @@ from typing import Final
 import msgspec
 
 from engine.gang import gang_key_of
-from engine.model.elastic_quota import QuotaKey
+from engine.model.elastic_quota import PREEMPTIBLE_LABEL, QuotaKey
 from engine.model.gang import GangKey
-from engine.model.koordinator_quota import PREEMPTIBLE_LABEL
-from engine.model.never_held import SYSTEM_PRIORITY
-from engine.model.pod import Pod
-from engine.model.priority_class import NEVER, PriorityClass
+from engine.model.pod import SYSTEM_PRIORITY, Pod
+from engine.model.pod_classes import NEVER, PriorityClass
 from engine.model.time import Micros
 from engine.view import PodEntry
 

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from engine.batch import StartingGang, Trial, domains_of_gang, place_all, place_gang
+from engine.errors import counted
 from engine.eviction.candidates import Candidate
 from engine.eviction.nodes import MOST_VICTIMS, Preemptor, importance_of_group
 from engine.eviction.plan import NoPlan, NoPlanReason, Plan, Situation, victims_of
@@ -24,11 +25,10 @@ from engine.eviction.steps import (
 )
 from engine.eviction.strategies import ALL_HOLD, Protections, Strategy
 from engine.gang import Gang, min_resources_gap, pod_group_of_gang
-from engine.model.count_text import counted
+from engine.model.decision import PlacementRequest
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
-from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.view import NO_ROW, BoolColumn, ClusterView, WhatIf, quota_requests
 

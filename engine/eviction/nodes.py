@@ -21,8 +21,8 @@ from engine.eviction.plan import Situation, requests_by_quota
 from engine.eviction.quota_accounts import Accounts, PossibleVictim, Takings, covers, freed_by, less
 from engine.eviction.steps import BoundedTest, Steps, TooManySetsError, fewest_enough, parts_of
 from engine.gang import pod_group_of_gang
+from engine.model.decision import PlacementRequest
 from engine.model.gang import GangKey
-from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import and_not
 from engine.model.time import Micros

@@ -13,9 +13,9 @@ from engine.eviction.guards import GuardState, may_be_evicted
 from engine.eviction.steps import Steps, parts_of
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
+from engine.model.pod_classes import PriorityClass
 from engine.model.pod_shape import PodShape
-from engine.model.priority_class import PriorityClass
-from engine.model.resource_names import PODS
+from engine.model.quantity import PODS
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -41,25 +41,19 @@ class QuotaAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseSituation:
-    """Who may be evicted, and what protects them, of one moment.
+    """Who may be evicted, and what protects them, of one moment."""
 
-    Attributes:
-        candidates: the running pods that matter, also those that are being deleted.
-        budgets: all PodDisruptionBudgets.
-        classes: all PriorityClasses, by name.
-        guards: what evictions there were so far.
-        leaving: uids of pods that are about to be evicted, by plans under way.
-        at_limit: namespaces of which no further pods are evicted for now: so many are already.
-        now: the moment.
-    """
-
+    # the running pods that matter, also those that are being deleted
     candidates: Sequence[Candidate]
-    budgets: Sequence[DisruptionBudget] = ()
+    budgets: Sequence[DisruptionBudget] = ()  # all PodDisruptionBudgets
+    # all PriorityClasses, by name
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
-    guards: GuardState = field(default_factory=GuardState)
+    guards: GuardState = field(default_factory=GuardState)  # what evictions there were so far
+    # uids of pods that are about to be evicted, by plans under way
     leaving: AbstractSet[str] = frozenset()
+    # namespaces of which no further pods are evicted for now: so many are already
     at_limit: AbstractSet[str] = frozenset()
-    now: Micros
+    now: Micros  # the moment
 
     def on_their_way_out(self) -> Steps[list[Candidate]]:
         """Return the candidates that are leaving already."""

@@ -27,9 +27,9 @@ from engine.eviction.quota_accounts import (
 )
 from engine.eviction.steps import Steps, emptied, parts_of
 from engine.eviction.strategies import ALL_HOLD, NONE_HOLDS, Protections, Strategy
+from engine.model.decision import PlacementRequest
 from engine.model.elastic_quota import QuotaKey
 from engine.model.gang import GangKey
-from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.view import NO_ROW, BoolColumn, quota_requests
 

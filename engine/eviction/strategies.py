@@ -17,10 +17,10 @@ from engine.eviction.guards import is_backed_off, is_paused
 from engine.eviction.nodes import MOST_VICTIMS, Preemptor
 from engine.eviction.plan import NoPlan, NoPlanReason, Plan, Situation, victims_of
 from engine.eviction.quota_accounts import Accounts, PossibleVictim, importance
+from engine.model.decision import PlacementRequest
 from engine.model.elastic_quota import QuotaKey
 from engine.model.pod_shape import PodShape
 from engine.model.quantity import amount_text
-from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.quota.queueing import is_within_min
 from engine.view import quota_requests

@@ -1,22 +1,91 @@
-"""A decision for one pod with its reasons and scores, ready to be explained."""
+"""A decision for one pod with its reasons and scores, ready to be explained.
+
+The advice in an annotation of a pod: written by one replica, read by all.
+
+Anyone who may create pods can write this annotation, so nothing in it is trusted: a text that is
+too long or malformed counts as no advice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from engine.model.placement_options import PlacementOptions
 from engine.model.pod import Pod
+from engine.model.policy_resource import PlacementOptions
 from engine.model.ranking import NOTHING_RANKED, Ranking
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import FilterOutcome, ScoreOutcome, count_codes, greatest_code
 from engine.model.time import Micros
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementRequest:
+    """A pod about to be created, with its context."""
+
+    pod: Pod  # the model of the pod
+    raw: bytes  # the object as JSON, decoded only if an expression or the patch needs it
+    # labels of its namespace, as far as they are known
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    # the fields of the admission request that expressions may read (`operation`, `userInfo`,
+    # `dryRun`, ...), as plain JSON values
+    request: Mapping[str, Any] = field(default_factory=dict)
+    # called now and then while expressions run; True makes them err. None for no limit
+    expired: Callable[[], bool] | None = None
+
+    @cached_property
+    def object(self) -> dict[str, Any]:
+        """The pod as plain JSON values."""
+        return msgspec.json.decode(self.raw, type=dict[str, Any])
+
+
+ADVICE_ANNOTATION = "stowplan.dev/advice"
+"""`Advice` as JSON."""
+
+MOST_NODES = 5
+"""The most nodes in an advice; of more, the first few count."""
+
+_MOST_CHARACTERS = 1024
+
+
+class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The advice for a pod, as far as other replicas need it.
+
+    Attributes:
+        policies: names of its policies, by precedence.
+        nodes: names of the first few of the best tier, best first; none without a preference.
+        candidates: number of nodes that could take the pod.
+        id: unique to this advice; "" where no replica waits for the pod.
+        terms: number of preferred terms that were added to the pod, the last ones it has.
+    """
+
+    policies: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    candidates: int = 0
+    id: str = ""
+    terms: int = 0
+
+
+_decode = msgspec.json.Decoder(Advice).decode
+
+
+def advice_in(annotations: Mapping[str, str]) -> Advice | None:
+    """Return the advice in the annotations of a pod, None if there is no readable one."""
+    text = annotations.get(ADVICE_ANNOTATION)
+    if text is None or len(text) > _MOST_CHARACTERS:
+        return None
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
 class Verdict(StrEnum):
@@ -37,44 +106,33 @@ class RejectionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """The outcome for one pod.
-
-    Attributes:
-        verdict: the outcome.
-        message_or_source: the message, or a function that makes it.
-        policies: names of the policies that matched and were applied, by precedence.
-        placement: the form of the patch, from the first of them.
-        names: node name per row of the view it was decided on.
-        valid: (n,), the rows that are nodes, or those of them that were looked at.
-        filters: the scheduler's own, then the policies', in order.
-        left: for each filter, the nodes that it and those before it leave, (n,).
-        scored: outcome of each score, in policy order, its elements by row; see `scores`.
-        ranking: the candidates, which are the rows that may take the pod, by their weighted sums.
-        estimate: expected usage of the pod, base units; empty when no rule estimates.
-        errors: rules that could not be evaluated, with the reason, in policy order.
-        decided_at: the `now` it was decided with.
-        view_version: the version of the view it was decided on.
-        ages: whole seconds since the last report of each source of that view, by name; empty for
-            a recorded cluster, and where no node was evaluated.
-        audit: the decision that policies in Audit mode would have made, None when none matched.
-    """
+    """The outcome for one pod."""
 
     pod: Pod
-    verdict: Verdict
-    message_or_source: str | Callable[[Decision], str]
+    verdict: Verdict  # the outcome
+    message_or_source: str | Callable[[Decision], str]  # the message, or a function that makes it
+    # names of the policies that matched and were applied, by precedence
     policies: tuple[str, ...] = ()
+    # the form of the patch, from the first of them
     placement: PlacementOptions = PlacementOptions()
-    names: Sequence[str] = ()
-    valid: NDArray[np.bool_]
-    filters: tuple[FilterOutcome, ...] = ()
+    names: Sequence[str] = ()  # node name per row of the view it was decided on
+    valid: NDArray[np.bool_]  # (n,), the rows that are nodes, or those of them that were looked at
+    filters: tuple[FilterOutcome, ...] = ()  # the scheduler's own, then the policies', in order
+    # for each filter, the nodes that it and those before it leave, (n,)
     left: tuple[NDArray[np.bool_], ...] = ()
+    # outcome of each score, in policy order, its elements by row; see `scores`
     scored: tuple[ScoreOutcome, ...] = ()
+    # the candidates, which are the rows that may take the pod, by their weighted sums
     ranking: Ranking = NOTHING_RANKED
-    estimate: Amounts
+    estimate: Amounts  # expected usage of the pod, base units; empty when no rule estimates
+    # rules that could not be evaluated, with the reason, in policy order
     errors: tuple[str, ...] = ()
-    decided_at: Micros
-    view_version: int
+    decided_at: Micros  # the `now` it was decided with
+    view_version: int  # the version of the view it was decided on
+    # whole seconds since the last report of each source of that view, by name; empty for a recorded
+    # cluster, and where no node was evaluated
     ages: Mapping[str, int] = {}
+    # the decision that policies in Audit mode would have made, None when none matched
     audit: Decision | None = None
 
     @cached_property
@@ -108,11 +166,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.ranking.totals
 
     def best(self, most: int | None) -> NDArray[np.intp]:
-        """Return the first rows of `candidates`.
-
-        Args:
-            most: how many, None for all.
-        """
+        """Return the first rows of `candidates`."""
         return self.ranking.rows[self.ranking.best(most)]
 
     @property
@@ -122,11 +176,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.names[best[0]] if best.size else ""
 
     def best_scores(self, most: int | None = None) -> tuple[ScoreOutcome, ...]:
-        """Return the scores, in policy order, of the best candidates, best first.
-
-        Args:
-            most: the number of candidates, None for all.
-        """
+        """Return the scores, in policy order, of the best candidates, best first."""
         order = self.ranking.best(most)
         return tuple(
             structs.replace(

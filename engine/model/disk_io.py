@@ -68,11 +68,7 @@ def throughput_of(text: str | None) -> Throughput | None:
 
 
 def node_disks_of(wire: api.NodeDiskIO) -> NodeDisks:
-    """Return the disks in a NodeDiskIOStats.
-
-    Raises:
-        QuantityError: a bandwidth is not a quantity.
-    """
+    """Return the disks in a NodeDiskIOStats."""
     by_id = wire.status.allocatable_bandwidth or {}
     bandwidths = [by_id[name].status or by_id[name] for name in sorted(by_id)]
     disks = (

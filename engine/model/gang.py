@@ -15,8 +15,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from engine.model.duration import nanoseconds_in
+from engine.model import api, resources
+from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
 from engine.model.resources import Amounts
+from engine.model.time import nanoseconds_in
 
 _KOORDINATOR: Final = "gang.scheduling.koordinator.sh"
 NAME_ANNOTATION: Final = f"{_KOORDINATOR}/name"
@@ -129,52 +131,34 @@ class OnGangFailure(StrEnum):
 
 
 class GangTopology(NamedTuple):
-    """The part of the cluster in which a whole gang runs.
+    """The part of the cluster in which a whole gang runs."""
 
-    Attributes:
-        key: the label of nodes whose value names their part.
-        required: whether it runs nowhere but in one part.
-    """
-
-    key: str
-    required: bool
+    key: str  # the label of nodes whose value names their part
+    required: bool  # whether it runs nowhere but in one part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Pods of which a number must run together.
+    """Pods of which a number must run together."""
 
-    Attributes:
-        key: whom its pods name.
-        min_member: members that must run together, at least 1.
-        total: members that are expected, `min_member` or more.
-        min_resources: what they need together, None if that is not said; base units.
-        schedule_timeout_seconds: within which they are to be bound, from their release.
-        mode: what becomes of the others when a member fails.
-        match_policy: which members count.
-        group: the gangs that start together, itself among them; sorted.
-        topology: the part of the cluster in which it runs, None for any nodes.
-        when_no_room: what becomes of it while it fits nowhere.
-        on_failure: what becomes of members that run alone.
-        created: its creation: that of its PodGroup, or of the pod that says what it is.
-        succeeded: members that have finished, as its status says.
-        has_pod_group: whether there is a PodGroup.
-    """
-
-    key: GangKey
-    min_member: int
-    total: int
+    key: GangKey  # whom its pods name
+    min_member: int  # members that must run together, at least 1
+    total: int  # members that are expected, `min_member` or more
+    # what they need together, None if that is not said; base units
     min_resources: Amounts | None = None
+    # within which they are to be bound, from their release
     schedule_timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
-    mode: GangMode = GangMode.STRICT
-    match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
-    group: tuple[GangKey, ...] = ()
+    mode: GangMode = GangMode.STRICT  # what becomes of the others when a member fails
+    match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING  # which members count
+    group: tuple[GangKey, ...] = ()  # the gangs that start together, itself among them; sorted
+    # the part of the cluster in which it runs, None for any nodes
     topology: GangTopology | None = None
-    when_no_room: WhenNoRoom = WhenNoRoom.WAIT
-    on_failure: OnGangFailure = OnGangFailure.KEEP
+    when_no_room: WhenNoRoom = WhenNoRoom.WAIT  # what becomes of it while it fits nowhere
+    on_failure: OnGangFailure = OnGangFailure.KEEP  # what becomes of members that run alone
+    # its creation: that of its PodGroup, or of the pod that says what it is
     created: datetime | None = None
-    succeeded: int = 0
-    has_pod_group: bool = False
+    succeeded: int = 0  # members that have finished, as its status says
+    has_pod_group: bool = False  # whether there is a PodGroup
 
     @property
     def is_recreated(self) -> bool:
@@ -194,19 +178,7 @@ def gang_from(  # noqa: PLR0913 - what a PodGroup and what annotations say diffe
     succeeded: int = 0,
     has_pod_group: bool = False,
 ) -> Gang:
-    """Return a gang as annotations say, of its PodGroup or of its pods.
-
-    Args:
-        key: of the gang.
-        annotations: all that there are.
-        min_member: members that must run together, at least 1.
-        timeout_seconds: within which they are to be bound.
-        match_policy: where annotations say none.
-        created: the moment of its creation.
-        min_resources: what its members need together.
-        succeeded: members that have finished.
-        has_pod_group: whether there is a PodGroup.
-    """
+    """Return a gang as annotations say, of its PodGroup or of its pods."""
     policy = annotations.get(MATCH_POLICY_ANNOTATION) or annotations.get(MATCH_POLICY_ALIAS)
     return Gang(
         key=key,
@@ -268,3 +240,77 @@ def _topology(annotations: Mapping[str, str]) -> GangTopology | None:
     if not key or len(key) > _LONGEST_LABEL_KEY:
         return None
     return GangTopology(key, annotations.get(TOPOLOGY_POLICY_ANNOTATION) != "Preferred")
+
+
+POD_GROUP_GROUPS: Final = (UPSTREAM_GROUP, KOORDINATOR_GROUP)
+"""The API groups that have a PodGroup: scheduler-plugins', which counts first; Koordinator's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodGroupStatus:
+    """What the controller of a PodGroup has written."""
+
+    phase: str = ""  # "" where it has never been written
+    occupied_by: str = ""  # `namespace/name` of the owners of a member, separated by commas
+    running: int = 0  # members whose phase is that
+    succeeded: int = 0  # likewise
+    failed: int = 0  # likewise
+    schedule_start_time: datetime | None = None  # None where it has never been written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodGroup:
+    """A PodGroup."""
+
+    group: str  # its API group
+    gang: Gang  # what it says of its pods. Where its `minMember` is below 1, a gang of 1
+    uid: str = ""  # empty if it is not stored
+    version: int = 0  # its resourceVersion, 0 if it has none
+    status: PodGroupStatus = PodGroupStatus()  # as its controller has written it
+    node_name: str = ""
+
+    @property
+    def key(self) -> str:
+        """`group/namespace/name`: both API groups may have one of a name."""
+        return pod_group_key(self.group, self.gang.key)
+
+
+def pod_group_key(group: str, key: GangKey) -> str:
+    """Return the key of the PodGroup of an API group that a gang is described by."""
+    return f"{group}/{key}"
+
+
+def pod_group_of(wire: api.PodGroup) -> PodGroup:
+    """Return the model of a PodGroup."""
+    meta, spec, status = wire.metadata, wire.spec, wire.status
+    is_koordinators = isinstance(wire, api.KoordinatorPodGroup)
+    seconds = spec.schedule_timeout_seconds or 0
+    if seconds <= 0:
+        seconds = KOORDINATOR_TIMEOUT_SECONDS if is_koordinators else DEFAULT_TIMEOUT_SECONDS
+    gang = gang_from(
+        GangKey(meta.namespace, meta.name),
+        meta.annotations or {},
+        min_member=max(1, spec.min_member),
+        timeout_seconds=seconds,
+        match_policy=MatchPolicy.ONCE_SATISFIED
+        if is_koordinators
+        else MatchPolicy.WAITING_AND_RUNNING,
+        created=meta.creation_timestamp,
+        min_resources=None if spec.min_resources is None else resources.amounts(spec.min_resources),
+        succeeded=max(0, status.succeeded),
+        has_pod_group=True,
+    )
+    return PodGroup(
+        group=KOORDINATOR_GROUP if is_koordinators else UPSTREAM_GROUP,
+        gang=gang,
+        uid=meta.uid,
+        version=meta.version,
+        status=PodGroupStatus(
+            phase=status.phase,
+            occupied_by=status.occupied_by,
+            running=status.running,
+            succeeded=status.succeeded,
+            failed=status.failed,
+            schedule_start_time=status.schedule_start_time,
+        ),
+    )

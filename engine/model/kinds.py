@@ -13,38 +13,33 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.model import api, resource_metrics
-from engine.model.advice import ADVICE_ANNOTATION
-from engine.model.device_class import device_class_of
+from engine.model import api, usage
+from engine.model.decision import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
-from engine.model.disruption_budget import disruption_budget_of
+from engine.model.disruption_budget import EVICTION_ANNOTATIONS, disruption_budget_of
 from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
-from engine.model.eviction import EVICTION_ANNOTATIONS
-from engine.model.gang import GANG_ANNOTATIONS
+from engine.model.gang import GANG_ANNOTATIONS, pod_group_of
 from engine.model.hold import GANG_RELEASED_ANNOTATION
-from engine.model.large_pod import decode_large_pod
-from engine.model.limit_range import limit_range_of
-from engine.model.namespace import namespace_of
+from engine.model.namespace import limit_range_of, namespace_of, resource_quota_of
 from engine.model.network import app_group_of, network_topology_of
-from engine.model.node import node_of
+from engine.model.node import device_class_of, node_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
-from engine.model.pod_group import pod_group_of
+from engine.model.pod_classes import (
+    MINIMUM_PRIORITY_ANNOTATION,
+    PREEMPTION_ANNOTATION,
+    TOLERATION_SECONDS_ANNOTATION,
+    priority_class_of,
+    runtime_class_of,
+)
+from engine.model.pod_shape import decode_large_pod
 from engine.model.policy_resource import (
     POLICY_GROUP,
     POLICY_VERSION,
     PolicyKind,
     policy_resource_of,
 )
-from engine.model.priority_class import (
-    MINIMUM_PRIORITY_ANNOTATION,
-    PREEMPTION_ANNOTATION,
-    TOLERATION_SECONDS_ANNOTATION,
-    priority_class_of,
-)
-from engine.model.resource_quota import resource_quota_of
-from engine.model.runtime_class import runtime_class_of
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
@@ -62,50 +57,35 @@ _WATCH: Final = (*_READ, "watch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of one API group.
+    """One kind of one API group."""
 
-    Attributes:
-        group: API group, "" for the core group.
-        version: API version that is read.
-        kind: `kind` of its objects.
-        plural: its resource in paths and rights.
-        wire: struct that objects are decoded as.
-        decode: model of a wire struct; raises `ValueError`.
-        decode_large: decodes a large object as `wire`, with turns for other threads; None where
-            none is so large.
-        verbs: rights that reading it takes; none for a kind that only occurs in files.
-        domain: what grows stale with it; None if no rule about nodes reads it.
-        required: whether nothing can be decided without it. Other kinds may come and go.
-        counts_in_part: whether an object that cannot be read in full still counts with what can be
-            read of it: a pod must not hide what it takes.
-        only_for_reclaim: whether it is watched only where pods may be evicted for others.
-        only_for_policies: whether it is watched only where policies of the API are taken.
-        only_offline: whether only tools read it that stand in for an API server: snapshots have it,
-            and the webhook has no right to it.
-        field_selector: selects the objects to watch, "" for all.
-        case_list: key of its list in policy test cases, "" if cases hold none.
-        snapshot_annotations: annotations that a snapshot keeps; None for all but secretive ones.
-        snapshot_metadata: whether a snapshot keeps more metadata than namespace and name.
-    """
-
-    group: str = ""
-    version: str = "v1alpha1"
-    kind: str
-    plural: str
-    wire: type[msgspec.Struct]
-    decode: Callable[[Any], Any]
+    group: str = ""  # API group, "" for the core group
+    version: str = "v1alpha1"  # API version that is read
+    kind: str  # `kind` of its objects
+    plural: str  # its resource in paths and rights
+    wire: type[msgspec.Struct]  # struct that objects are decoded as
+    decode: Callable[[Any], Any]  # model of a wire struct; raises `ValueError`
+    # decodes a large object as `wire`, with turns for other threads; None where none is so large
     decode_large: Callable[[bytes | msgspec.Raw], Any] | None = None
+    # rights that reading it takes; none for a kind that only occurs in files
     verbs: tuple[str, ...] = _WATCH
-    domain: Domain | None = None
-    required: bool = False
+    domain: Domain | None = None  # what grows stale with it; None if no rule about nodes reads it
+    required: bool = False  # whether nothing can be decided without it. Other kinds may come and go
+    # whether an object that cannot be read in full still counts with what can be read of it: a pod
+    # must not hide what it takes
     counts_in_part: bool = False
+    # whether it is watched only where pods may be evicted for others
     only_for_reclaim: bool = False
+    # whether it is watched only where policies of the API are taken
     only_for_policies: bool = False
+    # whether only tools read it that stand in for an API server: snapshots have it, and the webhook
+    # has no right to it
     only_offline: bool = False
-    field_selector: str = ""
-    case_list: str = ""
+    field_selector: str = ""  # selects the objects to watch, "" for all
+    case_list: str = ""  # key of its list in policy test cases, "" if cases hold none
+    # annotations that a snapshot keeps; None for all but secretive ones
     snapshot_annotations: frozenset[str] | None = None
-    snapshot_metadata: bool = True
+    snapshot_metadata: bool = True  # whether a snapshot keeps more metadata than namespace and name
 
     @property
     def name(self) -> str:
@@ -157,8 +137,8 @@ NODE_METRICS: Final = Kind(
     version="v1beta1",
     kind="NodeMetrics",
     plural="nodes",
-    wire=resource_metrics.NodeMetrics,
-    decode=resource_metrics.node_reading,
+    wire=usage.NodeMetrics,
+    decode=usage.node_reading,
     verbs=_READ,
     snapshot_metadata=False,
 )
@@ -167,8 +147,8 @@ POD_METRICS: Final = Kind(
     version="v1beta1",
     kind="PodMetrics",
     plural="pods",
-    wire=resource_metrics.PodMetrics,
-    decode=resource_metrics.pod_reading,
+    wire=usage.PodMetrics,
+    decode=usage.pod_reading,
     verbs=_READ,
     snapshot_metadata=False,
 )

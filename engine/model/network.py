@@ -38,30 +38,21 @@ class Dependency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppGroup:
-    """An application.
+    """An application."""
 
-    Attributes:
-        key: `namespace/name`.
-        dependencies: of each workload, by its selector.
-        indexes: the place of workloads in the topological order, by selector; the least first.
-    """
-
-    key: str
-    dependencies: Mapping[str, tuple[Dependency, ...]]
+    key: str  # `namespace/name`
+    dependencies: Mapping[str, tuple[Dependency, ...]]  # of each workload, by its selector
+    # the place of workloads in the topological order, by selector; the least first
     indexes: Mapping[str, int] = field(default_factory=dict)
     node_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkTopology:
-    """The costs of a cluster's network.
+    """The costs of a cluster's network."""
 
-    Attributes:
-        key: `namespace/name`.
-        costs: by the name of a set of costs, the label of its places, origin and destination.
-    """
-
-    key: str
+    key: str  # `namespace/name`
+    # by the name of a set of costs, the label of its places, origin and destination
     costs: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]]]]
     node_name: str = ""
 

@@ -1,17 +1,65 @@
-"""The model of a node: what it offers, and what keeps pods away."""
+"""The model of a node: what it offers, and what keeps pods away.
+
+Taints and the tolerations that tolerate them.
+
+Source: api/core/v1/toleration.go (ToleratesTaint), component-helpers/scheduling/corev1/helpers.go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from sys import intern
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.model import api, resources
 from engine.model.resources import Amounts
+from engine.model.selectors import integer
 from engine.model.time import Micros, micros
+
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+
+
+def tolerates(toleration: api.Toleration, taint: api.Taint) -> bool:
+    """Return whether one toleration tolerates one taint.
+
+    An empty effect stands for every effect, an empty key for every key and an empty operator for
+    Equal. Lt and Gt ask that the taint's value be less or greater than the toleration's, both
+    64-bit integers; only clusters with that feature accept such pods.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Lt" | "Gt":
+            limit, value = integer(toleration.value), integer(taint.value)
+            if limit is None or value is None:
+                return False
+            return value < limit if toleration.operator == "Lt" else value > limit
+        case _:
+            return False
+
+
+def untolerated(
+    taints: Iterable[api.Taint], tolerations: Iterable[api.Toleration], effects: Collection[str]
+) -> list[api.Taint]:
+    """Return the taints with one of `effects` that no toleration tolerates, in order."""
+    return [
+        taint
+        for taint in taints
+        if taint.effect in effects
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
+    ]
+
 
 _CACHED_IMAGES = 32_768
 _MOST_CONDITIONS = 64  # of one node that are kept
@@ -19,19 +67,12 @@ _LONGEST_REASON = 1024  # as of conditions of API types: metav1.Condition
 
 
 class NodeCondition(NamedTuple):
-    """A condition of a node, without the time of its heartbeat, which changes all the time.
+    """A condition of a node, without the time of its heartbeat, which changes all the time."""
 
-    Attributes:
-        type: as `Ready`; by convention a node has one condition of a type.
-        status: `True`, `False` or `Unknown`.
-        reason: a word for the cause, "" where there is none.
-        since: when the status last changed, None where it is not said.
-    """
-
-    type: str
-    status: str
-    reason: str
-    since: Micros | None
+    type: str  # as `Ready`; by convention a node has one condition of a type
+    status: str  # `True`, `False` or `Unknown`
+    reason: str  # a word for the cause, "" where there is none
+    since: Micros | None  # when the status last changed, None where it is not said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +113,7 @@ class Node:
 
 
 def node_of(wire: api.Node) -> Node:
-    """Return the model of a Node.
-
-    Raises:
-        QuantityError: an amount is not a quantity.
-    """
+    """Return the model of a Node."""
     conditions = wire.status.conditions or ()
     allocatable, capacity = resources.amounts(wire.status.allocatable), wire.status.capacity
     return Node(
@@ -127,3 +164,26 @@ def _shared(image: api.ContainerImage) -> api.ContainerImage:
     At 5,000 nodes of 50 images this takes 2 MB instead of more than a hundred.
     """
     return image
+
+
+IMPLICIT_DOMAIN = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a class: an extended resource that each class stands for by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """A DeviceClass."""
+
+    name: str
+    resource: str  # the extended resource that its devices provide, "" for none
+    node_name: str = ""
+
+    @property
+    def key(self) -> str:
+        """The extended resource: rules look for a class by it."""
+        return self.resource
+
+
+def device_class_of(wire: api.DeviceClass) -> DeviceClass:
+    """Return the model of a DeviceClass."""
+    return DeviceClass(name=wire.metadata.name, resource=wire.spec.extended_resource_name or "")

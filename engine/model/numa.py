@@ -43,18 +43,12 @@ _GREATEST_DISTANCE: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class NumaLayout:
-    """The constant properties of a node's zones, which many nodes have in common.
+    """The constant properties of a node's zones, which many nodes have in common."""
 
-    Attributes:
-        policy: the policy of the kubelet's topology manager.
-        scope: whether that considers each container or the pod as a whole.
-        most_zones: the most zones that the kubelet supports.
-        distances: from each zone to each, by their position in order of their ids.
-    """
-
-    policy: str
-    scope: str
-    most_zones: int
+    policy: str  # the policy of the kubelet's topology manager
+    scope: str  # whether that considers each container or the pod as a whole
+    most_zones: int  # the most zones that the kubelet supports
+    # from each zone to each, by their position in order of their ids
     distances: tuple[tuple[int, ...], ...]
 
     def __len__(self) -> int:
@@ -64,15 +58,12 @@ class NumaLayout:
 
 @dataclass(frozen=True, slots=True)
 class NodeZones:
-    """The zones of one node.
-
-    Attributes:
-        available: amounts left in each zone, base units, in order of their ids; without those that
-            the zone does not have.
-    """
+    """The zones of one node."""
 
     node_name: str
     layout: NumaLayout
+    # amounts left in each zone, base units, in order of their ids; without those that the zone does
+    # not have
     available: tuple[Amounts, ...]
 
     @property
@@ -86,9 +77,6 @@ def node_zones_of(wire: api.NodeResourceTopology) -> NodeZones:
 
     Sources: scheduler-plugins, pkg/noderesourcetopology: pluginhelpers.go for the zones, of which
     those without a usable id do not count; nodeconfig/topologymanager.go for the policy.
-
-    Raises:
-        QuantityError: an amount is not a quantity.
     """
     zones = {
         number: zone

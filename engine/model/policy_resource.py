@@ -8,7 +8,85 @@ from enum import StrEnum
 from typing import Any, Final
 
 from engine.model import api
+from engine.model.elastic_quota import ReclaimMode
+from engine.model.hold import HOLD_FOR_ORDER, HOLD_FOR_PREEMPTION
 from engine.model.time import micros
+
+
+class DynamicFilters(StrEnum):
+    """The way filters over changing state are written on the pod."""
+
+    PREFERRED = "Preferred"  # rejected nodes are left out of the preferred ones
+    REQUIRED = "Required"  # rejected nodes are also excluded with `NotIn`
+
+
+class PlacementAt(StrEnum):
+    """The moment of the decision for a pod."""
+
+    ADMISSION = "Admission"  # advice, written when the pod is created
+    BINDING = "Binding"  # the node that the scheduler takes is kept, or replaced, at its binding
+
+
+class WhenNoneFits(StrEnum):
+    """The verdict on a pod that the policies' filters leave no node for."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+    WAIT = "Wait"  # its binding is denied: the scheduler tries it again after a back-off
+
+
+DEFAULT_GROUP_LABELS = (
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
+    "karpenter.sh/capacity-type",
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+)
+
+
+WISH_WEIGHTS: Final = (
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+)
+"""The scheduler's scores of what a pod asks for, with its weights.
+
+Source: Kubernetes, pkg/scheduler/apis/config/v1/default_plugins.go.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementOptions:
+    """What makes a ranking beside rules, and how it is written (`spec.placement` of a policy)."""
+
+    at: PlacementAt = PlacementAt.ADMISSION  # when pods are decided
+    dynamic_filters: DynamicFilters = DynamicFilters.PREFERRED
+    when_none_fits: WhenNoneFits = WhenNoneFits.ALLOW
+    # whether pods are held until those before them in the order are bound
+    release_in_order: bool = False
+    # whether pods of lower priority are evicted for one that no node takes, which is held for that
+    preemption: ReclaimMode = ReclaimMode.OFF
+    # by how many points of 100 another node must be better than the scheduler's for a pod to be
+    # moved at its binding
+    min_gain: int = 1
+    max_nodes: int = 64  # the most node names written in preferred terms, and in `NotIn`
+    # labels that may stand for a set of nodes where they describe it exactly
+    group_labels: tuple[str, ...] = DEFAULT_GROUP_LABELS
+    # the weight of each plugin that scores what a pod asks for, 0 for none
+    scheduler_scores: tuple[tuple[str, int], ...] = WISH_WEIGHTS
+
+    @property
+    def hold_reasons(self) -> tuple[str, ...]:
+        """Why pods are held before the scheduler sees them, () if they are not."""
+        preempts = self.preemption is not ReclaimMode.OFF
+        return (
+            *((HOLD_FOR_ORDER,) if self.release_in_order else ()),
+            *((HOLD_FOR_PREEMPTION,) if preempts else ()),
+        )
+
 
 POLICY_GROUP: Final = "stowplan.dev"
 POLICY_VERSION: Final = "v1alpha1"
@@ -34,29 +112,17 @@ _PLURALS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResource:
-    """A policy of the API.
+    """A policy of the API."""
 
-    Attributes:
-        kind: its kind.
-        namespace: "" for a PlacementPolicy.
-        name: unique in its kind and namespace.
-        spec: as it was written, of whatever type; never changed.
-        uid: empty if it is not stored.
-        generation: the number of its spec, 0 if it is not stored.
-        version: its resourceVersion, 0 if it has none.
-        created: microseconds since the epoch, 0 if it is not stored.
-        status: as it was last written; never changed.
-    """
-
-    kind: PolicyKind
-    namespace: str = ""
-    name: str
-    spec: Any
-    uid: str = ""
-    generation: int = 0
-    version: int = 0
-    created: int = 0
-    status: Mapping[str, Any] = field(default_factory=dict)
+    kind: PolicyKind  # its kind
+    namespace: str = ""  # "" for a PlacementPolicy
+    name: str  # unique in its kind and namespace
+    spec: Any  # as it was written, of whatever type; never changed
+    uid: str = ""  # empty if it is not stored
+    generation: int = 0  # the number of its spec, 0 if it is not stored
+    version: int = 0  # its resourceVersion, 0 if it has none
+    created: int = 0  # microseconds since the epoch, 0 if it is not stored
+    status: Mapping[str, Any] = field(default_factory=dict)  # as it was last written; never changed
 
     @property
     def policy_name(self) -> str:

@@ -9,6 +9,11 @@ read here: what the API server stores must count. Two things differ on purpose. 
 value, and `1e1000000000` costs it a gigabyte; here a value of more than `MAX_DIGITS` digits
 becomes the greatest one. Upstream lets values beyond int64 wrap when they are read as integers;
 here they saturate.
+
+Names of resources and their families.
+
+The scheduler counts cpu, memory, ephemeral-storage and pods one by one, the *scalar* families by
+name, and silently ignores every other name.
 """
 
 from __future__ import annotations
@@ -20,7 +25,64 @@ from functools import lru_cache
 from typing import Final
 
 from engine.errors import QuantityError
-from engine.model.resource_names import CPU, counts_bytes
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+
+NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""Resources that every node offers."""
+
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_QUALIFIED_NAME: Final = re.compile(
+    rf"(?=[^/]{{1,244}}/){_LABEL}(?:\.{_LABEL})*/"
+    r"(?=.{1,63}$)[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
+)
+"""`domain/name`; 244 is a DNS subdomain's 253 less `requests.`, which a quota puts before it."""
+
+
+def is_scalar(name: str) -> bool:
+    """Return whether the scheduler counts `name` besides cpu, memory, ephemeral-storage and pods.
+
+    Other unprefixed names, such as `gpu`, are counted nowhere
+    (pkg/scheduler/util/utils.go, IsScalarResourceName).
+    """
+    return (
+        is_extended(name)
+        or is_huge_pages(name)
+        or is_prefixed_native(name)
+        or name.startswith("attachable-volumes-")
+    )
+
+
+def is_extended(name: str) -> bool:
+    """Return whether `name` is a vendor's: a qualified name outside Kubernetes' own domains.
+
+    Source: pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
+    """
+    return (
+        "/" in name  # false for most names, and ten times as fast as the rest
+        and not is_prefixed_native(name)
+        and not name.startswith("requests.")
+        and _QUALIFIED_NAME.fullmatch(name) is not None
+    )
+
+
+def is_huge_pages(name: str) -> bool:
+    """Return whether `name` is an amount of huge pages of one size."""
+    return name.startswith("hugepages-")
+
+
+def counts_bytes(name: str) -> bool:
+    """Return whether `name` counts bytes, such as `memory` and `kubernetes.io/batch-memory`."""
+    return name.endswith((MEMORY, EPHEMERAL_STORAGE)) or is_huge_pages(name)
+
+
+def is_prefixed_native(name: str) -> bool:
+    """Return whether `name` lies in `kubernetes.io/` or a domain that ends so."""
+    return "kubernetes.io/" in name
+
 
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
@@ -98,19 +160,15 @@ _EXPONENT: Final = re.compile(r"[eE]([+-]?)([0-9]+)")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact amount; compared, sorted and hashed by value alone: `1Gi == 1024Mi`.
+    """An exact amount; compared, sorted and hashed by value alone: `1Gi == 1024Mi`."""
 
-    Attributes:
-        nanos: the value in units of 1e-9.
-        format: the style of the canonical text.
-        source: the text it was read from, if upstream writes that text back unchanged.
-        scale: the power of ten of the units that upstream counts it in, as an int64; None where it
-            keeps a big decimal.
-    """
-
-    nanos: int
+    nanos: int  # the value in units of 1e-9
+    # the style of the canonical text
     format: Format = field(default=Format.DECIMAL_SI, compare=False)
+    # the text it was read from, if upstream writes that text back unchanged
     source: str | None = field(default=None, compare=False)
+    # the power of ten of the units that upstream counts it in, as an int64; None where it keeps a
+    # big decimal
     scale: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
@@ -209,9 +267,6 @@ def parse_quantity(text: str) -> Quantity:
     Digits past the ninth after the point round away from zero, so that no amount becomes
     nothing; binary values are capped at 2**63-1 in magnitude, others at 10**`MAX_DIGITS` nanos.
     Takes time linear in the length of the text.
-
-    Raises:
-        QuantityError: the text does not follow the grammar.
     """
     parts = _PARTS.fullmatch(text) if text else None
     if parts is None:
@@ -270,9 +325,6 @@ def quantity_of(value: str | float | None) -> Quantity:
     """Return the quantity that JSON `value` stands for: a string, a bare number or null (zero).
 
     White space around a string is dropped, as upstream's decoder does.
-
-    Raises:
-        QuantityError: as for `parse_quantity`.
     """
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return _new_quantity(value)  # nothing bounds the length of texts in a cache
@@ -300,9 +352,6 @@ def base_units(name: str, value: str | float | None) -> int:
 
     That is millicores for cpu and whole units for everything else; fractions round away from zero
     (pkg/scheduler/framework/types.go, Resource.Add).
-
-    Raises:
-        QuantityError: as for `parse_quantity`.
     """
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return _new_quantity(value).scaled_value(_base_scale(name))

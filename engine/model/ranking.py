@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import cached_property
 from typing import Final
@@ -9,7 +10,49 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.ranked_totals import RankedTotals
+_MOST_PER_TOTAL: Final = 4
+"""Counts are made of totals up to so many times the candidates: beyond, sorting is faster."""
+
+
+class RankedTotals:
+    """What stands at each place of a ranking, and how many totals are at least some score.
+
+    Mostly there are few different totals of many candidates. They are counted then, in a tenth of
+    the time that it takes to sort them.
+
+    Attributes:
+        size: how many there are.
+
+    Args:
+        totals: at least 0, in any order, (n,).
+    """
+
+    __slots__ = ("_by_total", "_rising", "size")
+
+    def __init__(self, totals: NDArray[np.int64]) -> None:
+        self.size = totals.size
+        self._rising: list[int] = []
+        self._by_total: NDArray[np.intp] | None = None
+        if self.size and totals.item(totals.argmax()) < _MOST_PER_TOTAL * self.size:
+            self._by_total = np.bincount(totals).cumsum()  # how many are at most each total
+        else:
+            self._rising = np.sort(totals).tolist()
+
+    def at(self, place: int) -> int:
+        """Return the total at a place, from 0, the best, to `size` - 1."""
+        from_worst = self.size - 1 - place
+        if self._by_total is None:
+            return self._rising[from_worst]
+        return int(self._by_total.searchsorted(from_worst, "right"))
+
+    def count_from(self, score: int) -> int:
+        """Return how many totals are at least a score."""
+        if self._by_total is None:
+            return self.size - bisect_left(self._rising, score)
+        if score <= 0:
+            return self.size
+        return self.size - int(self._by_total.item(min(score, self._by_total.size) - 1))
+
 
 _NO_ROWS: Final = np.zeros(0, np.intp)
 _FIRST: Final = 64
@@ -28,13 +71,13 @@ class Ranking:
     reads beyond the best. So only those are sorted that are at least as good as the last one read,
     and totals are looked up in `ranked_totals`.
 
+    Attributes:
+        rows, given_totals: these, in the order given.
+
     Args:
         rows: of the candidates, ascending, (n,).
         totals: of each, at least 0, (n,).
         tie_breakers: makes a number for each of some rows.
-
-    Attributes:
-        rows, given_totals: these, in the order given.
     """
 
     def __init__(
@@ -66,11 +109,7 @@ class Ranking:
         return self.best(None)
 
     def best(self, most: int | None) -> NDArray[np.intp]:
-        """Return the positions of the best candidates, best first; see `order`.
-
-        Args:
-            most: how many, None for all.
-        """
+        """Return the positions of the best candidates, best first; see `order`."""
         end = self.rows.size if most is None else min(most, self.rows.size)
         if self._first.size < end:
             places = np.arange(self.rows.size)
@@ -81,20 +120,11 @@ class Ranking:
         return self._first[:end]
 
     def among(self, kept: NDArray[np.bool_]) -> Ranking:
-        """Return the ranking of some candidates alone.
-
-        Args:
-            kept: which of `rows` these are.
-        """
+        """Return the ranking of some candidates alone."""
         return Ranking(self.rows[kept], self.given_totals[kept], self._tie_breakers)
 
     def part(self, start: int, end: int) -> NDArray[np.intp]:
-        """Return the rows at the places from `start` to `end`, in any order.
-
-        Args:
-            start: the first place; that before it has another total.
-            end: the one past the last, greater than `start`; it has another total, too.
-        """
+        """Return the rows at the places from `start` to `end`, in any order."""
         totals, ranked = self.given_totals, self.ranked_totals
         inside = totals >= ranked.at(end - 1)
         if start:
@@ -126,12 +156,7 @@ NOTHING_RANKED: Final = Ranking()
 
 
 def tie_mask(best: int, candidates: int) -> int:
-    """Return the bits of a tie-breaker that there is room for in a key.
-
-    Args:
-        best: the best total.
-        candidates: the number of all candidates.
-    """
+    """Return the bits of a tie-breaker that there is room for in a key."""
     return (1 << tie_end(best)) - (1 << candidates.bit_length())
 
 

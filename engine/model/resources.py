@@ -8,12 +8,23 @@ Sums run over exact values and are rounded once at the end, as Kubernetes does w
 containers of 0.3Gi take 644,245,095 bytes, not twice 322,122,548. LimitAware rounds each container,
 because upstream it adds integers. So do CapacityScheduling and Trimaran; theirs can come to a
 millicore or a byte more for each container than `peak_requests` and `peak_limits`.
+
+Pods that are resized in place: resources that their containers have, but do not request.
+
+Until the kubelet has actuated a resize, a container or the pod itself counts for what is greater
+(component-helpers/resource/helpers.go, with UseStatusResources); from Kubernetes 1.37 on, all
+containers together do, and what the status of the pod says counts for each pod. A resize that the
+kubelet calls infeasible takes nothing on the node, yet counts for quota: it may become feasible
+later, without another check of the quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
 
 from engine.model import api
@@ -23,9 +34,152 @@ from engine.model.kubernetes_version import (
     GREATEST_SUM,
     KubernetesVersion,
 )
-from engine.model.quantity import base_units, in_base_units, quantity_of, to_int64
-from engine.model.resize import is_infeasible
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages, is_scalar
+from engine.model.quantity import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    INT64_MIN,
+    MEMORY,
+    base_units,
+    in_base_units,
+    is_huge_pages,
+    is_scalar,
+    quantity_of,
+    to_int64,
+)
+
+_Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...] | None
+
+_Status: TypeAlias = api.ContainerStatus | api.PodStatus
+
+_NOTHING = api.ResourceRequirements()
+
+_INFEASIBLE = api.PodCondition(type="PodResizePending", reason="Infeasible")
+
+Actuated: TypeAlias = tuple[_Items, _Items, _Items] | None
+"""Requests, limits and allocation by a status, None where it has none, or not all of them."""
+
+ActuatedResources: TypeAlias = tuple[Actuated, ...]
+"""Those of each container; empty if each has what it requests, as nearly always."""
+
+
+def actuated_resources(
+    containers: Sequence[api.Container] | None,
+    statuses: Sequence[api.ContainerStatus] | None,
+    kubernetes: KubernetesVersion = ASSUMED,
+    *,
+    infeasible: bool = False,
+) -> ActuatedResources:
+    """Return the resources of containers; amounts compare as texts, canonical by the API server."""
+    sums = kubernetes >= GREATEST_SUM
+    by_name = {
+        status.name: status
+        for status in statuses or ()
+        if status.resources is not None or (sums and status.allocated_resources is not None)
+    }
+    if not by_name:
+        return ()
+    containers = containers or ()
+    # Where sums count, a container without a status is no part of an infeasible one.
+    if not (sums and infeasible) and all(
+        _is_actuated(container.resources, by_name.get(container.name)) for container in containers
+    ):
+        return ()
+    return tuple(_actuated(by_name.get(container.name)) for container in containers)
+
+
+def actuated_pod_resources(
+    wanted: api.ResourceRequirements | None,
+    status: api.PodStatus,
+    kubernetes: KubernetesVersion = ASSUMED,
+) -> Actuated:
+    """Return the resources of a pod itself; None if it has what it requests, or requests none.
+
+    From 1.37 on they count as the sums over the containers, so they are returned as they are.
+    """
+    if status.resources is None:
+        return None
+    if kubernetes >= GREATEST_SUM:
+        return _actuated(status)
+    if wanted is None or _is_actuated(wanted, status):
+        return None
+    return _actuated(status)
+
+
+def is_infeasible(status: api.PodStatus) -> bool:
+    """Return whether the node can never provide the resources of the specification.
+
+    Source: component-helpers/resource/helpers.go, IsPodResizeInfeasible.
+    """
+    for condition in status.conditions or ():
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def pod_status_of(
+    actuated: Actuated,
+    container_statuses: list[api.ContainerStatus],
+    init_container_statuses: list[api.ContainerStatus],
+    *,
+    infeasible: bool,
+) -> api.PodStatus:
+    """Return the status of a pod, given those of its containers."""
+    return api.PodStatus(
+        resources=None if actuated is None else _requirements(actuated),
+        allocated_resources=None if actuated is None else _list(actuated[2]),
+        container_statuses=container_statuses,
+        init_container_statuses=init_container_statuses,
+        conditions=[_INFEASIBLE] if infeasible else None,
+    )
+
+
+def statuses_of(actuated: ActuatedResources, first: int = 0) -> list[api.ContainerStatus]:
+    """Return statuses of containers that are named by their positions, counted from `first`."""
+    return [
+        api.ContainerStatus(
+            name=str(position),
+            resources=_requirements(resources),
+            allocated_resources=_list(resources[2]),
+        )
+        for position, resources in enumerate(actuated, first)
+        if resources is not None
+    ]
+
+
+def _requirements(actuated: tuple[_Items, _Items, _Items]) -> api.ResourceRequirements:
+    requests, limits, _ = actuated
+    return api.ResourceRequirements(requests=_list(requests), limits=_list(limits))
+
+
+def _list(items: _Items) -> api.ResourceList | None:
+    return None if items is None else dict(items)
+
+
+def _is_actuated(wanted: api.ResourceRequirements | None, status: _Status | None) -> bool:
+    if status is None:
+        return True
+    wants = wanted or _NOTHING
+    if status.resources is None:
+        return (status.allocated_resources or wants.requests) == wants.requests
+    has = status.resources
+    allocated = status.allocated_resources or has.requests
+    return (
+        (has.requests or None) == (wants.requests or None)
+        and (has.limits or None) == (wants.limits or None)
+        and (allocated or None) == (wants.requests or None)
+    )
+
+
+def _actuated(status: _Status | None) -> Actuated:
+    if status is None:
+        return None
+    has = status.resources or _NOTHING
+    return _items(has.requests), _items(has.limits), _items(status.allocated_resources)
+
+
+def _items(resource_list: api.ResourceList | None) -> _Items:
+    return None if resource_list is None else tuple(sorted(resource_list.items()))
+
 
 Amounts: TypeAlias = Mapping[str, int]
 """Resource name to amount in base units, without those that are never mentioned."""
@@ -44,24 +198,18 @@ _Side: TypeAlias = Literal["requests", "limits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceOptions:
-    """How `pod_requests` and `pod_limits` count (component-helpers, PodResourcesOptions).
+    """How `pod_requests` and `pod_limits` count (component-helpers, PodResourcesOptions)."""
 
-    Attributes:
-        exclude_overhead: leave `spec.overhead` out.
-        skip_pod_level_resources: ignore `spec.resources`.
-        skip_container_level_resources: start the requests from nothing instead of the containers.
-        use_status_resources: count what the kubelet has actuated and allocated (in-place resize).
-        kubernetes: the version, which decides how: see `_greatest_sum`.
-        use_dra_node_allocatable_resource_claim_status: add what resource claims take of the node.
-        non_missing_container_requests: requests assumed of containers that do not name them.
-    """
-
-    exclude_overhead: bool = False
-    skip_pod_level_resources: bool = False
+    exclude_overhead: bool = False  # leave `spec.overhead` out
+    skip_pod_level_resources: bool = False  # ignore `spec.resources`
+    # start the requests from nothing instead of the containers
     skip_container_level_resources: bool = False
+    # count what the kubelet has actuated and allocated (in-place resize)
     use_status_resources: bool = False
-    kubernetes: KubernetesVersion = ASSUMED
+    kubernetes: KubernetesVersion = ASSUMED  # the version, which decides how: see `_greatest_sum`
+    # add what resource claims take of the node
     use_dra_node_allocatable_resource_claim_status: bool = False
+    # requests assumed of containers that do not name them
     non_missing_container_requests: api.ResourceList | None = None
 
     @property
@@ -226,11 +374,6 @@ def effective_limits(pod: api.Pod, *, non_zero: bool = False) -> dict[str, int]:
     Each container counts the greater of limit and request. Containers add up, any one init
     container (sidecars too) sets a floor, overhead comes on top. Pod-level resources are ignored,
     and so is every name that is neither cpu, memory, ephemeral-storage nor scalar.
-
-    Args:
-        pod: the pod.
-        non_zero: the form used for scoring, where a container that names neither a limit nor a
-            request counts 100m of cpu and 200Mi of memory.
     """
     total: dict[str, int] = {}
     for container in pod.spec.containers or ():
@@ -371,11 +514,11 @@ def _actual_by_container(pod: api.Pod, side: _Side) -> dict[str, _Exact]:
     """Return the actuated resources of each container whose status has them."""
     status = pod.status
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    actual = ((container.name, _actuated(container, side)) for container in statuses)
+    actual = ((container.name, _actuated_amounts(container, side)) for container in statuses)
     return {name: resources for name, resources in actual if resources is not None}
 
 
-def _actuated(status: api.ContainerStatus | api.PodStatus, side: _Side) -> _Exact | None:
+def _actuated_amounts(status: api.ContainerStatus | api.PodStatus, side: _Side) -> _Exact | None:
     """Return what the kubelet has actuated or allocated, None where a status does not say.
 
     Source: helpers.go, determineEffectiveRequests and determineEffectiveLimits.
@@ -391,7 +534,7 @@ def _actuated(status: api.ContainerStatus | api.PodStatus, side: _Side) -> _Exac
 def _effective_pod_level(pod: api.Pod, side: _Side, options: ResourceOptions) -> _Exact:
     """Return the pod-level amounts, while they are resized the greater of both."""
     wanted = _pod_level(_list_of(pod.spec.resources, side))
-    actuated = _actuated(pod.status, side) if options.use_status_resources else None
+    actuated = _actuated_amounts(pod.status, side) if options.use_status_resources else None
     if actuated is None or not _is_resizable(pod, side, options):
         return wanted
     effective = {} if is_infeasible(pod.status) else dict(wanted)
@@ -476,3 +619,75 @@ def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
     """Raise each amount in `total` to at least that in `floor`; a missing name takes it as is."""
     for name, amount in floor.items():
         total[name] = max(total.get(name, amount), amount)
+
+
+_ABSENT = INT64_MIN
+"""The value of a name that is absent from a list; no amount is that small."""
+
+_FEW = 5
+"""The most keys that tables are likely to share: the types of readings over a window."""
+
+
+class AmountsTable(Mapping[str, Amounts]):
+    """Amounts by key: a mapping at a sixth of the memory of nested dicts.
+
+    A cluster's usage reports hold a list per pod and percentile, 200,000 of them, nearly all with
+    the same few names: each is a row of int64 instead of a dict. Keys are found by binary search,
+    as an index of them would take more memory than all amounts.
+    """
+
+    __slots__ = ("_keys", "_names", "_values")
+
+    def __init__(self, amounts: Mapping[str, Amounts]) -> None:
+        names = _shared(tuple(dict.fromkeys(name for row in amounts.values() for name in row)))
+        self._names = names
+        keys = tuple(sorted(amounts))
+        self._keys = _shared(keys) if len(keys) <= _FEW else keys
+        self._values = array(
+            "q", [amounts[key].get(name, _ABSENT) for key in keys for name in names]
+        )
+
+    def __getitem__(self, key: str) -> Amounts:
+        row = self.row(key)
+        if row is None:
+            raise KeyError(key)
+        return self.at(row)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.row(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def row(self, key: str) -> int | None:
+        """Return the position of a key, None when it is unknown."""
+        row = bisect_left(self._keys, key)
+        return row if row < len(self._keys) and self._keys[row] == key else None
+
+    def values_at(self, row: int, names: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the amounts of some names for the key at a position, 0 for one that is absent."""
+        if names != self._names:
+            return tuple(map(self.at(row).get, names, (0,) * len(names)))
+        width = len(names)
+        values = tuple(self._values[row * width : (row + 1) * width])
+        if _ABSENT in values:
+            return tuple([0 if value == _ABSENT else value for value in values])
+        return values
+
+    def at(self, row: int) -> Amounts:
+        """Return the amounts of the key at a position."""
+        width = len(self._names)
+        values = self._values[row * width : (row + 1) * width]
+        amounts = dict(zip(self._names, values, strict=True))
+        if _ABSENT in values:
+            return {name: value for name, value in amounts.items() if value != _ABSENT}
+        return amounts
+
+
+@lru_cache(maxsize=256)
+def _shared(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return an equal tuple, the same object for all tables."""
+    return texts

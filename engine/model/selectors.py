@@ -7,6 +7,10 @@ decides if a mistake is fatal.
 
 INVARIANT: the result of a label requirement depends on the value of one label alone, so it can be
 computed once per distinct value.
+
+Label selectors as `kubectl --selector` takes them: `pool=batch,!spot,zone in (a,b)`.
+
+Source of the grammar: apimachinery, pkg/labels/selector.go. The operators of numbers are left out.
 """
 
 from __future__ import annotations
@@ -57,17 +61,11 @@ _NODE_OPERATORS: Final = tuple(Operator)
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake in a selector.
+    """A mistake in a selector."""
 
-    Attributes:
-        kind: the API machinery's name for this kind of error.
-        path: its place.
-        message: the mistake, without the place.
-    """
-
-    kind: Literal["Invalid", "NotSupported"]
-    path: Path
-    message: str
+    kind: Literal["Invalid", "NotSupported"]  # the API machinery's name for this kind of error
+    path: Path  # its place
+    message: str  # the mistake, without the place
 
     @property
     def field(self) -> str:
@@ -85,16 +83,12 @@ Mistakes: TypeAlias = tuple[Mistake, ...]
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A requirement on the value of one label, or of one field.
-
-    Attributes:
-        bound: compared with by Gt and Lt; unused otherwise.
-    """
+    """A requirement on the value of one label, or of one field."""
 
     key: str
     operator: Operator
     values: frozenset[str] = frozenset()
-    bound: int = 0
+    bound: int = 0  # compared with by Gt and Lt; unused otherwise
 
     def matches(self, value: str | None) -> bool:
         """Return whether a value satisfies this; None stands for a missing label.
@@ -344,3 +338,50 @@ def _wrong_count(operator: str, count: int) -> str | None:
 def _unsupported(operator: str, at: Path, allowed: tuple[Operator, ...]) -> Mistake:
     text = f"`{operator}` is not an operator here; use one of {', '.join(allowed)}"
     return Mistake("NotSupported", (*at, "operator"), text)
+
+
+_REQUIREMENT: Final = re.compile(
+    r"""\s*(?:
+        !\s*(?P<absent>[^\s!=(),]+)
+        | (?P<key>[^\s!=(),]+)
+          (?:
+            \s*(?P<sign>==|=|!=)\s*(?P<value>[^\s!=(),]*)
+            | \s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)
+          )?
+    )\s*(?:,|$)""",
+    re.VERBOSE,
+)
+_OPERATORS: Final = {
+    "=": Operator.IN,
+    "==": Operator.IN,
+    "!=": Operator.NOT_IN,
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+}
+
+
+def parse_selector_text(text: str) -> LabelSelector:
+    """Return the selector that a text spells; an empty text selects everything."""
+    requirements: list[api.SelectorRequirement] = []
+    at = 0
+    while at < len(text):
+        found = _REQUIREMENT.match(text, at)
+        if found is None or (found.end() == len(text) and text.rstrip().endswith(",")):
+            raise ValueError(f"`{text[at:]}` is not a label selector, such as `pool=batch,!spot`")
+        requirements.append(_requirement(found))
+        at = found.end()
+    selector, mistakes = parse_label_selector(api.LabelSelector(match_expressions=requirements))
+    if mistakes:
+        raise ValueError("; ".join(mistake.message for mistake in mistakes))
+    return selector
+
+
+def _requirement(found: re.Match[str]) -> api.SelectorRequirement:
+    if absent := found["absent"]:
+        return api.SelectorRequirement(key=absent, operator=Operator.DOES_NOT_EXIST)
+    sign = found["sign"] or found["word"]
+    if not sign:
+        return api.SelectorRequirement(key=found["key"], operator=Operator.EXISTS)
+    listed = found["values"]
+    values = [found["value"]] if listed is None else [each.strip() for each in listed.split(",")]
+    return api.SelectorRequirement(key=found["key"], operator=_OPERATORS[sign], values=values)

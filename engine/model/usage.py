@@ -1,18 +1,24 @@
-"""Measured usage of a node and its pods, from any source."""
+"""Measured usage of a node and its pods, from any source.
+
+Usage in `metrics.k8s.io/v1beta1`, which metrics-server serves on most clusters.
+
+It measures nodes and pods, but neither history nor percentiles, nor which node a pod is on.
+Source of the fields: k8s.io/metrics, pkg/apis/metrics/v1beta1/types.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from engine.model import api, resources
-from engine.model.amounts_table import AmountsTable
-from engine.model.duration import parse_duration
-from engine.model.resources import Amounts
-from engine.model.time import Micros, micros
+from engine.model.quantity import in_base_units, quantity_of
+from engine.model.resources import Amounts, AmountsTable
+from engine.model.time import NANOSECONDS_PER_SECOND, Micros, micros, parse_duration
 
 DEFAULT_REPORT_INTERVAL_SECONDS = 60
 """Koordinator's default of spec.metricCollectPolicy.reportIntervalSeconds."""
@@ -21,15 +27,10 @@ _KOORD_PROD = "koord-prod"
 
 
 class PodUsage(msgspec.Struct, frozen=True, gc=False):
-    """Measured usage of one pod.
+    """Measured usage of one pod."""
 
-    Attributes:
-        amounts: base units; never empty (an empty list means "not reported" and is left out).
-        is_prod: whether the agent counted it as production.
-    """
-
-    amounts: Amounts
-    is_prod: bool
+    amounts: Amounts  # base units; never empty (an empty list means "not reported" and is left out)
+    is_prod: bool  # whether the agent counted it as production
 
 
 class PodUsages(Mapping[str, PodUsage]):
@@ -88,44 +89,25 @@ class AggregatedUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUsage:
-    """One report about one node.
-
-    Attributes:
-        update_time: moment of the measurement; None if the report has none.
-        report_interval_seconds: time between two reports.
-        usage: of the whole node, None if the report has no node metric.
-        system_usage: of processes outside pods.
-        aggregated: windows with a non-empty reading.
-        average: mean usage over the window of `deviation`; empty without a history.
-        deviation: population standard deviation of the usage over that window, base units.
-        pods: by `namespace/name`.
-        pods_measured: whether each pod is measured, so that one that is not in `pods` has no part
-            in `usage` yet.
-    """
+    """One report about one node."""
 
     node_name: str
-    update_time: Micros | None = None
-    report_interval_seconds: int = DEFAULT_REPORT_INTERVAL_SECONDS
-    usage: Amounts | None = None
-    system_usage: Amounts = field(default_factory=dict)
-    aggregated: tuple[AggregatedUsage, ...] = ()
+    update_time: Micros | None = None  # moment of the measurement; None if the report has none
+    report_interval_seconds: int = DEFAULT_REPORT_INTERVAL_SECONDS  # time between two reports
+    usage: Amounts | None = None  # of the whole node, None if the report has no node metric
+    system_usage: Amounts = field(default_factory=dict)  # of processes outside pods
+    aggregated: tuple[AggregatedUsage, ...] = ()  # windows with a non-empty reading
+    # mean usage over the window of `deviation`; empty without a history
     average: Amounts = field(default_factory=dict)
+    # population standard deviation of the usage over that window, base units
     deviation: Amounts = field(default_factory=dict)
-    pods: PodUsages = field(default_factory=lambda: NO_POD_USAGES)
+    pods: PodUsages = field(default_factory=lambda: NO_POD_USAGES)  # by `namespace/name`
+    # whether each pod is measured, so that one that is not in `pods` has no part in `usage` yet
     pods_measured: bool = True
 
 
 def usage_of_node_metric(wire: api.NodeMetric, *, pod_key: Callable[[str], str] = str) -> NodeUsage:
-    """Return the report in a Koordinator NodeMetric.
-
-    Args:
-        wire: the report.
-        pod_key: returns an equal string to hold for `namespace/name`.
-
-    Raises:
-        QuantityError: an amount is not a quantity.
-        ValueError: a duration is malformed.
-    """
+    """Return the report in a Koordinator NodeMetric."""
     status, policy = wire.status, wire.spec.metric_collect_policy
     interval = policy.report_interval_seconds if policy else None
     metric = status.node_metric
@@ -161,4 +143,61 @@ def _aggregated(metric: api.NodeMetricInfo) -> tuple[AggregatedUsage, ...]:
             ),
         )
         for window in metric.aggregated_node_usages or ()
+    )
+
+
+class NodeMetrics(api.WireStruct, frozen=True):
+    """Usage of a node over a short window that ended at `timestamp`."""
+
+    metadata: api.ObjectMeta = api.ObjectMeta()
+    timestamp: datetime | None = None
+    window: str = ""
+    usage: api.ResourceList | None = None
+
+
+class ContainerMetrics(api.WireStruct, frozen=True):
+    """Usage of one container."""
+
+    usage: api.ResourceList | None = None
+
+
+class PodMetrics(api.WireStruct, frozen=True):
+    """Usage of a pod, container by container."""
+
+    metadata: api.ObjectMeta = api.ObjectMeta()
+    timestamp: datetime | None = None
+    containers: list[ContainerMetrics] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodReading:
+    """Usage of a pod, base units; `key` is `namespace/name`."""
+
+    key: str
+    usage: Amounts
+
+
+def node_reading(wire: NodeMetrics) -> NodeUsage:
+    """Return the usage of a node, without that of its pods.
+
+    The window is its report interval: pods bound within it are not measured in full.
+    """
+    window = -(-parse_duration(wire.window) // NANOSECONDS_PER_SECOND)
+    return NodeUsage(
+        node_name=wire.metadata.name,
+        update_time=micros(wire.timestamp) if wire.timestamp else None,
+        report_interval_seconds=window if window > 0 else DEFAULT_REPORT_INTERVAL_SECONDS,
+        usage=resources.amounts(wire.usage),
+    )
+
+
+def pod_reading(wire: PodMetrics, *, namespace: str = "") -> PodReading:
+    """Return the usage of a pod: the sum over its containers, rounded once."""
+    nanos: dict[str, int] = {}
+    for container in wire.containers or ():
+        for name, amount in (container.usage or {}).items():
+            nanos[name] = nanos.get(name, 0) + quantity_of(amount).nanos
+    return PodReading(
+        f"{wire.metadata.namespace or namespace}/{wire.metadata.name}",
+        {name: in_base_units(name, amount) for name, amount in nanos.items()},
     )

@@ -1,4 +1,4 @@
-"""Labels and annotations that Kubernetes and Koordinator define, under their names there."""
+"""Labels and annotations under the names that Kubernetes, Koordinator and we ourselves define."""
 
 from __future__ import annotations
 
@@ -29,3 +29,30 @@ AFTER_SCHEDULED_ANNOTATION: Final = (
 AFTER_INITIALIZED_ANNOTATION: Final = (
     "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
 )
+
+PLACEMENT_WEBHOOK: Final = "placement.stowplan.dev"
+"""The webhook that is asked about new pods."""
+
+CREATION_CONDITION: Final = "something-is-said-of-new-pods"
+"""Name of a condition of this webhook whose expression is `false`; where it is, nobody is asked."""
+
+QUOTA_WEBHOOK = "quota.stowplan.dev"
+"""The webhook that is asked about pods; the list is a requirement of its namespaceSelector."""
+
+ROLLOUT_WEBHOOK = "rollout.stowplan.dev"
+"""The webhook that is asked about new quotas, so that their namespaces are listed first."""
+
+PROBE_WEBHOOK = "rollout-probe.stowplan.dev"
+"""The webhook that tells which version of the configuration an API server has."""
+
+STAMP_LABEL = "stowplan.dev/rollout-stamp"
+"""Label in the objectSelector of the probe's webhook: the generation that the list came with."""
+
+NARROWING_ANNOTATION = "stowplan.dev/quota-rollout"
+"""Annotation: the announcement that there will be fewer namespaces."""
+
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+"""Label of every Namespace, set by the API server: its name."""
+
+LIST_MARK = "stowplan.dev"
+"""In our list, which may have no other value: no namespace can have this name, for it has a dot."""

@@ -8,34 +8,67 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
+
+from engine.model.pod import Pod
+from engine.model.selectors import LabelSelector, Operator, Requirement
+
+_SELECTING: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
+_OWN_LABELS: Final = frozenset(
+    {
+        "apps.kubernetes.io/pod-index",
+        "controller-revision-hash",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+"""Labels of pods of a StatefulSet that are not in its selector."""
+
+_SELECTORS: Final = 1024
+
+
+def controller_selector(pod: Pod) -> LabelSelector | None:
+    """Return the selector of the controller of a pod, None where it has none.
+
+    The scheduler reads it from the ReplicaSet, ReplicationController or StatefulSet, and adds those
+    of Services. Neither is known here: it is taken to be all labels of the pod, but those that each
+    pod of a StatefulSet has of its own; and a pod that only a Service selects has none.
+
+    Source: pkg/scheduler/framework/plugins/helper/spread.go, DefaultSelector.
+    """
+    if not pod.labels or _SELECTING.isdisjoint(pod.owner_kinds):
+        return None
+    selector = _selector_of(frozenset(pod.labels.items()))
+    return selector if selector.requirements else None
+
+
+@lru_cache(maxsize=_SELECTORS)
+def _selector_of(labels: frozenset[tuple[str, str]]) -> LabelSelector:
+    return LabelSelector(
+        tuple(
+            Requirement(key, Operator.IN, frozenset((value,)))
+            for key, value in sorted(labels)
+            if key not in _OWN_LABELS
+        )
+    )
+
 
 POD: Final = "Pod"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A kind whose controller makes pods.
+    """A kind whose controller makes pods."""
 
-    Attributes:
-        group: API group; the version is v1.
-        kind: `kind` of its objects.
-        plural: its resource in paths.
-        short: kubectl's short name for it, "" for none.
-        template: path of the template of pods.
-        count: path of the number of pods, 1 where it is not given; () where nodes decide it.
-        owner: `kind` of what owns the pods.
-        group_of_owner: its API group.
-    """
-
-    group: str
-    kind: str
-    plural: str
-    short: str
-    template: tuple[str, ...] = ("spec", "template")
+    group: str  # API group; the version is v1
+    kind: str  # `kind` of its objects
+    plural: str  # its resource in paths
+    short: str  # kubectl's short name for it, "" for none
+    template: tuple[str, ...] = ("spec", "template")  # path of the template of pods
+    # path of the number of pods, 1 where it is not given; () where nodes decide it
     count: tuple[str, ...] = ("spec", "replicas")
-    owner: str
-    group_of_owner: str
+    owner: str  # `kind` of what owns the pods
+    group_of_owner: str  # its API group
 
 
 def _of_apps(
@@ -101,12 +134,7 @@ _BY_KIND: Final = {workload.kind: workload for workload in WORKLOADS}
 
 
 def workload_of(api_version: object, kind: object) -> Workload | None:
-    """Return the workload of an object, None for an object of any other kind.
-
-    Args:
-        api_version: of the object; None where people left it out.
-        kind: of the object.
-    """
+    """Return the workload of an object, None for an object of any other kind."""
     workload = _BY_KIND.get(kind) if isinstance(kind, str) else None
     if workload is None or api_version is None:
         return workload
@@ -120,11 +148,6 @@ def pod_of_workload(
 
     It has a name of its own only where the controller gives it one: those of a StatefulSet. The
     others get theirs after admission.
-
-    Args:
-        manifest: of the workload, as plain JSON values.
-        workload: its kind.
-        number: of the pod among all of them, from 0.
     """
     template = value_at(manifest, workload.template)
     template = template if isinstance(template, Mapping) else {}

@@ -6,7 +6,7 @@ and of a pod that is decided later its hold and its promises. `encode` runs thos
 Which node is better is never decided here.
 """
 
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.decision import ADVICE_ANNOTATION, Advice
 from engine.placement.affinity import Operation, and_into_required, graft
 from engine.placement.annotations import (
     ANNOTATIONS,
@@ -15,13 +15,10 @@ from engine.placement.annotations import (
     advice_id,
     release_annotations,
 )
-from engine.placement.encoder import encode
-from engine.placement.hold import hold_patch
-from engine.placement.patch import Encoder, Patch
-from engine.placement.promises import encode_promises
-from engine.placement.scheduler_sample import nodes_to_find
-from engine.placement.shared_patch import PatchTemplate, SharedPatch
-from engine.placement.submitted import as_submitted
+from engine.placement.encoder import encode, encode_promises
+from engine.placement.patch import Encoder, Patch, PatchTemplate, SharedPatch, hold_patch
+from engine.placement.preferred_terms import nodes_to_find
+from engine.placement.stored_pod import as_submitted
 
 __all__ = [
     "ADVICE_ANNOTATION",

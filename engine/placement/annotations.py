@@ -13,10 +13,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.advice import ADVICE_ANNOTATION, MOST_NODES, Advice
-from engine.model.decision import Decision
-from engine.model.quantity import MILLI, NANO, Format, Quantity
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_pages
+from engine.model.decision import ADVICE_ANNOTATION, MOST_NODES, Advice, Decision
+from engine.model.quantity import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    MILLI,
+    NANO,
+    Format,
+    Quantity,
+    is_huge_pages,
+)
 from engine.model.resources import Amounts
 
 ESTIMATED_USAGE_ANNOTATION = "stowplan.dev/estimated-usage"
@@ -42,15 +49,7 @@ _BINARY = frozenset({MEMORY, EPHEMERAL_STORAGE})
 def advice_of(
     decision: Decision, best_tier: NDArray[np.intp], review_uid: str, *, terms: int = 0
 ) -> Advice:
-    """Return the advice, cut to the size of its annotation.
-
-    Args:
-        decision: a decision to place.
-        best_tier: rows of the most preferred nodes, best first.
-        review_uid: of the admission review, "" for none. The pod has no name yet that would
-            identify it.
-        terms: number of preferred terms that the pod gets.
-    """
+    """Return the advice, cut to the size of its annotation."""
     names = tuple([decision.names[row] for row in best_tier[:MOST_NODES].tolist()])
     advice = Advice(decision.policies, names, len(decision.ranking), advice_id(review_uid), terms)
     return fitted(advice)

@@ -1,36 +1,311 @@
-"""A ranking as preferred terms: labels where they describe the nodes, else hostnames."""
+"""A ranking as preferred terms: labels where they describe the nodes, else hostnames.
+
+How many nodes to name: the scheduler looks at a sample of the nodes that can take a pod.
+
+Source of the sample: pkg/scheduler/schedule_one.go (numFeasibleNodesToFind). It begins where the
+last search ended, in an order of the nodes that nobody else knows: a scheduler that starts has read
+them in no order. So what is in the sample is taken to be drawn at random, without replacement.
+
+A ranking as weight tiers: which of the best candidates to prefer, and the weight of each.
+
+Everything here is about positions in the ranking, never nodes. NodeAffinity gives a node the sum of
+the weights of the terms it matches and rescales so that the best feasible node has 200 points of
+the scheduler's total; only ratios between weights count. Three tiers weigh 3:2:1.
+
+Where labels describe them, the tiers are thirds of the range of the scores. Nodes that are named
+one by one cost the scheduler, so few are: see `named_tiers`.
+
+Turns of pods that share a decision: each is drawn to other nodes among the best.
+
+They get the same terms otherwise, and the first tier is narrow: so many pods on so few nodes would
+be no better for being advised. So the names of the first two terms, or of the only one, are others
+in each turn, of a ring of the best nodes: the first tier is the next few of it, the second those
+behind them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.advice import MOST_NODES
-from engine.model.count_text import counted
-from engine.model.decision import Decision
-from engine.model.ranking import Ranking
+from engine.errors import counted
+from engine.model.decision import MOST_NODES, Decision
+from engine.model.ranking import RankedTotals, Ranking
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.model.well_known import HOSTNAME_LABEL
-from engine.placement.affinity import Requirement, requirement
-from engine.placement.exclusion import Rejections
-from engine.placement.groups import Groups, preferred_by_score
-from engine.placement.hostnames import NOT_LISTABLE, Hostnames
-from engine.placement.scheduler_sample import MOST_NAMES
-from engine.placement.turns import Term, Turns
-from engine.placement.weight_tiers import (
-    WeightTier,
-    candidate_cuts,
-    named_positions,
-    named_tiers,
-    score_tiers,
+from engine.placement.affinity import (
+    NOT_LISTABLE,
+    Groups,
+    Hostnames,
+    Rejections,
+    Requirement,
+    preferred_by_score,
+    requirement,
 )
 from engine.plugins import PLUGINS, Score
-from engine.view import ClusterView
+from engine.view import ClusterView, IntColumn
+
+_LEAST_NODES: Final = 100
+_LEAST_PERCENTAGE: Final = 5
+_PERCENTAGE: Final = 50
+_NODES_PER_PERCENT: Final = 125
+
+LEAST_NAMES: Final = 8
+MOST_NAMES: Final = 64
+_SAMPLED: Final = 2
+_PROBABILITY: Final = 0.99
+
+
+def nodes_to_find(nodes: int, percentage: int = 0) -> int:
+    """Return how many feasible nodes are enough for the scheduler to choose among.
+
+    Args:
+        nodes: that there are.
+        percentage: `percentageOfNodesToScore`; 0 lets the number of nodes decide.
+    """
+    if nodes < _LEAST_NODES:
+        return nodes
+    if not percentage:
+        percentage = max(_PERCENTAGE - nodes // _NODES_PER_PERCENT, _LEAST_PERCENTAGE)
+    return max(nodes * percentage // 100, _LEAST_NODES)
+
+
+@lru_cache(maxsize=4096)
+def names_needed(nodes: int, feasible: int, percentage: int = 0) -> int:
+    """Return how many nodes to name so that at least two of them are in the sample.
+
+    That holds 99 times of 100, where `LEAST_NAMES` to `MOST_NAMES` suffice for it. Of two the
+    scheduler can take the one that it likes better itself. With `s` of `f` feasible nodes in the
+    sample, none of `k` is in it with the probability (f-s)/f (f-s-1)/(f-1) ..., k factors, and
+    exactly one is with k s / (f-k+1) times the first k - 1 of them (the hypergeometric
+    distribution).
+
+    Args:
+        nodes: that there are.
+        feasible: those that pass what the scheduler itself enforces.
+        percentage: `percentageOfNodesToScore`; 0 lets the number of nodes decide.
+    """
+    sample = nodes_to_find(nodes, percentage)
+    if sample >= feasible:
+        return LEAST_NAMES
+    none = 1.0
+    for names in range(1, MOST_NAMES):
+        left = feasible - names + 1
+        one = names * sample / left * none
+        none *= max(left - sample, 0) / left
+        if names >= LEAST_NAMES and none + one <= 1 - _PROBABILITY:
+            return names
+    return MOST_NAMES
+
+
+MAX_TERMS = 3
+"""The most preferred terms that we add: Karpenter tries them one by one."""
+
+_FIRST_TIER = 4  # a quarter
+_BELOW = 8
+_DEALT = 32
+
+
+class WeightTier(NamedTuple):
+    """Positions `start` to `end` of what is preferred, each of which gets `weight`."""
+
+    start: int
+    end: int
+    weight: int
+
+
+def weight_budget(user_weights: int) -> int:
+    """Return the sum of our terms on the best node: as much as the user's own, 100 without any.
+
+    Equal sums blend: each side can move at most half of the 200 points. Three terms reach 300.
+    """
+    return min(user_weights or GREATEST_WEIGHT, MAX_TERMS * GREATEST_WEIGHT)
+
+
+def candidate_cuts(
+    totals: RankedTotals, max_nodes: int, some_rejected: Callable[[], bool]
+) -> Iterator[int]:
+    """Yield how many of the best candidates could be preferred, the widest cut first.
+
+    First all above the worst score, then those down to the score at which `max_nodes` is reached:
+    whole score groups, which a label may describe. Candidates with the worst score are never
+    preferred, unless all are equal and there are rejected nodes to prefer them to.
+    """
+    if not totals.size:
+        return
+    above_worst = totals.count_from(totals.at(totals.size - 1) + 1)
+    whole_groups = totals.count_from(totals.at(min(max_nodes, totals.size) - 1))
+    if not above_worst and some_rejected():
+        above_worst = totals.size  # all are equal
+    if not above_worst:
+        return
+    yield above_worst
+    if max_nodes <= whole_groups < above_worst:
+        yield whole_groups
+
+
+def score_tiers(totals: RankedTotals, cut: int, total_weight: int) -> list[WeightTier]:
+    """Return at most three tiers over the first `cut` positions, best first: score thirds."""
+    return _tiers(_thirds(totals, cut), total_weight)
+
+
+class NamedPositions(NamedTuple):
+    """Positions of nodes that are named."""
+
+    # those to name, best first, then those that only pods which share the decision name, see
+    # `turns`
+    positions: IntColumn
+    named: int  # how many are the former
+
+
+@lru_cache(maxsize=256)
+def named_positions(cut: int, names: int) -> NamedPositions:
+    """Return the positions to name, of the best `cut`: the first ones, and a few below them.
+
+    Those below are spread evenly. The samples that the scheduler takes in turn may be the same few
+    parts of the cluster again and again; then the best nodes are soon all in one of them, and the
+    others, too, need a node that is named.
+    """
+    first = min(names, cut)
+    step = -(-(cut - first) // _BELOW) or 1
+    named = [*range(first), *range(first, cut, step)]
+    positions = np.array(list(dict.fromkeys([*named, *range(min(cut, _DEALT))])))
+    positions.flags.writeable = False
+    return NamedPositions(positions, len(named))
+
+
+def named_tiers(totals: IntColumn, names: int, total_weight: int) -> list[WeightTier]:
+    """Return at most three tiers over nodes that are named, best first.
+
+    The first is a quarter of those of which the sample has some, the second the others of them, the
+    third all below, but equal scores get the same weight.
+    """
+    first = min(names, totals.size)
+    lasts = (-(-first // _FIRST_TIER) - 1, first - 1)
+    lowers = totals[::-1].searchsorted(totals.take(lasts)).tolist()
+    best, good = [totals.size - lower for lower in lowers]
+    return _tiers((best, good, totals.size), total_weight)
+
+
+def _tiers(ends: tuple[int, int, int], total_weight: int) -> list[WeightTier]:
+    """Return a tier up to each end, without those that are empty or get no weight.
+
+    At a total weight of 100 the tiers are disjoint, so that each name is written once: 64 names of
+    44 characters take 3.3 kB. A weight above the limit of one term is reached by nested tiers,
+    whose weights add up, at twice the bytes in three even tiers and three times in one.
+    """
+    levels = [total_weight * (MAX_TERMS - k) // MAX_TERMS for k in range(MAX_TERMS)]
+    if total_weight <= GREATEST_WEIGHT:
+        starts = (0, *ends)
+        return [
+            WeightTier(start, end, level)
+            for start, end, level in zip(starts, ends, levels, strict=False)
+            if start < end and level
+        ]
+    return _nested(ends, levels)
+
+
+def _nested(ends: Sequence[int], levels: Sequence[int]) -> list[WeightTier]:
+    """Return tiers that all start at the top; each covers as much as fits the weight of a term."""
+    nested: list[WeightTier] = []
+    for end, level, below in zip(ends, levels, (*levels[1:], 0), strict=True):
+        weight = level - below
+        if nested and nested[-1].end == end and nested[-1].weight + weight <= GREATEST_WEIGHT:
+            nested[-1] = WeightTier(0, end, nested[-1].weight + weight)
+        else:
+            nested.append(WeightTier(0, end, weight))
+    return nested
+
+
+def _thirds(totals: RankedTotals, cut: int) -> tuple[int, int, int]:
+    """Return the end of each third of the scores, between the best and the best after `cut`."""
+    best, floor = totals.at(0), totals.at(min(cut, totals.size - 1))
+    # Rounded up: the first is two thirds above the floor, the second is one third.
+    upper = totals.count_from(floor - 2 * (floor - best) // MAX_TERMS)
+    middle = totals.count_from(floor - (floor - best) // MAX_TERMS)
+    return min(upper, cut), min(middle, cut), cut
+
+
+Term: TypeAlias = dict[str, Any]
+"""A preferred term as it stands in JSON."""
+
+_MOST_DEALT: Final = 2  # terms
+
+
+class _Ring(NamedTuple):
+    """Nodes that are dealt, best first; those that the dealt terms list come first."""
+
+    hostnames: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What the pods that share a decision deal out among them."""
+
+    # all preferred terms, which stand in the operations of the patch; no two of them have a name in
+    # common, and the first one lists hostnames
+    terms: tuple[Term, ...]
+    # of the nodes to name, None where one is not dealt: first those of the terms, in their order,
+    # then those that only turns name. More are dealt than the first term lists
+    hostnames: Sequence[str | None]
+    # of the same nodes
+    rows: Sequence[int] = field(compare=False)  # replicas know the nodes in different orders
+    names: Sequence[str] = field(compare=False)  # of all nodes, by row
+
+    @property
+    def count(self) -> int:
+        """How many turns there are before the first comes again."""
+        return -(-len(self._ring.names) // self._widths[0])
+
+    def nodes(self, number: int) -> tuple[str, ...]:
+        """Return the names of the first few nodes of the first tier in a turn, best first."""
+        return self._from(self._ring.names, number)[: min(self._widths[0], MOST_NODES)]
+
+    def listed(self, number: int) -> list[Sequence[str]]:
+        """Return what the dealt terms list in a turn, counted from 0."""
+        ring, (first, *others) = self._from(self._ring.hostnames, number), self._widths
+        return [ring[:first], *(ring[first : first + width] for width in others[: _MOST_DEALT - 1])]
+
+    @property
+    def lists(self) -> list[list[str]]:
+        """The lists of the dealt terms, as they stand in the operations of the patch."""
+        return self._lists[:_MOST_DEALT]
+
+    @cached_property
+    def _lists(self) -> list[list[str]]:
+        """The hostnames of each term that lists any."""
+        return [
+            named["values"]
+            for term in self.terms
+            for named in term["preference"].get("matchExpressions", ())
+        ]
+
+    @cached_property
+    def _widths(self) -> list[int]:
+        return list(map(len, self._lists))
+
+    @cached_property
+    def _ring(self) -> _Ring:
+        """Computed for pods that share: hardly any pod does, until time is short."""
+        below = {hostname for listed in self._lists[_MOST_DEALT:] for hostname in listed}
+        pairs = [
+            (hostname, self.names[row])
+            for hostname, row in zip(self.hostnames, self.rows, strict=True)
+            if hostname is not None and hostname not in below
+        ]
+        return _Ring(*zip(*pairs, strict=True))
+
+    def _from(self, names: tuple[str, ...], number: int) -> tuple[str, ...]:
+        """Return names from where a turn begins, and around."""
+        start = number % self.count * self._widths[0]
+        return names[start:] + names[:start]
+
 
 _TAINTS: Final = PLUGINS["TaintToleration"]
 assert _TAINTS.score is not None  # noqa: S101 - it is one
@@ -59,18 +334,13 @@ class _Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreferredTerms:
-    """The preferred nodes.
+    """The preferred nodes."""
 
-    Attributes:
-        terms: preferred terms as they stand in JSON, best nodes first; three at most.
-        best_tier: rows of the most preferred nodes, best first; at least as many as are advised.
-        left_out: how many nodes belong into a term but cannot be listed.
-        turns: of pods that share the decision; None where their terms are the same.
-    """
-
-    terms: list[Term]
+    terms: list[Term]  # preferred terms as they stand in JSON, best nodes first; three at most
+    # rows of the most preferred nodes, best first; at least as many as are advised
     best_tier: _Rows
-    left_out: int
+    left_out: int  # how many nodes belong into a term but cannot be listed
+    # of pods that share the decision; None where their terms are the same
     turns: Turns | None = None
 
     @property
@@ -95,15 +365,6 @@ def preferred_terms(
 
     A node that cannot be listed by hostname is listed by its name where it is a tier by itself, and
     otherwise left out: a term can require one name only.
-
-    Args:
-        decision: a decision to place.
-        view: the view it was decided on.
-        hostnames: those of the view.
-        rejections: those of the decision.
-        total_weight: the sum of the weights on the best node.
-        names: how many of the best to name where no label describes them; some more are named
-            below them, `maxNodes` of the policy in all.
     """
     terms: list[Term] = []
     written: list[_Rows] = []

@@ -2,27 +2,70 @@
 
 Topology spread counts the nodes that a pod's required affinity allows. The scheduler reads that of
 the stored pod, so a decision must, too.
+
+A pod as it was submitted: without what was written on it since, by us or for its node.
+
+What filters promise stays in its required affinity: it cannot be told from the pod's own, and
+whoever decides for the pod again has to obey it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
-from engine.model.decision import Decision
-from engine.model.placement_options import DynamicFilters, PlacementOptions
+from engine.model.decision import Decision, PlacementRequest, advice_in
+from engine.model.hold import RELEASED_ANNOTATION
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
+from engine.model.policy_resource import DynamicFilters, PlacementOptions
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, and_not
 from engine.model.selectors import Operator, Requirement
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL
-from engine.placement.exclusion import exclusion_of
-from engine.placement.hostnames import Hostnames
-from engine.placement.required_labels import promised_labels, required_labels
+from engine.placement.affinity import (
+    PREFERRED,
+    Hostnames,
+    exclusion_of,
+    promised_labels,
+    required_labels,
+)
+from engine.placement.annotations import ANNOTATIONS
 from engine.policy import CompiledPolicy, RuleContext
 from engine.view import BoolColumn, ClusterView, Freshness
+
+_OURS: Final = (*ANNOTATIONS, RELEASED_ANNOTATION)
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def as_submitted(raw: bytes) -> bytes:
+    """Return a stored pod as JSON without its node, status, and our annotations and preferences.
+
+    The preferred terms of an advice are the last ones of the pod, as many as the advice says.
+
+    Args:
+        raw: the pod as the API server sends it.
+    """
+    pod = _decode(raw)
+    annotations = dict((pod.get("metadata") or {}).get("annotations") or {})
+    advice = advice_in(annotations)
+    spec = {key: value for key, value in (pod.get("spec") or {}).items() if key != "nodeName"}
+    if advice is not None and advice.terms > 0:
+        spec["affinity"] = _without_preferred(spec.get("affinity") or {}, advice.terms)
+    for name in _OURS:
+        annotations.pop(name, None)
+    metadata = {**(pod.get("metadata") or {}), "annotations": annotations}
+    return msgspec.json.encode({**pod, "metadata": metadata, "spec": spec, "status": {}})
+
+
+def _without_preferred(affinity: dict[str, Any], terms: int) -> dict[str, Any]:
+    """Return the affinity of a pod without its last preferred terms."""
+    of_nodes = affinity.get("nodeAffinity") or {}
+    preferred = of_nodes.get(PREFERRED) or []
+    return {**affinity, "nodeAffinity": {**of_nodes, PREFERRED: preferred[:-terms]}}
+
 
 SPREAD = "PodTopologySpread"
 """The one filter of the scheduler that reads the affinity of a pod for other nodes, too."""
@@ -35,15 +78,7 @@ def contexts_of(
     now: Micros,
     freshness: Freshness,
 ) -> list[RuleContext]:
-    """Return contexts of policies that all apply to a pod, which has what they promise of labels.
-
-    Args:
-        policies: highest priority first.
-        request: the pod.
-        view: the cluster.
-        now: the moment.
-        freshness: the domains of the view that are too old.
-    """
+    """Return contexts of policies that all apply to a pod, which has their label promises."""
     contexts = [policy.context(request, view, now, freshness) for policy in policies]
     filters = [
         (rule.name, rule.labels.condition(context))
@@ -65,11 +100,6 @@ def excludable(
 
     Those that the scheduler would accept and a policy rejects. Whether the pods of other nodes
     leave them room by topology spread does not count: that depends on which nodes these are.
-
-    Args:
-        filters: the outcomes of all filters, of SPREAD or without.
-        enforced: filters of policies that the scheduler enforces through required labels.
-        nodes: those that are looked at.
     """
     rejected = nodes & False
     for outcome in filters:
@@ -91,14 +121,7 @@ def is_kept_off(context: RuleContext, placement: PlacementOptions) -> bool:
 def with_exclusion(
     context: RuleContext, filters: Sequence[FilterOutcome], nodes: BoolColumn, max_nodes: int
 ) -> RuleContext:
-    """Return a context whose pod is kept off the nodes that filters reject.
-
-    Args:
-        context: of the pod.
-        filters: the outcomes of all filters but SPREAD.
-        nodes: those that are looked at.
-        max_nodes: the most that are listed.
-    """
+    """Return a context whose pod is kept off the nodes that filters reject."""
     view = context.view
     enforced = required_labels(filters, _own_terms(context.pod)).enforced
     rejected = excludable(filters, enforced, nodes)

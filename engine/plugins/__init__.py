@@ -49,9 +49,9 @@ from engine.plugins.base import (
     Scores,
     result_of,
 )
-from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
-from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
-from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
+from engine.plugins.limit_aware import LIMIT_TO_ALLOCATABLE
+from engine.plugins.load_aware.estimation import RAW_ALLOCATABLE
+from engine.plugins.load_aware.plugin import USAGE_THRESHOLDS
 
 PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
     {

@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
-from engine.model.measure import NodeThreshold
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
-from engine.model.rule_input import RuleInputs
-from engine.model.rule_outcomes import Codes, FilterResult
+from engine.model.rule_outcomes import Codes, FilterResult, NodeThreshold, RuleInputs
 from engine.model.time import Micros
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodSumProfile
 

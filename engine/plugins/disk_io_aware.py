@@ -23,8 +23,7 @@ from pydantic import Field
 from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.model.rule_outcomes import FilterResult
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, result_of

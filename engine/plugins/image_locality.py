@@ -21,7 +21,7 @@ import numpy as np
 
 from engine.model.kubernetes_version import VOLUMES_ADD
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import trunc_div

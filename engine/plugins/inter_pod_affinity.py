@@ -22,15 +22,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from engine.model import api
-from engine.model.pod import Pod
-from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.model.rule_outcomes import FilterResult
+from engine.model.pod import AffinityTerm, Pod, parse_affinity_terms
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
-from engine.plugins.lib.affinity_queries import parts_of, query_of
-from engine.plugins.lib.arg_types import Flag
-from engine.plugins.lib.topology import sums_of_domains
+from engine.plugins.lib.args import Flag
+from engine.plugins.lib.constraints import parts_of, query_of, sums_of_domains
 from engine.view import (
     BoolColumn,
     ClusterView,
@@ -80,19 +77,12 @@ class _Needs(NamedTuple):
 
 
 class _Neighbours(NamedTuple):
-    """How many pods are near, on each row of the whole cluster, by topology key, (n,) each.
+    """How many pods are near, on each row of the whole cluster, by topology key, (n,) each."""
 
-    Attributes:
-        wanted: pods that match all terms of the affinity.
-        unwanted: pods that match a term of the anti-affinity, with that key.
-        repelling: pods whose anti-affinity with that key matches the pod.
-        is_first: whether no pod matches the affinity anywhere, but the pod itself does.
-    """
-
-    wanted: Mapping[str, IntColumn]
-    unwanted: Mapping[str, IntColumn]
-    repelling: Mapping[str, IntColumn]
-    is_first: bool
+    wanted: Mapping[str, IntColumn]  # pods that match all terms of the affinity
+    unwanted: Mapping[str, IntColumn]  # pods that match a term of the anti-affinity, with that key
+    repelling: Mapping[str, IntColumn]  # pods whose anti-affinity with that key matches the pod
+    is_first: bool  # whether no pod matches the affinity anywhere, but the pod itself does
 
 
 class InterPodAffinityFilter:

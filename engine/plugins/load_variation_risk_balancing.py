@@ -2,7 +2,7 @@
 
 Source: scheduler-plugins, pkg/trimaran/loadvariationriskbalancing. The risk of a node is the mean
 of its expected load and of how much that varies; the riskier of cpu and memory counts.
-`engine.plugins.lib.measured_load` says which measurements these are.
+`engine.plugins.lib.trimaran` says which measurements these are.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from pydantic.alias_generators import to_camel
 
 from engine.documents import warn
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
-from engine.plugins.lib.measured_load import RESOURCES, is_recent, load_inputs, load_stats, share
-from engine.plugins.lib.trimaran_args import TrimaranArgs
+from engine.plugins.lib.trimaran import (
+    RESOURCES,
+    TrimaranArgs,
+    is_recent,
+    load_inputs,
+    load_stats,
+    share,
+)
 from engine.view import ClusterView, Domain, IntColumn
 
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
@@ -93,14 +99,7 @@ class LoadVariationRiskBalancingScore(NeverFaults):
 def variation(
     offered: FloatColumn, deviation: FloatColumn, margin: float, sensitivity: float
 ) -> FloatColumn:
-    """Return how much load varies, 0 to 1.
-
-    Args:
-        offered: in any unit.
-        deviation: in the same.
-        margin: what it is multiplied by.
-        sensitivity: the root that is taken of it before; none below 0.
-    """
+    """Return how much load varies, 0 to 1."""
     sigma = share(deviation, offered)
     if sensitivity >= 0:
         sigma **= 1 / sensitivity if sensitivity else math.inf
@@ -110,14 +109,7 @@ def variation(
 def safety(
     offered: FloatColumn, request: FloatColumn, average: FloatColumn, varying: FloatColumn
 ) -> FloatColumn:
-    """Return 100 without any risk down to 0, unrounded; 0 where nothing is offered.
-
-    Args:
-        offered: in any unit.
-        request: of the incoming pod, in the same.
-        average: of the load, in the same.
-        varying: see `variation`.
-    """
+    """Return 100 without any risk down to 0, unrounded; 0 where nothing is offered."""
     bounded = np.minimum(np.maximum(average, 0), offered)
     risk = (share(bounded + np.maximum(request, 0), offered) + varying) / 2
     return (offered > 0) * ((1 - risk) * MAX_SCORE)

@@ -26,8 +26,7 @@ from engine.model.network import (
     place_of,
 )
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.model.rule_outcomes import FilterResult
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, for_every_pod, result_of

@@ -18,8 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model import api
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs
-from engine.model.rule_outcomes import FilterResult
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
 from engine.model.selectors import (
     Mistakes,
     Term,
@@ -29,7 +28,7 @@ from engine.model.selectors import (
 from engine.model.time import Micros
 from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import default_normalize
-from engine.plugins.lib.node_selection import (
+from engine.plugins.lib.constraints import (
     TOO_MANY_KEYS,
     matching,
     matching_any,

@@ -7,8 +7,7 @@ Kubernetes 1.33; a port without an address is taken on every address.
 from __future__ import annotations
 
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.model.rule_outcomes import FilterResult
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin
 from engine.view import ClusterView, Domain, pods_using

@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
-from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
+from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize

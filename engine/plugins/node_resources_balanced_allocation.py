@@ -21,12 +21,12 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
-from engine.model.rule_input import RuleInputs
+from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
+from engine.model.rule_outcomes import RuleInputs
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn
-from engine.plugins.lib.inputs import requests_with_pod
+from engine.plugins.lib.reporting import requests_with_pod
 from engine.view import GREATEST_AMOUNT, BoolColumn, ClusterView, Domain, IntColumn, Sum
 
 _NODES_AND_PODS = (Domain.NODES, Domain.PODS)

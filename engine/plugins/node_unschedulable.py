@@ -8,10 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.model import api
+from engine.model.node import NO_SCHEDULE, tolerates
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs
-from engine.model.rule_outcomes import FilterResult
-from engine.model.taints import NO_SCHEDULE, tolerates
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin
 from engine.view import ClusterView, Domain

@@ -1,7 +1,7 @@
 """Peaks: prefer nodes whose power consumption rises the least with the pod.
 
 Source: scheduler-plugins, pkg/trimaran/peaks. The power of a node is k0 + k1 * e^(k2 * x), x being
-its cpu utilisation in percent; `engine.plugins.lib.measured_load` says which measurement that is.
+its cpu utilisation in percent; `engine.plugins.lib.trimaran` says which measurement that is.
 
 A node that the pod would fill beyond 100 %, or without a measurement or power model, is the worst
 here. Upstream it costs nothing, which makes it the best. The args must have a model; upstream can
@@ -19,12 +19,12 @@ import numpy as np
 from pydantic import Field
 
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, inverse_minmax
-from engine.plugins.lib.inputs import report_age
-from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
+from engine.plugins.lib.reporting import report_age
+from engine.plugins.lib.trimaran import capacity, is_recent, measured_load
 from engine.view import ClusterView, Domain, IntColumn
 
 _UNIT = 1e15

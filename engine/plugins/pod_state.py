@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
 from engine.model.time import Micros
 from engine.plugins.base import Args, NeverFaults, Plugin, Scores, for_every_pod
 from engine.plugins.lib.arithmetic import minmax_normalize

@@ -28,12 +28,11 @@ from pydantic import Field, model_validator
 
 from engine.documents import mistake
 from engine.model import api
-from engine.model.controller_selector import controller_selector
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
-from engine.model.rule_outcomes import FilterResult
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
+from engine.model.workload import controller_selector
 from engine.plugins.base import (
     FAULT,
     MAX_SCORE,
@@ -45,7 +44,7 @@ from engine.plugins.base import (
     result_of,
 )
 from engine.plugins.lib.arithmetic import rounded
-from engine.plugins.lib.spread_constraints import (
+from engine.plugins.lib.constraints import (
     TOO_LARGE,
     SpreadConstraint,
     constraints_of,
@@ -53,8 +52,8 @@ from engine.plugins.lib.spread_constraints import (
     counting_nodes,
     has_label,
     matching_pods,
+    sums_of_domains,
 )
-from engine.plugins.lib.topology import sums_of_domains
 from engine.view import (
     MISSING,
     BoolColumn,
@@ -127,21 +126,13 @@ class PodTopologySpreadArgs(Args):
 
 
 class _Spread(NamedTuple):
-    """How a constraint finds the pods of a cluster spread.
+    """How a constraint finds the pods of a cluster spread."""
 
-    Attributes:
-        pods: in the domain of each node, (n,); 0 where a node has none.
-        has_domain: where a node has the label, (n,).
-        fewest: in a domain that counts.
-        most: that there may be in a domain, with the pod itself if it counts.
-        own: 1 if it counts, else 0.
-    """
-
-    pods: IntColumn
-    has_domain: BoolColumn
-    fewest: int
-    most: int
-    own: int
+    pods: IntColumn  # in the domain of each node, (n,); 0 where a node has none
+    has_domain: BoolColumn  # where a node has the label, (n,)
+    fewest: int  # in a domain that counts
+    most: int  # that there may be in a domain, with the pod itself if it counts
+    own: int  # 1 if it counts, else 0
 
     @property
     def is_exceeded(self) -> BoolColumn:
@@ -204,17 +195,13 @@ class PodTopologySpreadFilter:
 
 
 class _Soft(NamedTuple):
-    """The soft constraints of a pod.
+    """The soft constraints of a pod."""
 
-    Attributes:
-        constraints: those of its own, else the default ones with the selector of its controller.
-        selectors: of the pods that count for each; None for none.
-        needs_labels: whether only nodes count that have the labels of all constraints.
-    """
-
+    # those of its own, else the default ones with the selector of its controller
     constraints: tuple[SpreadConstraint, ...] = ()
+    # of the pods that count for each; None for none
     selectors: tuple[LabelSelector | None, ...] = ()
-    needs_labels: bool = True
+    needs_labels: bool = True  # whether only nodes count that have the labels of all constraints
 
 
 _NOT_SPREAD: Final = _Soft()
@@ -318,20 +305,14 @@ def _listed(args: PodTopologySpreadArgs) -> tuple[SpreadConstraint, ...]:
 
 
 class _Domains(NamedTuple):
-    """Which domains of some labels nodes are in; those that share all of them share a number.
+    """Which domains of some labels nodes are in; those that share all of them share a number."""
 
-    Attributes:
-        of_nodes: the number of each node, (n,).
-        codes: of each label the domain that each number stands for, (len(labels), n_numbers);
-            MISSING for none. Of _HOSTNAME only whether there is one.
-        are_all: which numbers stand for a domain of each label, (n_numbers,).
-        sizes: how many domains of each label there are; to be in none counts as one.
-    """
-
-    of_nodes: NDArray[np.intp]
+    of_nodes: NDArray[np.intp]  # the number of each node, (n,)
+    # of each label the domain that each number stands for, (len(labels), n_numbers); MISSING for
+    # none. Of _HOSTNAME only whether there is one
     codes: NDArray[np.intp]
-    are_all: BoolColumn
-    sizes: tuple[int, ...]
+    are_all: BoolColumn  # which numbers stand for a domain of each label, (n_numbers,)
+    sizes: tuple[int, ...]  # how many domains of each label there are; to be in none counts as one
 
 
 def _domains(keys: tuple[str, ...], view: ClusterView) -> _Domains:

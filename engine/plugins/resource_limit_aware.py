@@ -17,12 +17,11 @@ import numpy as np
 from pydantic import Field
 
 from engine.model.pod import Pod
-from engine.model.quantity import base_units
-from engine.model.resource_names import CPU, MEMORY, NATIVE, is_scalar
-from engine.model.rule_input import RuleInput, RuleInputs, unit_of
+from engine.model.quantity import CPU, MEMORY, NATIVE, base_units, is_scalar
+from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
-from engine.plugins.lib.arg_types import Quantities
+from engine.plugins.lib.args import Quantities
 from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
 from engine.view import ClusterView, Domain, IntColumn, Sum, capped
 

@@ -14,10 +14,9 @@ from itertools import chain
 import numpy as np
 
 from engine.model import api
+from engine.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs
-from engine.model.rule_outcomes import FilterResult
-from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
 from engine.model.time import Micros
 from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import default_normalize

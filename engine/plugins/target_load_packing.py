@@ -2,7 +2,7 @@
 
 Source: scheduler-plugins, pkg/trimaran/targetloadpacking. The expected utilization of a node is its
 measurement, plus the predicted usage of pods that no measurement includes yet, plus that of the
-incoming pod. `engine.plugins.lib.measured_load` says which measurement is used.
+incoming pod. `engine.plugins.lib.trimaran` says which measurement is used.
 
 A pod counts from the time of its PodScheduled condition, else from the time the view saw it there;
 upstream uses the time it sees the binding. A pod that was advised to a node and is not bound yet
@@ -22,17 +22,15 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from engine.documents import warn
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
-from engine.model.quantity import INT64_MIN, base_units
-from engine.model.resource_names import CPU
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.quantity import CPU, INT64_MIN, base_units
+from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
-from engine.plugins.lib.arg_types import Quantities, WholePercent
+from engine.plugins.lib.args import Quantities, WholePercent
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
-from engine.plugins.lib.inputs import report_age
-from engine.plugins.lib.measured_load import capacity, is_recent, measured_load
-from engine.plugins.lib.trimaran_args import TrimaranArgs
+from engine.plugins.lib.reporting import report_age
+from engine.plugins.lib.trimaran import TrimaranArgs, capacity, is_recent, measured_load
 from engine.view import LOAD_DOMAINS, ClusterView, IntColumn, PodEntry, capped
 
 _DEFAULT_TARGET = 40
@@ -83,15 +81,10 @@ class TargetLoadPackingArgs(TrimaranArgs):
 
 @dataclass(frozen=True, slots=True)
 class CpuPrediction:
-    """The predicted usage of pods, summed over those that no measurement includes.
+    """The predicted usage of pods, summed over those that no measurement includes."""
 
-    Attributes:
-        default: of a container with neither limit nor request, millicores.
-        multiplier: of the request of one without a limit.
-    """
-
-    default: int
-    multiplier: float
+    default: int  # of a container with neither limit nor request, millicores
+    multiplier: float  # of the request of one without a limit
     width: ClassVar[int] = 1
     reads_reports: ClassVar[bool] = True
 

@@ -7,7 +7,6 @@ read belong here. Decisions never do: they are made in `engine.pipeline`.
 from __future__ import annotations
 
 from engine.policy.context import MOST_ITERATIONS, RuleContext, request_key
-from engine.policy.cost import MOST_COST_OF_A_NAMESPACE, TOO_COSTLY_HINT, too_costly
 from engine.policy.evaluation import (
     NodeValues,
     node_values,
@@ -15,17 +14,27 @@ from engine.policy.evaluation import (
     read_expression,
 )
 from engine.policy.expressions import NodeExpression
-from engine.policy.loader import CASES_FILE, content_of, load_policies
-from engine.policy.policy_set import CompiledPolicy, Match, PolicySet
-from engine.policy.resource import CompiledResource, compile_resource
-from engine.policy.rules import FilterRule, ScoreRule
-from engine.policy.scheduler_policy import (
+from engine.policy.loader import (
+    CASES_FILE,
+    CompiledResource,
+    compile_resource,
+    content_of,
+    load_policies,
+)
+from engine.policy.policy_set import (
+    MOST_COST_OF_A_NAMESPACE,
     SCHEDULER_FILTERS,
     SCHEDULER_POLICY,
     SCHEDULER_WEIGHTS,
+    TOO_COSTLY_HINT,
+    CompiledPolicy,
+    Match,
+    PolicySet,
     scheduler_filters,
     scheduler_scores,
+    too_costly,
 )
+from engine.policy.rules import FilterRule, ScoreRule
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [

@@ -2,48 +2,265 @@
 
 Keys, expressions and plugins are checked independently, so that a misspelt key does not hide a
 mistake in an expression.
+
+The expressions and plugins of a document, compiled, with the mistakes in the others.
+
+Each is looked at by itself, whatever else is wrong with the document.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Final
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
+from engine.cel import DYN, CelProblem, CelProblemsError, CelType, Program, compile_program
+from engine.cel.static_types import NUMERIC, can_be
+from engine.cel.values import BOOL, STRING
 from engine.cel.vector import Strategy
-from engine.documents import Document, validate_model
+from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.elastic_quota import ReclaimMode
-from engine.model.measure import NodeThreshold
-from engine.model.placement_options import PlacementAt, PlacementOptions
-from engine.model.policy_resource import PolicyKind
-from engine.policy import rule_schema, schema
-from engine.policy.compiled_parts import (
-    CONDITIONS,
-    FILTERS,
-    SCORES,
-    VARIABLES,
-    CompiledPrograms,
-    ConfiguredPlugins,
-    ItemPath,
+from engine.model.policy_resource import PlacementAt, PlacementOptions, PolicyKind
+from engine.model.rule_outcomes import NodeThreshold
+from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, Plugin
+from engine.policy import schema
+from engine.policy.environment import (
+    ExpressionScope,
+    environment,
+    misspelt_in_args,
+    misspelt_resources,
+    scope_of,
 )
-from engine.policy.cost import MOST_COST_OF_A_NAMESPACE, TOO_COSTLY_HINT, cost_of, too_costly
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
-from engine.policy.findings import Finding
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, filter_labels, score_labels
-from engine.policy.part_places import PartPlaces
-from engine.policy.plugin_evaluators import PluginFilter, PluginScore
-from engine.policy.policy_set import CompiledPolicy
+from engine.policy.policy_set import (
+    MOST_COST_OF_A_NAMESPACE,
+    TOO_COSTLY_HINT,
+    CompiledPolicy,
+    Finding,
+    PartPlaces,
+    cost_of,
+    part_name,
+    too_costly,
+)
 from engine.policy.rules import (
     STATIC_PLUGINS,
     FilterEvaluator,
     FilterRule,
+    PluginFilter,
+    PluginScore,
     ScoreEvaluator,
     ScoreRule,
 )
+
+_IDENTIFIER = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultType:
+    """The required type of an expression: in words, and as types (none: any)."""
+
+    text: str = ""
+    types: tuple[CelType, ...] = ()
+
+
+ANY: Final = ResultType()
+CONDITION: Final = ResultType("a condition must be a `bool`", (BOOL,))
+FILTER: Final = ResultType("a filter must be a `bool`, true for nodes that pass", (BOOL,))
+SCORE: Final = ResultType("a score must be a number", tuple(NUMERIC))
+
+_CONVERSIONS: Final = {
+    (SCORE, BOOL): "write `test ? 1 : 0`",
+    (SCORE, STRING): "convert it, with `double(..)`, or write `x == 'a' ? 1 : 0`",
+    (FILTER, STRING): "compare it, as `x == 'a'`",
+    (CONDITION, STRING): "compare it, as `x == 'a'`",
+}
+"""Hints for a type that a place does not take."""
+
+
+def compile_expression(
+    source: str,
+    scope: ExpressionScope,
+    variables: Mapping[str, CelType],
+    required: ResultType = ANY,
+    later: Collection[str] = (),
+) -> Program:
+    """Compile an expression of a policy."""
+    try:
+        program = compile_program(source, environment(scope, variables, later))
+    except CelProblemsError as error:
+        problems = [_with_hint(problem, source, scope) for problem in error.problems]
+        raise CelProblemsError(problems) from error
+    problems = [*misspelt_resources(program), *_wrong_type(program, required)]
+    if problems:
+        raise CelProblemsError(problems)
+    return program
+
+
+def _wrong_type(program: Program, required: ResultType) -> Iterator[CelProblem]:
+    """Yield the problem of an expression that can never be of the required type."""
+    if required.types and not can_be(program.result_type, *required.types):
+        hint = _CONVERSIONS.get((required, program.result_type), "")
+        yield CelProblem(0, f"{required.text}, not `{program.result_type}`", hint)
+
+
+def _with_hint(problem: CelProblem, source: str, scope: ExpressionScope) -> CelProblem:
+    """Return a problem; for a name unknown here, with the hint where it is known."""
+    name = _IDENTIFIER.match(source, problem.offset)
+    if name is None or problem.message != f"unknown name `{name[0]}`":
+        return problem
+    known_from = scope_of(name[0])
+    if known_from is None or known_from <= scope:
+        return problem
+    return replace(problem, hint=f"`{name[0]}` is known in {known_from.text} alone")
+
+
+ItemPath: TypeAlias = tuple[str | int, ...]
+"""Where an item of a list stands in a document."""
+
+CONDITIONS: Final = ("spec", "match", "matchConditions")
+VARIABLES: Final = ("spec", "variables")
+FILTERS: Final = ("spec", "filters")
+SCORES: Final = ("spec", "scores")
+
+
+class CompiledPrograms:
+    """The expressions of a document, compiled.
+
+    Attributes:
+        found: programs by the path of the item that each belongs to.
+        problems: the mistakes in the others.
+        warnings: what is accepted and probably not meant.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.found: dict[ItemPath, Program] = {}
+        self.problems: list[Diagnostic] = []
+        self.warnings: list[Finding] = []
+        self._document = document
+        for path, item in _items(document, CONDITIONS):
+            self._add(path, item, ExpressionScope.MATCH, {}, CONDITION)
+        types: dict[str, CelType] = {}
+        names = {str(item.get("name")) for _, item in _items(document, VARIABLES)}
+        for path, item in _items(document, VARIABLES):
+            later = names - types.keys()
+            self._add(path, item, ExpressionScope.VARIABLES, dict(types), ANY, later)
+            program = self.found.get(path)
+            types[str(item.get("name"))] = DYN if program is None else program.result_type
+        for path, item in _items(document, FILTERS):
+            self._add(path, item, ExpressionScope.RULES, types, FILTER)
+        for path, item in _items(document, SCORES):
+            self._add(path, item, ExpressionScope.RULES, types, SCORE)
+
+    def _add(
+        self,
+        path: ItemPath,
+        item: Mapping[str, object],
+        scope: ExpressionScope,
+        variables: Mapping[str, CelType],
+        required: ResultType,
+        later: Collection[str] = (),
+    ) -> None:
+        source = item.get("expression")
+        if not isinstance(source, str) or not source:
+            return  # the schema reports it
+        at = (*path, "expression")
+        try:
+            program = compile_expression(source, scope, variables, required, later)
+        except CelProblemsError as error:
+            self.problems += (
+                self._document.problem(at, found.message, hint=found.hint, offset=found.offset)
+                for found in error.problems
+            )
+            return
+        self.found[path] = program
+        part = part_name(scope, str(item.get("name")))
+        self.warnings += (
+            Finding(
+                part,
+                f"{found.message}; Kubernetes refuses that where it knows types",
+                found.hint,
+                found.offset,
+            )
+            for found in program.warnings
+        )
+
+
+class ConfiguredPlugins:
+    """The plugins that a document names, with their args.
+
+    Attributes:
+        found: plugin and args by the path of the rule.
+        problems: the mistakes in the others.
+        warnings: args that are allowed and probably not meant.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.found: dict[ItemPath, tuple[Plugin, Args]] = {}
+        self.problems: list[Diagnostic] = []
+        self.warnings: list[Finding] = []
+        self._document = document
+        for path, item in _items(document, FILTERS):
+            self._add(path, item, lambda plugin: plugin.filter is not None, "filter")
+        for path, item in _items(document, SCORES):
+            self._add(path, item, lambda plugin: plugin.score is not None, "score")
+
+    def _add(
+        self,
+        path: ItemPath,
+        item: Mapping[str, object],
+        can: Callable[[Plugin], bool],
+        verb: str,
+    ) -> None:
+        name = schema.named_plugin(item)
+        if not name:
+            return  # an expression, or the schema reports it
+        key = "plugin" if "plugin" in item else "name"
+        plugin = PLUGINS.get(name)
+        if plugin is None or not can(plugin):
+            able = [other for other, found in PLUGINS.items() if can(found)]
+            message = f"plugin `{name}` does not {verb}" if plugin else f"unknown plugin `{name}`"
+            hint = did_you_mean(name, able) or f"the plugins that {verb} are {', '.join(able)}"
+            self.problems.append(self._document.problem((*path, key), message, hint=hint))
+            return
+        at = (*path, "args")
+        written = item.get("args") or {}
+        self.problems += self._args_of_another(name, written, at)
+        warnings: list[str] = []
+        args, problems = validate_model(plugin.args, written, self._document, at, warnings)
+        part = str(item.get("name") or name)
+        self.warnings += (Finding(part, warning, path=at) for warning in warnings)
+        self.problems += problems
+        self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
+        if args is not None:
+            self.found[path] = (plugin, args)
+
+    def _args_of_another(self, plugin: str, args: object, at: ItemPath) -> Iterator[Diagnostic]:
+        """Yield the problem of args whose `kind` is that of another plugin."""
+        kind = args.get("kind") if isinstance(args, dict) else None
+        if not isinstance(kind, str):
+            return
+        owner = kind.removesuffix("Args")
+        owner = UPSTREAM_NAMES.get(owner, owner)
+        if owner in PLUGINS and owner != plugin:
+            yield self._document.problem((*at, "kind"), f"these are args of plugin `{owner}`")
+
+
+def _items(document: Document, path: ItemPath) -> Iterator[tuple[ItemPath, dict[str, Any]]]:
+    """Yield the mappings in a list of a document, with their paths; nothing if it is malformed."""
+    found = document.value
+    for step in path:
+        found = found.get(step) if isinstance(found, dict) else None
+    for index, item in enumerate(found if isinstance(found, list) else ()):
+        if isinstance(item, dict):
+            yield (*path, index), item
+
 
 _API_GROUP: Final = "stowplan.dev/"
 _OF_KIND: Final = {
@@ -207,7 +424,7 @@ def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[Finding]:
 
 def _filter_rule(
     policy: str,
-    rule: rule_schema.Filter,
+    rule: schema.Filter,
     path: ItemPath,
     programs: CompiledPrograms,
     plugins: ConfiguredPlugins,
@@ -224,7 +441,7 @@ def _filter_rule(
     else:
         evaluator = FilterExpression(programs.found[path], rule.message)
         dynamic = not evaluator.reads_labels_alone
-        errors_pass = rule.on_error is rule_schema.OnFilterError.IGNORE_RULE
+        errors_pass = rule.on_error is schema.OnFilterError.IGNORE_RULE
         labels = filter_labels(evaluator.program, errors_pass=errors_pass)
     return FilterRule(
         policy=policy,
@@ -239,7 +456,7 @@ def _filter_rule(
 
 def _score_rule(
     policy: str,
-    rule: rule_schema.Score,
+    rule: schema.Score,
     path: ItemPath,
     programs: CompiledPrograms,
     plugins: ConfiguredPlugins,

@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 
 from engine.cel import Budget, CelError, Program, Reference
 from engine.cel.vector import Plan, memory_key
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.model.time import Micros
-from engine.policy.activation import POD_FIELDS, now_value, pod_value, request_value
+from engine.policy.activation import (
+    POD_FIELDS,
+    RequestValues,
+    SharedValues,
+    now_value,
+    pod_value,
+    request_value,
+)
 from engine.policy.node_table import NodeTable
-from engine.policy.request_values import RequestValues, SharedValues
 from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness
 
 MOST_ITERATIONS: Final = 250_000
@@ -50,17 +56,7 @@ class PolicyContext:
         iterations: int = MOST_ITERATIONS,
         column_steps: int | None = None,
     ) -> None:
-        """Create the context of a request.
-
-        Args:
-            request: the request.
-            now: the moment of the decision.
-            policy: the name of the policy, for error lines.
-            variables: the programs of its variables, in order.
-            shared: the values that its rules read of pods of one template.
-            iterations: the most that all its expressions may take.
-            column_steps: what their columns may, see `Budget`.
-        """
+        """Create the context of a request."""
         self.request = request
         self.now = now
         self.errors: list[str] = []
@@ -87,16 +83,7 @@ class PolicyContext:
         return values.activation
 
     def column_key(self, expression: Hashable, program: Program, plan: Plan) -> str | None:
-        """Return the key of an expression's column for this request; see `Plan.key`.
-
-        Args:
-            expression: stands for the plan.
-            program: the same expression.
-            plan: how it is evaluated for all nodes.
-
-        Raises:
-            BudgetExhaustedError: its part that reads no node costs too much.
-        """
+        """Return the key of an expression's column for this request; see `Plan.key`."""
         values = self._values(program)
         if expression not in values.keys:
             activation = self.activation(program)

@@ -12,14 +12,14 @@ from engine.cel.values import NUMBERS
 from engine.cel.vector import Plan
 from engine.documents import Source
 from engine.errors import InvalidFileError
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.model.time import Micros
+from engine.policy.activation import reads_owner_pods
+from engine.policy.compile import compile_expression
 from engine.policy.context import MOST_ITERATIONS, RuleContext
 from engine.policy.environment import ExpressionScope
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.node_table import NodeTable
-from engine.policy.owner_pods import reads_owner_pods
-from engine.policy.programs import compile_expression
 from engine.view import ClusterView
 
 _NOT_OF_A_POD: Final = frozenset({"node", "now", "variables"})

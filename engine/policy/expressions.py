@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel import BudgetExhaustedError, CelError, Program
+from engine.cel import BudgetExhaustedError, CelError, Program, Timestamp, plain_value
 from engine.cel.values import NUMBERS, type_of
 from engine.cel.vector import Column, Plan, plan_condition, plan_number
-from engine.model.rule_input import RuleInput, RuleInputs
-from engine.model.rule_outcomes import FilterResult
+from engine.errors import counted
+from engine.model.quantity import CPU
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, unit_of
 from engine.plugins import FAULT, MAX_SCORE, result_of
+from engine.policy.activation import reads_owner_pods
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
-from engine.policy.field_input import field_input
-from engine.policy.node_layout import NodeLayout, domains_of
-from engine.policy.owner_pods import reads_owner_pods
+from engine.policy.node_table import NodeLayout, domains_of
 from engine.view import BoolColumn, Domain, IntColumn, extremes
+
+_LONGEST: Final = 60
+_MILLI: Final = 1000
+_AMOUNTS: Final = frozenset({"allocatable", "limits", "requested", "usage"})
+_DEPTH_OF_AMOUNT: Final = 3  # `node.usage.cpu`
+
+
+def field_input(path: tuple[str, ...], values: Mapping[str, object], source: str) -> RuleInput:
+    """Return the value at a path, such as an amount of cpu; `absent` without one.
+
+    Maps, such as the labels of a node, are cut to the keys that the expression names.
+    """
+    name = ".".join(path)
+    value: object = values
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return RuleInput(name, text="absent")
+        value = value[key]
+    if len(path) == _DEPTH_OF_AMOUNT and path[1] in _AMOUNTS and isinstance(value, float):
+        resource = path[-1]
+        amount = round(value * _MILLI if resource == CPU else value)
+        return RuleInput(name, amount, unit_of(resource))
+    if isinstance(value, Mapping):
+        named = {key: item for key, item in value.items() if key in source}
+        if value and not named:
+            return RuleInput(name, text=f"none of its {counted(len(value), 'key')} is named")
+        value = named
+    if isinstance(value, int) and not isinstance(value, bool):
+        return RuleInput(name, value)
+    if isinstance(value, Timestamp):
+        return RuleInput(name, text=str(plain_value(value)))
+    text = json.dumps(plain_value(value), ensure_ascii=False)
+    return RuleInput(name, text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+
 
 FALSE: Final = 1
 """The code of a node that a condition is false for; PASS and FAULT are the others."""
@@ -219,22 +255,14 @@ class ScoreExpression(NodeExpression):
 
 
 def checked_bool(value: object) -> bool:
-    """Return a bool as it is.
-
-    Raises:
-        CelError: the value is something else.
-    """
+    """Return a bool as it is."""
     if type(value) is not bool:
         raise CelError(f"the expression gave a `{type_of(value)}`, not a `bool`")
     return value
 
 
 def checked_number(value: object) -> float:
-    """Return a number as a float.
-
-    Raises:
-        CelError: the value is not a number, or not finite.
-    """
+    """Return a number as a float."""
     if type(value) not in NUMBERS:
         raise CelError(f"the expression gave a `{type_of(value)}`, not a number")
     try:

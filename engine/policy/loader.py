@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from engine.documents import MOST_BYTES, Document, read_documents
+import msgspec
+
+from engine.documents import MOST_BYTES, Document, document_of, read_documents
 from engine.errors import Diagnostic, InvalidFileError
-from engine.model.policy_resource import PolicyKind, policy_name
+from engine.model.policy_resource import PolicyKind, PolicyResource, policy_name
 from engine.policy.compile import compile_policy, is_policy
 from engine.policy.policy_set import CompiledPolicy, PolicySet
 
@@ -80,9 +83,6 @@ def _read(paths: tuple[Path, ...]) -> tuple[dict[Path, bytes], list[Diagnostic]]
     A mounted ConfigMap changes all its files at once, by a change of one link. INVARIANT: every
     path led to the same file before and after all of them were read, so no file was read before
     such a change and another after it.
-
-    Raises:
-        InvalidFileError: they changed during every attempt.
     """
     files = _Files(paths)
     for _ in range(_MAX_ATTEMPTS):
@@ -199,3 +199,42 @@ def _unusable(file: Path | str, message: str) -> InvalidFileError:
 
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
+
+
+MOST_SPEC_BYTES: Final = 64 * 1024
+"""The largest spec that is compiled, as JSON: it takes a second or so; the shipped ones have 1 KiB.
+
+Files may be larger: they belong to whoever installs us. Resources may be written by teams.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledResource:
+    """What became of a policy of the API.
+
+    Attributes:
+        resource: as it was read.
+        policy: None where there are problems.
+        problems: every mistake in it, by line and column. The lines are those of the object as YAML
+            in the layout of `kubectl get -o yaml`, without what the API server adds; `field` is the
+            path of the value.
+    """
+
+    resource: PolicyResource
+    policy: CompiledPolicy | None
+    problems: tuple[Diagnostic, ...] = ()
+
+
+def compile_resource(resource: PolicyResource) -> CompiledResource:
+    """Return the policy of an object of the API, or every mistake in it; never raises."""
+    try:
+        document = document_of(resource.manifest, resource.path)
+    except InvalidFileError as error:
+        return CompiledResource(resource=resource, policy=None, problems=error.problems)
+    if len(msgspec.json.encode(resource.spec)) > MOST_SPEC_BYTES:
+        message = f"the spec is larger than {MOST_SPEC_BYTES} bytes"
+        problem = Diagnostic(file=resource.path, field="spec", message=message)
+        return CompiledResource(resource=resource, policy=None, problems=(problem,))
+    policy, problems = compile_policy(document)
+    ordered = sorted(problems, key=lambda problem: (problem.line, problem.column))
+    return CompiledResource(resource=resource, policy=policy, problems=tuple(ordered))

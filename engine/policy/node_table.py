@@ -1,21 +1,33 @@
 """Nodes as the table that expressions are planned on: `node` of `engine.policy.environment`.
 
 INVARIANT: in a valid row a column has the value that `engine.policy.activation` gives.
+
+Conditions of nodes as tables: one condition of each node at a time.
+
+A slot is a type of condition, and its number among the conditions of that type of a node; by
+convention a node has one of each type. So a table of a slot has few different values, and
+`node.conditions.exists(c, c.type == 'Ready' && ..)` is computed by columns.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cel.values import BOOL, DOUBLE, INT, MAP, STRING, TIMESTAMP, CelType
 from engine.cel.vector import (
     MOMENTS,
     Column,
     DictColumn,
     Elements,
+    Layout,
+    Leaf,
     MissingPath,
     Path,
     Table,
@@ -24,26 +36,25 @@ from engine.cel.vector import (
     packed,
     unpacked,
 )
+from engine.model.node import NodeCondition
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, MEMORY
+from engine.model.quantity import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.policy.activation import NODE_FIELDS, node_value, taints_value
-from engine.policy.condition_table import NO_TIME, condition_tables
-from engine.policy.node_layout import (
-    AMOUNT_FIELDS,
-    CONDITIONS,
-    CREATED,
-    NAME,
-    SCALAR_FIELDS,
-    SUM_FIELDS,
-    TEXT_FIELDS,
-    domains_of,
-    domains_of_field,
+from engine.model.well_known import HOSTNAME_LABEL
+from engine.policy.activation import (
+    NODE_FIELDS,
+    OWNER_FIELDS,
+    USAGE_LIFETIME,
+    condition_value,
+    node_value,
+    owner_pods,
+    reads_owner_pods,
+    taints_value,
 )
-from engine.policy.owner_pods import OWNER_FIELDS, owner_pods, reads_owner_pods
-from engine.policy.usage_span import usage_span
 from engine.view import (
+    LOAD_DOMAINS,
+    MISSING,
     BoolColumn,
     ClusterView,
     DictionaryColumn,
@@ -51,15 +62,305 @@ from engine.view import (
     Sum,
     label_column,
     pods_not_evictable,
+    stale_reports,
     taint_column,
 )
 from engine.view.axis import PODS
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSpan:
+    """A span of time in which the same reports of a view are expired."""
+
+    silent: NDArray[np.intp]  # the rows whose last report, if any, is expired
+    # those of the rows that have a report, as a part of cache keys. INVARIANT: between two views, a
+    # row that is in neither or in both, and whose report did not change, has the same usage in both
+    key: bytes
+    # the columns computed for the view in this span
+    columns: dict[Hashable, Any] = field(default_factory=dict)
+
+
+def usage_span(view: ClusterView, now: Micros) -> UsageSpan:
+    """Return the span around a moment; a view remembers the latest."""
+    latest: tuple[Micros, UsageSpan] | None = view.scratch.get(UsageSpan)  # type: ignore[assignment]
+    if latest is not None and latest[0] == now:
+        return latest[1]
+    silent = stale_reports(view).overdue(now - USAGE_LIFETIME)
+    if latest is not None and latest[1].key == silent.timed:
+        span = latest[1]
+    else:
+        span = UsageSpan(silent.rows, silent.timed)
+    view.scratch[UsageSpan] = now, span
+    return span
+
+
+_NODES: Final = (Domain.NODES,)
+_MOST_SLOTS: Final = 64  # of a cluster; with more, conditions are looked at node by node
+_FEW, _MANY = 8, 1 << 20  # different values in a large cluster
+_TEXTS: Final = ("type", "status", "reason")
+_TIME: Final = "lastTransitionTime"
+
+NO_TIME: Final = -(2**63)
+"""Stands for no time in columns of microseconds; no timestamp has that value."""
+
+_Slot = tuple[str, int]
+
+
+class ConditionLayout:
+    """The columns of a `ConditionTable`: those of nodes, and a condition as a variable."""
+
+    def __init__(self, nodes: Layout, variable: str) -> None:
+        """Take the layout of nodes, and the name of a condition."""
+        self._nodes = nodes
+        self._variable = variable
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The variables that differ by row."""
+        return self._nodes.variables | {self._variable}
+
+    def leaf(self, path: Path) -> Leaf:
+        """Return the column for a path."""
+        if path[0] != self._variable:
+            return self._nodes.leaf(path)
+        if len(path) == 1:
+            return Leaf(path, MAP, _MANY)
+        if path[1] == _TIME:
+            return Leaf(path[:2], TIMESTAMP, _MANY)
+        return Leaf(path[:2], None, _FEW)
+
+    def elements(self, path: Path, variable: str) -> Layout | None:  # noqa: ARG002 (protocol)
+        """Return None: a loop within a loop over conditions has no tables."""
+        return None
+
+
+class ConditionTable:
+    """One condition of each node, and the node; rows without that condition may hold anything."""
+
+    def __init__(self, nodes: Table, view: ClusterView, variable: str, slot: _Slot) -> None:
+        """Take the table of nodes and the view it is of, the name of a condition, and which."""
+        self._nodes = nodes
+        self._view = view
+        self._variable = variable
+        self._slot = slot
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def numbers(self, path: Path) -> Column:
+        """Return the time of the condition, or a number of the node."""
+        if path[0] != self._variable:
+            return self._nodes.numbers(path)
+        times = self._times()
+        absent = times == NO_TIME
+        return Column(times.view(MOMENTS), absent if absent.any() else None)
+
+    def presence(self, path: Path) -> Column:
+        """Return whether the condition, or a map of the node, has the last key of a path."""
+        if path[0] != self._variable:
+            return self._nodes.presence(path)
+        if path[1] == _TIME:
+            return Column(self._times() != NO_TIME)
+        return Column(np.array(path[1] in _TEXTS))
+
+    def dictionary(self, path: Path) -> DictColumn | None:
+        """Return the values of a path by code, None if too many differ."""
+        if path[0] != self._variable:
+            return self._nodes.dictionary(path)
+        if len(path) == 1 or path[1] == _TIME:
+            return None
+        if path[1] not in _TEXTS:
+            return DictColumn(np.zeros(len(self), np.int32), [None])
+        conditions, field = self._conditions(), _TEXTS.index(path[1])
+        return DictColumn(conditions.codes, [value and value[field] for value in conditions.values])
+
+    def texts(self, path: Path) -> TextColumn | None:
+        """Return texts of the node; those of a condition are few, and read by code."""
+        return None if path[0] == self._variable else self._nodes.texts(path)
+
+    def rows_at(
+        self, numbers: Iterable[int], paths: Sequence[Path]
+    ) -> Iterator[Mapping[str, object]]:
+        """Return the nodes of some rows, and their conditions."""
+        numbers = list(numbers)
+        of_nodes = [path for path in paths if path[0] != self._variable]
+        for number, row in zip(numbers, self._nodes.rows_at(numbers, of_nodes), strict=True):
+            node = self._view.nodes[number]
+            condition = None if node is None else _in_slot(node.conditions, self._slot)
+            value = {} if condition is None else condition_value(condition)
+            yield {**row, self._variable: value}
+
+    def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:  # noqa: ARG002 (protocol)
+        """Return None; see the layout."""
+        return None
+
+    def remember(
+        self,
+        key: Hashable,  # noqa: ARG002 (protocol)
+        paths: Sequence[Path],  # noqa: ARG002
+        compute: Callable[[Table], Column],
+        *,
+        for_all_requests: bool,  # noqa: ARG002
+    ) -> Column:
+        """Return what `compute` gives; a loop is remembered as a whole."""
+        return compute(self)
+
+    def present(self) -> NDArray[np.bool_]:
+        """Return the nodes that have the condition, shape (n,)."""
+        return self._conditions().present
+
+    def _conditions(self) -> DictionaryColumn[tuple[str, ...]]:
+        """Return the texts of the condition of each node: few of them differ."""
+        return self._view.dictionary_column(
+            ("condition", self._slot),
+            _NODES,
+            lambda part: (
+                None if condition is None else condition[:3]
+                for condition in _of_slot(part, self._slot)
+            ),
+        )
+
+    def _times(self) -> NDArray[np.int64]:
+        """Return the time of the condition in microseconds, NO_TIME where there is none."""
+        return self._view.node_column(
+            ("condition", self._slot, _TIME),
+            _NODES,
+            lambda part: np.array(
+                [
+                    NO_TIME if condition is None or condition.since is None else condition.since
+                    for condition in _of_slot(part, self._slot)
+                ],
+                np.int64,
+            ),
+        )
+
+
+def condition_tables(nodes: Table, view: ClusterView, variable: str) -> Iterator[Elements] | None:
+    """Return the tables that hold all conditions of the nodes, None if there are too many."""
+    types = view.dictionary_column(
+        "condition types",
+        _NODES,
+        lambda part: (
+            None if node is None else tuple(condition.type for condition in node.conditions)
+            for node in part.nodes
+        ),
+    )
+    slots = sorted({slot for value in types.values[MISSING + 1 :] for slot in _slots(value or ())})
+    if len(slots) > _MOST_SLOTS:
+        return None
+    tables = (ConditionTable(nodes, view, variable, slot) for slot in slots)
+    return (Elements(table, table.present()) for table in tables)
+
+
+def _slots(types: Iterable[str]) -> Iterator[_Slot]:
+    seen = Counter[str]()
+    for of_type in types:
+        yield of_type, seen[of_type]
+        seen[of_type] += 1
+
+
+def _of_slot(view: ClusterView, slot: _Slot) -> Iterator[NodeCondition | None]:
+    return (None if node is None else _in_slot(node.conditions, slot) for node in view.nodes)
+
+
+def _in_slot(conditions: Sequence[NodeCondition], slot: _Slot) -> NodeCondition | None:
+    of_type, number = slot
+    for condition in conditions:
+        if condition.type == of_type:
+            if not number:
+                return condition
+            number -= 1
+    return None
+
+
+CONDITIONS: Final = ("node", "conditions")
+"""The path of the one list that has columns."""
+
+CREATED: Final = "creationTimestamp"
+NAME: Final = "name"
+
+SUM_FIELDS: Final = {"requested": Sum.REQUESTS, "limits": Sum.LIMITS}
+"""Fields that are sums over the pods of a node."""
+
+AMOUNT_FIELDS: Final = frozenset({"allocatable", "usage", *SUM_FIELDS})
+"""Fields with an amount by resource."""
+
+TEXT_FIELDS: Final = frozenset({"labels", "annotations"})
+"""Fields with a text by key."""
+
+SCALAR_FIELDS: Final[Mapping[str, CelType]] = {
+    "podCount": INT,
+    "podsNotEvictable": INT,
+    **dict.fromkeys(OWNER_FIELDS, INT),
+    "ready": BOOL,
+    "unschedulable": BOOL,
+    CREATED: TIMESTAMP,
+}
+"""Fields that are one value, with its type."""
+
+_NODES_AND_PODS = (Domain.NODES, Domain.PODS)
+_DOMAINS: Final = {
+    "limits": _NODES_AND_PODS,
+    "podCount": (Domain.PODS,),
+    "podsNotEvictable": _NODES_AND_PODS,
+    **dict.fromkeys(OWNER_FIELDS, _NODES_AND_PODS),
+    "requested": _NODES_AND_PODS,
+    "usage": (Domain.METRICS,),
+}
+"""The domains of a field, where they are not the node alone."""
+
+_FEW_VALUES, _MANY_VALUES = 32, 1 << 20  # different values in a large cluster
+_UNIQUE: Final = frozenset({HOSTNAME_LABEL})
+"""Labels that differ on every node."""
+
+
+def domains_of_field(field: str) -> tuple[Domain, ...]:
+    """Return the domains of a field of a node, in order; of the whole node where it is empty."""
+    return _DOMAINS.get(field, (Domain.NODES,)) if field else LOAD_DOMAINS
+
+
+@lru_cache
+def domains_of(paths: tuple[Path, ...]) -> tuple[Domain, ...]:
+    """Return the domains of paths that begin with `node`, in order."""
+    fields = {path[1] if len(path) > 1 else "" for path in paths}
+    return tuple(sorted({domain for field in fields for domain in domains_of_field(field)}))
+
+
+class NodeLayout:
+    """The columns of a `NodeTable`."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The one variable that differs by row."""
+        return frozenset({"node"})
+
+    def leaf(self, path: Path) -> Leaf:
+        """Return the column for a path that begins with `node`."""
+        _, field, key = (*path, "", "")[:3]
+        if field in SCALAR_FIELDS:
+            return Leaf(
+                path[:2], SCALAR_FIELDS[field], _MANY_VALUES if field == CREATED else _FEW_VALUES
+            )
+        if field in AMOUNT_FIELDS and key:
+            return Leaf(path[:3], DOUBLE, _FEW_VALUES if field == "allocatable" else _MANY_VALUES)
+        if field in TEXT_FIELDS and key:
+            return Leaf(path[:3], STRING, _MANY_VALUES if key in _UNIQUE else _FEW_VALUES)
+        if field == NAME:
+            return Leaf(path[:2], STRING, _MANY_VALUES)
+        if field in AMOUNT_FIELDS or field in TEXT_FIELDS or not field:
+            return Leaf(path[:2], MAP, _MANY_VALUES)
+        return Leaf(path[:2], None, _FEW_VALUES if field == "taints" else _MANY_VALUES)
+
+    def elements(self, path: Path, variable: str) -> Layout | None:
+        """Return the columns of the tables of conditions; no other list has such."""
+        return ConditionLayout(self, variable) if path == CONDITIONS else None
+
 
 _T = TypeVar("_T")
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _MILLI = 1000
-_NODES = (Domain.NODES,)
+_TABLE_NODES = (Domain.NODES,)
 _METRICS = (Domain.METRICS,)
 _OF_PATHS = frozenset({"numbers", "presence", "dictionary", "texts"})
 _MOST_CODES = 64  # that are used even for a small cluster
@@ -149,14 +450,7 @@ class NodeTable:
         *,
         for_all_requests: bool,
     ) -> NDArray[_Scalar]:
-        """Return the array that `compute` gives, remembered by the view; see `remember`.
-
-        Args:
-            key: as there.
-            domains: those of the paths that it is made from.
-            compute: row-wise.
-            for_all_requests: as there.
-        """
+        """Return the array that `compute` gives, remembered by the view; see `remember`."""
         now = self._now
         expired = self._span.key if Domain.METRICS in domains else b""
         remembered = self._view.node_column if for_all_requests else self._view.pod_column
@@ -264,7 +558,7 @@ class NodeTable:
         """Return which nodes list a resource as allocatable."""
         return self._view.node_column(
             ("node", "offers", name),
-            _NODES,
+            _TABLE_NODES,
             lambda part: _bools(name in amounts for amounts in _allocatables(part)),
         )
 
@@ -272,7 +566,7 @@ class NodeTable:
         """Return the creation time of each node, microseconds since the epoch."""
         return self._view.node_column(
             ("node", CREATED),
-            _NODES,
+            _TABLE_NODES,
             lambda part: np.array(
                 [
                     NO_TIME if node is None or node.created is None else node.created
@@ -287,7 +581,7 @@ class NodeTable:
             return self._view.unschedulable
         return self._view.node_column(
             ("node", field),
-            _NODES,
+            _TABLE_NODES,
             lambda part: _bools(node is not None and node.ready for node in part.nodes),
         )
 
@@ -315,7 +609,7 @@ class NodeTable:
             return label_column(self._view, key)
         return self._view.dictionary_column(
             ("annotation", key),
-            _NODES,
+            _TABLE_NODES,
             lambda part: (
                 None if node is None else node.annotations.get(key) for node in part.nodes
             ),

@@ -2,37 +2,192 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from engine.cel import CelError, Program
-from engine.model.placement_options import PlacementAt, PlacementOptions
+from engine.cel.vector import evaluated_calls, evaluation_cost
+from engine.documents import Document, Path
+from engine.errors import Place
+from engine.model.decision import PlacementRequest
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
+from engine.model.policy_resource import WISH_WEIGHTS, PlacementAt, PlacementOptions
 from engine.model.resources import Amounts
+from engine.model.rule_outcomes import SCHEDULER
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.plugins import PLUGINS
-from engine.policy.activation import namespace_labels
+from engine.policy.activation import SharedValues, namespace_labels
 from engine.policy.context import (
     MOST_ITERATIONS,
     MOST_ITERATIONS_OF_A_NAMESPACE,
     PolicyContext,
     RuleContext,
 )
-from engine.policy.cost import MOST_COST_OF_A_NAMESPACE
+from engine.policy.environment import ExpressionScope
 from engine.policy.expressions import NodeExpression, checked_bool
-from engine.policy.findings import Finding
-from engine.policy.part_places import PartPlaces
-from engine.policy.plugin_evaluators import PluginScore
-from engine.policy.request_values import SharedValues
-from engine.policy.rules import FilterRule, ScoreRule
-from engine.policy.schema import Mode
+from engine.policy.rules import STATIC_PLUGINS, FilterRule, PluginFilter, PluginScore, ScoreRule
+from engine.policy.schema import Mode, NamespacedPlacementPolicy, PlacementPolicy
 from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in a part of a policy that its author should think of.
+
+    Attributes:
+        part: what `PartPlaces` calls it; "" for the policy as a whole.
+        message: what it is.
+        hint: what to write instead, "" where that is not known.
+        offset: the character of the part's expression that it is about.
+        path: leads to the value in the document, where that is not in the part's expression.
+    """
+
+    part: str
+    message: str
+    hint: str = ""
+    offset: int = 0
+    path: Path = ()
+
+    def __str__(self) -> str:
+        """Return it on one line."""
+        part = f"{self.part}: " if self.part else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{part}{self.message}{hint}"
+
+
+_NAME: Final = ("metadata", "name")
+
+
+_Steps = tuple[str | int, ...]
+
+
+class PartPlaces:
+    """The places of the rules, variables and match conditions of a policy.
+
+    Attributes:
+        document: what the policy was compiled from.
+        group_labels: the `groupLabels` that are written in it.
+    """
+
+    def __init__(
+        self, written: PlacementPolicy | NamespacedPlacementPolicy, document: Document
+    ) -> None:
+        self.document = document
+        placement = written.spec.placement
+        is_written = "group_labels" in placement.model_fields_set
+        self.group_labels = placement.group_labels if is_written else ()
+        self._paths: dict[str, _Steps] = {"": _NAME}
+        for name, path in _parts(written):
+            self._paths.setdefault(name, path)  # of a filter before a score of that name
+
+    def of(self, finding: Finding) -> Place:
+        """Return the place of what is found; that of the policy's name for an unknown part."""
+        part = self._paths.get(finding.part, _NAME)
+        path = finding.path or (*part, "expression")
+        return self.document.place(path, offset=finding.offset)
+
+    def part_at(self, path: Path) -> str:
+        """Return the part that a value belongs to, "" where it is in none of them."""
+        parts = {at: name for name, at in self._paths.items()}
+        starts = (tuple(path[:end]) for end in range(len(path), 0, -1))
+        return next((parts[start] for start in starts if start in parts), "")
+
+
+def variable_part(name: str) -> str:
+    """Return what warnings call a variable."""
+    return f"variable `{name}`"
+
+
+def condition_part(name: str) -> str:
+    """Return what warnings call a match condition."""
+    return f"match condition `{name}`"
+
+
+def part_name(scope: ExpressionScope, name: str) -> str:
+    """Return what warnings call the part of a policy that an expression belongs to."""
+    match scope:
+        case ExpressionScope.MATCH:
+            return condition_part(name)
+        case ExpressionScope.VARIABLES:
+            return variable_part(name)
+    return name
+
+
+def _parts(
+    written: PlacementPolicy | NamespacedPlacementPolicy,
+) -> Iterator[tuple[str, _Steps]]:
+    spec = written.spec
+    for index, condition in enumerate(spec.match.match_conditions):
+        yield condition_part(condition.name), ("spec", "match", "matchConditions", index)
+    for index, variable in enumerate(spec.variables):
+        yield variable_part(variable.name), ("spec", "variables", index)
+    for index, rule in enumerate(spec.filters):
+        yield rule.name, ("spec", "filters", index)
+    for index, score in enumerate(spec.scores):
+        yield score.name, ("spec", "scores", index)
+
+
+MOST_COST_OF_A_NAMESPACE: Final = 5_000
+"""Of all policies for one namespace together, 5 ms: those of others wait meanwhile."""
+
+TOO_COSTLY_HINT: Final = "drop or join rules; `stowplan lint` shows what each costs"
+
+_ROWS: Final = 5_000
+_COST_OF_RULE: Final = 30  # beside its expression
+_COST_OF_PLUGIN: Final = 150
+_COST_OF_CALL: Final = 6  # such as `string(now)`
+_REFRESHES: Final = 10  # of decisions, one finds all nodes changed
+
+
+def cost_of(rules: Iterable[FilterRule | ScoreRule], programs: Iterable[Program]) -> int:
+    """Return the microseconds of the processor that a policy takes for one pod and 5,000 nodes.
+
+    They are right in order of magnitude. A microsecond is a step of the budget.
+    """
+    cost = sum(_cost_of_values(program) for program in programs)
+    for rule in rules:
+        cost += _COST_OF_RULE
+        if isinstance(rule.evaluator, NodeExpression):
+            plan = rule.evaluator.plan
+            # Twice what all nodes share: for the key of a remembered column, and for the column.
+            cost += 2 * _cost_of_values(rule.evaluator.program)
+            cost += plan.steps(_ROWS) + plan.refresh_cost / _REFRESHES
+        else:
+            cost += _COST_OF_PLUGIN
+    return math.ceil(cost)
+
+
+def _cost_of_values(program: Program) -> float:
+    """Return the microseconds of one evaluation: functions may make texts, or read them."""
+    root = program.root
+    return evaluation_cost(root) + evaluated_calls(root) * _COST_OF_CALL
+
+
+def too_costly(cost: int, others: int = 0) -> str:
+    """Return the message for a policy of a namespace that costs too much.
+
+    Args:
+        cost: its own.
+        others: that of the policies of its namespace that are in force.
+    """
+    whole = f", with the others of its namespace {_millis(cost + others)}" if others else ""
+    return (
+        f"it takes some {_millis(cost)} for each pod and 5,000 nodes{whole}:"
+        f" more than the {_millis(MOST_COST_OF_A_NAMESPACE)} that policies of a namespace may"
+    )
+
+
+def _millis(cost: int) -> str:
+    return f"{cost / 1000:.2f} ms"
+
 
 _EVERYTHING: Final = LabelSelector()
 _PLACEMENT: Final = PlacementOptions()
@@ -277,3 +432,89 @@ def _by_namespace(policies: Iterable[CompiledPolicy]) -> dict[str, list[Compiled
         if policy.namespace:
             found.setdefault(policy.namespace, []).append(policy)
     return found
+
+
+_FILTERS: Final = (
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
+SCHEDULER_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        **dict(WISH_WEIGHTS),
+        "NodeResourcesFit": 1,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }
+)
+"""The weights of the scheduler's scores.
+
+Source: pkg/scheduler/apis/config/v1/default_plugins.go.
+"""
+
+
+def _filter(name: str) -> FilterRule:
+    plugin = PLUGINS[name]
+    assert plugin.filter is not None  # noqa: S101 - all of them are filters
+    return FilterRule(
+        policy=SCHEDULER,
+        name=name,
+        dynamic=name not in STATIC_PLUGINS,
+        evaluator=PluginFilter(plugin.filter(plugin.args()), plugin),
+    )
+
+
+SCHEDULER_FILTERS: Final = tuple(map(_filter, _FILTERS))
+"""Filters that the scheduler applies by itself, under any policy, with its default args.
+
+A node that fails one of them cannot win; they are in the scheduler's order.
+"""
+
+_CONCERNS: Final = tuple(PLUGINS[rule.name].concerns for rule in SCHEDULER_FILTERS)
+
+
+def scheduler_filters(context: RuleContext) -> list[FilterRule]:
+    """Return those of SCHEDULER_FILTERS that may reject any node."""
+    pod, view = context.request.pod, context.view
+    return [
+        rule
+        for rule, concerns in zip(SCHEDULER_FILTERS, _CONCERNS, strict=True)
+        if concerns(pod, view)
+    ]
+
+
+@cache  # INVARIANT: batches take equal scores for one rule
+def _score(name: str, weight: int) -> ScoreRule:
+    plugin = PLUGINS[name]
+    assert plugin.score is not None  # noqa: S101 - all of them are scores
+    evaluator = PluginScore(plugin.score(plugin.args()), plugin)
+    return ScoreRule(policy=SCHEDULER, name=name, weight=weight, evaluator=evaluator)
+
+
+SCHEDULER_POLICY: Final = CompiledPolicy(
+    name=SCHEDULER, scores=tuple(_score(*each) for each in SCHEDULER_WEIGHTS.items())
+)
+"""Scores as the scheduler does, with its default args, after `SCHEDULER_FILTERS`."""
+
+
+def scheduler_scores(context: RuleContext, policies: Sequence[CompiledPolicy]) -> list[ScoreRule]:
+    """Return the scores of what a pod asks for that may tell nodes apart for it.
+
+    They count beside those of the policies, with the weights that the first one gives them. A
+    plugin that any of the policies scores with counts there alone.
+
+    Args:
+        context: of the pod and the cluster.
+        policies: that apply, highest priority first; at least one.
+    """
+    pod, view = context.request.pod, context.view
+    own = policies[0].score_plugins.union(*(policy.score_plugins for policy in policies[1:]))
+    return [
+        _score(name, weight)
+        for name, weight in policies[0].placement.scheduler_scores
+        if weight and name not in own and PLUGINS[name].ranks(pod, view)
+    ]

@@ -6,7 +6,7 @@ loaded or pods are reviewed, and no mistake is found here: those are refused whe
 compiled.
 """
 
+from engine.policy_lint.lint import CHECKS, Check, PolicyWarning, policy_warnings
 from engine.policy_lint.on_cluster import KnownCluster
-from engine.policy_lint.warnings import CHECKS, Check, PolicyWarning, policy_warnings
 
 __all__ = ["CHECKS", "Check", "KnownCluster", "PolicyWarning", "policy_warnings"]

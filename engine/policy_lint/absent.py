@@ -14,10 +14,9 @@ from engine.cel import ast
 from engine.cel.unparse import unparse
 from engine.model.selectors import Operator
 from engine.policy import CompiledPolicy, ScoreRule
-from engine.policy.findings import Finding
-from engine.policy.rule_schema import OnFilterError, OnScoreError
-from engine.policy_lint.parts import Part, programs_of
-from engine.policy_lint.reads import ANY, KeyRead, ReadPath, Reads, path_of
+from engine.policy.policy_set import Finding
+from engine.policy.schema import OnFilterError, OnScoreError
+from engine.policy_lint.reads import ANY, KeyRead, Part, ReadPath, Reads, path_of, programs_of
 
 _CONTAINER: Final = frozenset(
     {

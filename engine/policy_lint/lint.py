@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
+from engine.documents import TEMPLATE_HINT, TEMPLATE_MESSAGE, Document, Path, left_over
+from engine.errors import Diagnostic, Place
+from engine.model.policy_resource import DynamicFilters
+from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy import CompiledPolicy, ScoreRule
-from engine.policy.findings import Finding
+from engine.policy.policy_set import Finding
 from engine.policy_lint.absent import absent_findings
-from engine.policy_lint.effects import effect_findings
-from engine.policy_lint.generated_names import generated_name_findings
+from engine.policy_lint.effects import OutOfTimeError, effect_findings, samples_for
 from engine.policy_lint.logic import logic_findings
-from engine.policy_lint.ordering import ordering_findings
-from engine.policy_lint.parts import parts_of
-from engine.policy_lint.samples import OutOfTimeError, samples_for
-from engine.policy_lint.statuses import status_findings
-from engine.policy_lint.units import Amount, absolute_findings, amount_of, unit_findings
+from engine.policy_lint.on_cluster import KnownCluster, cluster_findings
+from engine.policy_lint.reads import parts_of
+from engine.policy_lint.units import (
+    Amount,
+    absolute_findings,
+    amount_of,
+    ordering_findings,
+    unit_findings,
+)
+from engine.policy_lint.vocabulary import (
+    generated_name_findings,
+    selector_findings,
+    status_findings,
+    vocabulary_findings,
+    why_it_changes,
+)
+
+_COPY_OF_THE_DOCUMENT: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def template_findings(document: Document) -> Iterator[Finding]:
+    """Yield what is left of templates in a document, the first of each text."""
+    yield from _below(document.value, ())
+
+
+def _below(value: object, path: Path) -> Iterator[Finding]:
+    match value:
+        case dict():
+            for key, inner in value.items():
+                if key == _COPY_OF_THE_DOCUMENT:
+                    continue
+                yield from _in_text(key, (*path, key))
+                yield from _below(inner, (*path, key))
+        case list():
+            for index, inner in enumerate(value):
+                yield from _below(inner, (*path, index))
+        case str():
+            yield from _in_text(value, path)
+
+
+def _in_text(text: str, path: Path) -> Iterator[Finding]:
+    if found := left_over(text):
+        message = f"`{found[0]}`: {TEMPLATE_MESSAGE}"
+        yield Finding("", message, TEMPLATE_HINT, offset=found.start(), path=path)
+
 
 _TOO_LONG: Final = "its rules take too long to try all of them: try them with `stowplan lint`"
 
@@ -39,13 +84,188 @@ def meaning_findings(policy: CompiledPolicy) -> Iterator[Finding]:
 def observed_findings(
     policy: CompiledPolicy, is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[Finding]:
-    """Yield a finding for each part that is found to have no effect, or to fail, when it is tried.
-
-    Args:
-        policy: the policy.
-        is_over: whether the time is up; then no further parts are tried, and the last one says so.
-    """
+    """Yield a finding for each part that has no effect, or fails, when it is tried."""
     try:
         yield from effect_findings(policy, samples_for(policy, is_over))
     except OutOfTimeError:
         yield Finding("", _TOO_LONG)
+
+
+_NAMES_NODES = (
+    "`dynamicFilters: Required` writes node names, and Karpenter adds no node for such a pod"
+)
+_NO_PROMISE = (
+    "a kubelet that restarts then rejects running pods that require it, and a descheduler evicts"
+    " them; a score only prefers"
+)
+_DYNAMIC_FILTERS = ("spec", "placement", "dynamicFilters")
+
+_LOST = {
+    "TaintToleration": "soft taints",
+    "NodeAffinity": "preferred node affinity",
+    "PodTopologySpread": "spread over nodes and zones",
+    "InterPodAffinity": "preferred affinity to pods",
+}
+"""What pods ask for in vain without a score of the scheduler."""
+
+
+class Check(StrEnum):
+    """The kind of a warning; its value is the rule's id where other tools read it."""
+
+    PLACEMENT = "placement"  # how filters are enforced
+    LABELS = "labels"  # what a filter requires of node labels
+    TEMPLATE = "template"  # what was not rendered
+    NAMES = "names"  # words that Kubernetes does not know
+    UNUSUAL = "unusual"  # allowed, and refused or ignored elsewhere
+    MEANING = "meaning"  # units that do not fit, parts that fail or have no effect
+    COST = "cost"  # takes long in a large cluster
+    CLUSTER = "cluster"  # what a recorded cluster lacks, or what is not decided there
+
+
+CHECKS = {
+    Check.PLACEMENT: "A filter enforced otherwise than it seems, or wishes that are ignored.",
+    Check.LABELS: "A requirement on node labels that is probably not meant.",
+    Check.TEMPLATE: "A part that a template was to replace, and that was not rendered.",
+    Check.NAMES: "A value, field or label that is all but one that Kubernetes knows.",
+    Check.UNUSUAL: "An expression or arg that is accepted here, and refused or ignored elsewhere.",
+    Check.MEANING: "A unit, an order, or logic hardly meant; a part that fails or has no effect.",
+    Check.COST: "A part of an expression that takes long in a large cluster.",
+    Check.CLUSTER: "A word that nothing in the recording has, or a rule without effect there.",
+}
+"""What each check looks for, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyWarning:
+    """Something that is valid in a policy and probably not meant.
+
+    Attributes:
+        check: what found it.
+        policy: the name of the policy.
+        part: the rule, variable or match condition; "" for the policy as a whole.
+        message: what it is.
+        place: where it stands.
+        hint: what to write instead, "" where that is not known.
+    """
+
+    check: Check
+    policy: str
+    part: str
+    message: str
+    place: Place
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return the warning on one line, with the part that it is about."""
+        return str(Finding(self.part, self.message, self.hint))
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        """The warning with its place, source line, caret and hint."""
+        text = f"{self.part}: {self.message}" if self.part else self.message
+        return self.place.problem(text, self.hint)
+
+
+def policy_warnings(
+    policy: CompiledPolicy,
+    is_over: Callable[[], bool] = lambda: False,
+    cluster: KnownCluster | None = None,
+) -> tuple[PolicyWarning, ...]:
+    """Return every warning for the author of a policy; none is a mistake.
+
+    They are what `stowplan lint` shows, and what the author of a resource sees as it is written.
+
+    Args:
+        policy: the policy.
+        is_over: whether the time to try its rules is up.
+        cluster: a recorded one to compare it with, if any.
+    """
+    names, meant = tuple(_name_findings(policy)), meaning_findings(policy)
+    misspelt = {(found.part, found.offset) for found in names if found.part}
+    causes = (
+        *_of(Check.TEMPLATE, _template_findings(policy)),
+        *_of(Check.NAMES, names),
+        *_of(Check.MEANING, (each for each in meant if (each.part, each.offset) not in misspelt)),
+    )
+    # Where the text of a part says why it has no effect, that alone is named.
+    explained = {found.part for _, found in causes if found.part}
+    consequences = (
+        *_of(Check.LABELS, _impossible_filters(policy)),
+        *_of(Check.MEANING, observed_findings(policy, is_over)),
+    )
+    found = (
+        *_of(Check.PLACEMENT, _placement_findings(policy)),
+        *causes,
+        *(each for each in consequences if each[1].part not in explained),
+        *_of(Check.LABELS, _label_findings(policy)),
+        *_of(Check.UNUSUAL, policy.warnings),
+        *_of(Check.COST, policy.slow_parts),
+        *_of(Check.CLUSTER, () if cluster is None else cluster_findings(policy, cluster)),
+    )
+    # A plugin that filters and ranks by the same args gives each warning twice.
+    once = {(check, str(each)): each for check, each in reversed(found)}
+    return tuple(warning_of(policy, check, each) for (check, _), each in reversed(once.items()))
+
+
+def _of(check: Check, findings: Iterable[Finding]) -> Iterator[tuple[Check, Finding]]:
+    return ((check, each) for each in findings)
+
+
+def warning_of(policy: CompiledPolicy, check: Check, found: Finding) -> PolicyWarning:
+    """Return what is found as a warning, with its place."""
+    place = Place(file=policy.name) if policy.places is None else policy.places.of(found)
+    return PolicyWarning(
+        check=check,
+        policy=policy.name,
+        part=found.part,
+        message=found.message,
+        place=place,
+        hint=found.hint,
+    )
+
+
+def _template_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    if policy.places is not None:
+        for found in template_findings(policy.places.document):
+            yield replace(found, part=policy.places.part_at(found.path))
+
+
+def _name_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    if policy.places is not None:
+        yield from selector_findings(policy, policy.places.document)
+    for part in parts_of(policy):
+        yield from vocabulary_findings(part)
+
+
+def _placement_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
+        yield Finding("", _NAMES_NODES, path=_DYNAMIC_FILTERS)
+    yield from _lost_wishes(policy)
+
+
+def _lost_wishes(policy: CompiledPolicy) -> Iterator[Finding]:
+    weights = policy.placement.scheduler_scores
+    lost = [
+        _LOST[name] for name, weight in weights if not weight and name not in policy.score_plugins
+    ]
+    if lost:
+        text = f"`schedulerScores` ignores what pods ask for themselves: {', '.join(lost)}"
+        yield Finding("", text, path=("spec", "placement", "schedulerScores"))
+
+
+def _impossible_filters(policy: CompiledPolicy) -> Iterator[Finding]:
+    for rule in policy.filters:
+        if rule.labels.summary.unsatisfiable:
+            yield Finding(rule.name, "no node can ever pass")
+
+
+def _label_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    for rule in policy.filters:
+        summary = rule.labels.summary
+        if HOSTNAME_LABEL in summary.keys:
+            text = f"no autoscaler adds a node for a requirement on `{HOSTNAME_LABEL}`"
+            yield Finding(rule.name, text)
+        for key in sorted(summary.keys) if summary.constrains_labels else ():
+            if why := why_it_changes(key):
+                text = f"`{key}` changes in the life of a node, as {why}: {_NO_PROMISE}"
+                yield Finding(rule.name, text)

@@ -15,9 +15,8 @@ from typing import Any, Final
 from engine.cel import ast
 from engine.cel.unparse import unparse
 from engine.cel.values import LIST
-from engine.policy.findings import Finding
-from engine.policy_lint.parts import Part
-from engine.policy_lint.reads import EQUALITIES, ORDERS
+from engine.policy.policy_set import Finding
+from engine.policy_lint.reads import EQUALITIES, ORDERS, Part
 
 _MOST_STEPS: Final = 20_000  # of one condition: its cases times its size
 _OTHER: Final = "\0"  # a string that no constant is

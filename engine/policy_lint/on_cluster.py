@@ -13,19 +13,17 @@ from typing import Final
 import numpy as np
 
 from engine.cel import ast
-from engine.errors import did_you_mean
-from engine.model.count_text import counted
+from engine.errors import counted, did_you_mean
+from engine.model.decision import PlacementRequest
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.priority_class import PriorityClass
-from engine.model.request import PlacementRequest
+from engine.model.pod_classes import PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL, SYSTEM_CLASSES
 from engine.policy import CompiledPolicy, FilterRule, RuleContext, ScoreRule
-from engine.policy.findings import Finding
-from engine.policy_lint.parts import Part, parts_of
-from engine.policy_lint.reads import ANY, EQUALITIES, ReadPath, Reads, path_text
+from engine.policy.policy_set import Finding
+from engine.policy_lint.reads import ANY, EQUALITIES, Part, ReadPath, Reads, parts_of, path_text
 from engine.view import ClusterView
 
 _MOST_TRIED: Final = 300  # pods that rules are evaluated for

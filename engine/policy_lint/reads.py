@@ -2,10 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from engine.cel import ast
+from engine.cel import Program, Reference, ast
+from engine.policy import CompiledPolicy, FilterRule, NodeExpression, ScoreRule
+from engine.policy.policy_set import condition_part, variable_part
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An expression of a policy."""
+
+    name: str  # what warnings call it
+    program: Program  # the expression
+    # the filter or score that it is, None for a variable or a match condition
+    rule: FilterRule | ScoreRule | None = None
+    variable: str = ""  # the name of the variable that it is, "" for none
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is a match condition."""
+        return self.rule is None and not self.variable
+
+
+def parts_of(policy: CompiledPolicy) -> Iterator[Part]:
+    """Yield the expressions of a policy: variables, match conditions, filters, scores."""
+    for name, program in policy.variables.items():
+        yield Part(variable_part(name), program, variable=name)
+    for name, program in policy.conditions.items():
+        yield Part(condition_part(name), program)
+    for rule in policy.rules:
+        if isinstance(rule.evaluator, NodeExpression):
+            yield Part(rule.name, rule.evaluator.program, rule)
+
+
+def references_of(policy: CompiledPolicy, program: Program) -> frozenset[Reference]:
+    """Return what a program reads, by itself and through variables."""
+    found: set[Reference] = set()
+    for each in programs_of(policy, program):
+        found |= {path for path in each.references if path[0] != "variables"}
+    return frozenset(found)
+
+
+def programs_of(policy: CompiledPolicy, program: Program) -> tuple[Program, ...]:
+    """Return a program and those of the variables that it reads, directly or not."""
+    found = [program]
+    seen: set[str] = set()
+    for each in found:
+        for path in each.references:
+            if path[0] != "variables":
+                continue
+            names = path[1:2] or tuple(policy.variables)
+            new = [name for name in names if name in policy.variables and name not in seen]
+            seen.update(new)
+            found += (policy.variables[name] for name in new)
+    return tuple(found)
+
 
 ReadPath: TypeAlias = tuple[str, ...]
 """A variable and the fields below it; `[]` stands for any element of a list, or key of a map."""
@@ -16,35 +70,21 @@ ORDERS: Final = frozenset({"<", "<=", ">", ">="})
 
 
 class Comparison(NamedTuple):
-    """A value that is compared with a constant.
+    """A value that is compared with a constant."""
 
-    Attributes:
-        path: what is read.
-        operator: `==`, `!=`, an order, or `in` for one element of a list of constants.
-        literal: the constant.
-    """
-
-    path: ReadPath
-    operator: str
-    literal: ast.Literal
+    path: ReadPath  # what is read
+    operator: str  # `==`, `!=`, an order, or `in` for one element of a list of constants
+    literal: ast.Literal  # the constant
 
 
 class KeyRead(NamedTuple):
-    """A key of a map that is read.
+    """A key of a map that is read."""
 
-    Attributes:
-        path: what leads to the map.
-        of: the map, in the tree.
-        key: the key.
-        offset: where the key stands.
-        asks: whether it is no error if the key is absent.
-    """
-
-    path: ReadPath
-    of: ast.Node
-    key: str
-    offset: int
-    asks: bool
+    path: ReadPath  # what leads to the map
+    of: ast.Node  # the map, in the tree
+    key: str  # the key
+    offset: int  # where the key stands
+    asks: bool  # whether it is no error if the key is absent
 
 
 class Reads:

@@ -3,22 +3,39 @@
 Sources: kubernetes staging/src/k8s.io/api/core/v1/{types,well_known_labels}.go, the labels that
 Karpenter, the clouds and NVIDIA's operator set. Whoever may have labels or conditions of their own
 is only told of those that are all but spelt as a known one.
+
+Statuses of conditions that are asked for without their type.
+
+`Ready` is `True` on a node that is well, while `MemoryPressure` and its like are `False`: one
+status for all of them is true of no such node, and some status is true of each.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
+from engine.cel import ast
+from engine.cel.unparse import unparse
+from engine.cel.values import STRING
 from engine.documents import Document, Path
 from engine.errors import did_you_mean
 from engine.model.well_known import NAMESPACE_NAME_LABEL, REGION_LABEL, ZONE_LABEL
 from engine.policy import CompiledPolicy
-from engine.policy.findings import Finding
-from engine.policy_lint.parts import Part
-from engine.policy_lint.reads import ANY, Comparison, ReadPath, Reads, path_text
+from engine.policy.policy_set import Finding
+from engine.policy_lint.reads import (
+    ANY,
+    EQUALITIES,
+    Comparison,
+    Part,
+    ReadPath,
+    Reads,
+    path_of,
+    path_text,
+)
 
 _CONDITIONS: Final = ("node", "conditions", ANY)
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -340,3 +357,99 @@ def _label_keys(document: Document) -> Iterator[tuple[Path, str, tuple[str, ...]
             yield (*at, "matchExpressions", index, "key"), each["key"], known
     for index, key in enumerate((spec.get("placement") or {}).get("groupLabels") or ()):
         yield ("spec", "placement", "groupLabels", index), key, _OF_NODES
+
+
+_STATUS_CONDITIONS: Final = ("node", "conditions")
+_WELL: Final = {"True": "its `Ready` is `True`", "False": "its `MemoryPressure` is `False`"}
+_OPPOSITE: Final = {"True": "False", "False": "True"}
+
+
+def status_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each question about the statuses of all conditions alike."""
+    for node, _ in ast.walk(part.program.root):
+        if not isinstance(node, ast.Quantifier) or path_of(node.range, {}) != _STATUS_CONDITIONS:
+            continue
+        status = _status(node)
+        is_all = node.how_many is ast.HowMany.ALL
+        if not status or not (is_all or node.how_many is ast.HowMany.SOME):
+            continue
+        always, shown = ("never", _OPPOSITE[status]) if is_all else ("always", status)
+        yield Finding(
+            part.name,
+            f"`{unparse(node)}` is {always} true of a node that is well: {_WELL[shown]}",
+            f"write `{unparse(_of_some(node, status))}`",
+            node.offset,
+        )
+
+
+def _status(node: ast.Quantifier) -> str:
+    """Return the status that conditions of any type are asked for, "" if it asks something else."""
+    match node.predicate:
+        case ast.Binary(
+            operator="==" | "!=" as sign,
+            left=ast.Select(operand=ast.Local(name=name), field="status"),
+            right=ast.Literal(value="True" | "False" as value),
+        ) if name == node.variables[-1]:
+            return value if sign == "==" else _OPPOSITE[value]
+    return ""
+
+
+def _of_some(node: ast.Quantifier, status: str) -> ast.Node:
+    """Return what is asked, of `Ready` alone where that is bad news, or of all others."""
+    at = node.offset
+    kind = ast.Select(ast.Local(node.variables[-1], offset=at), "type", offset=at)
+    ready = ast.Literal("Ready", STRING, offset=at)
+    of_type = ast.Binary("==" if status == "False" else "!=", kind, ready, offset=at)
+    join = ast.Or if node.how_many is ast.HowMany.ALL else ast.And
+    return replace(node, predicate=join((of_type, node.predicate), offset=at))
+
+
+_NAMES: Final = frozenset({("object", "metadata", "name"), ("pod", "name"), ("request", "name")})
+_SEARCHES: Final = frozenset({"contains", "endsWith", "find", "matches", "startsWith"})
+_OF_A_REPLICA: Final = re.compile(r"(.+?-)(?:[a-z0-9]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}")
+"""As a ReplicaSet's pod is called: apimachinery pkg/util/rand/rand.go, `SafeEncodeString`."""
+
+
+def generated_name_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each search in a name that most pods do not have yet."""
+    if any(path[-1] == "generateName" for path in part.program.references):
+        return
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Call(function=function, args=(of, *_)) if function in _SEARCHES:
+                if path_of(of, {}) in _NAMES:
+                    search = unparse(node).removeprefix(unparse(of))
+                    hint = f"write `pod.generateName{search}`, or ask for a label"
+                    yield Finding(part.name, _message(of), hint, node.offset)
+            case ast.Binary(operator=sign, left=of, right=ast.Literal(value=str(name))):
+                is_name = sign in EQUALITIES and path_of(of, {}) in _NAMES
+                if is_name and (found := _OF_A_REPLICA.fullmatch(name)):
+                    negation = "!" if sign == "!=" else ""
+                    search = f"{negation}pod.generateName.startsWith('{found[1]}')"
+                    hint = f"write `{search}`, or ask for a label"
+                    yield Finding(part.name, _message(of), hint, node.offset)
+
+
+def _message(of: ast.Node) -> str:
+    return f"`{unparse(of)}` is empty for pods of a Deployment or a Job: their names come later"
+
+
+_BY_KEY: Final = {
+    "karpenter.sh/initialized": "Karpenter sets it once a node is ready",
+    "karpenter.sh/registered": "Karpenter sets it once a node has joined",
+    "kubevirt.io/schedulable": "KubeVirt sets it to false whenever its handler on the node is away",
+    "node.kubernetes.io/exclude-from-external-load-balancers": "it is set while a node is drained",
+    "node.kubernetes.io/windows-build": "an upgrade of Windows changes it",
+    "nvidia.com/gpu-driver-upgrade-state": "the GPU operator changes it with each driver upgrade",
+    "nvidia.com/mig.config.state": "the GPU operator changes it while it partitions GPUs",
+}
+_BY_PREFIX: Final = {
+    "feature.node.kubernetes.io/": "node-feature-discovery writes and removes it again and again",
+    "nvidia.com/gpu.deploy.": "the GPU operator changes it with each driver upgrade",
+}
+
+
+def why_it_changes(key: str) -> str:
+    """Return why a label changes while pods run on its node, "" of one that is not known to."""
+    by_prefix = (why for prefix, why in _BY_PREFIX.items() if key.startswith(prefix))
+    return _BY_KEY.get(key) or next(by_prefix, "")

@@ -5,23 +5,184 @@ They are a list in `cases.yaml` beside the policies they test.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from pydantic import AwareDatetime, BeforeValidator, Field
 
+from engine import documents
+from engine.builtin_admission import BuiltinAdmission
 from engine.documents import Document, read_documents, validate_model
-from engine.errors import Diagnostic, InvalidFileError
-from engine.model.decision import Verdict
-from engine.model.request import PlacementRequest
+from engine.errors import Diagnostic, InvalidFileError, did_you_mean
+from engine.model import api
+from engine.model.decision import PlacementRequest, Verdict
+from engine.model.domain import AuxObject
+from engine.model.elastic_quota import ElasticQuota
+from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
+from engine.model.namespace import Namespace
+from engine.model.node import Node
+from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros, micros
+from engine.model.usage import NodeUsage
+from engine.model.workload import (
+    POD,
+    WORKLOADS,
+    pod_of_workload,
+    value_at,
+    workload_of,
+)
 from engine.policy.loader import content_of
-from engine.policy.rule_schema import Model
-from engine.policy_tests.objects import ObjectReader
+from engine.policy.schema import Model
 from engine.view import ClusterState
+
+_KINDS: Final = {kind.kind: kind for kind in KINDS if kind.case_list}
+_BY_LIST: Final = {kind.case_list: kind for kind in _KINDS.values()}
+
+_KIND_HINT: Final = "say of which kind, as `kind: Deployment`"
+_POD_KINDS_HINT: Final = f"write a Pod, or a {', '.join(each.kind for each in WORKLOADS)}"
+_STEP = re.compile(r"\.([^.\[\]`]+)|\[([0-9]+)\]")
+_MISMATCH = re.compile(r"Expected `([^`]*)`, got `[^`]*`")
+_WORDS: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "int": "a whole number",
+    "object": "a mapping",
+    "str": "a text",
+}
+
+
+class ObjectReader:
+    """Puts objects into a cluster.
+
+    Attributes:
+        state: the cluster.
+        problems: the mistakes in the objects.
+    """
+
+    def __init__(self, now: Micros) -> None:
+        """Take the moment at which everything was observed."""
+        self.state = ClusterState()
+        self.problems: list[Diagnostic] = []
+        self._now = now
+
+    def read_file(self, file: Path) -> None:
+        """Read the cluster that a file holds."""
+        try:
+            documents = read_documents(content_of(file), str(file))
+        except InvalidFileError as error:
+            self.problems += error.problems
+            return
+        for document in documents:
+            self.read_cluster(document.value, document, ())
+
+    def read_cluster(self, value: object, document: Document, at: documents.Path) -> None:
+        """Read a cluster: a list of objects per kind, or all in one as kubectl prints them."""
+        if not isinstance(value, dict):
+            self.problems.append(document.problem(at, "expected lists of Kubernetes objects"))
+            return
+        if "items" in value:
+            self._read_list(value["items"], None, document, (*at, "items"))
+            return
+        for key, items in value.items():
+            place = (*at, key)
+            if key in _BY_LIST:
+                self._read_list(items, _BY_LIST[key], document, place)
+            else:
+                hint = did_you_mean(key, _BY_LIST)
+                problem = document.problem_at_key(place, f"unknown key `{key}`", hint=hint)
+                self.problems.append(problem)
+
+    def read_pod(
+        self, value: object, document: Document, at: documents.Path
+    ) -> tuple[Pod, Mapping[str, Any]] | None:
+        """Return a pod with its manifest; it does not become part of the cluster.
+
+        Of a workload that is a pod of its template. Both are as the API server hands them to
+        webhooks.
+        """
+        template_path = _template_in(value)
+        if template_path:
+            problem = document.problem((*at, *template_path), "this is not a Pod", hint=_KIND_HINT)
+            self.problems.append(problem)
+            return None
+        fields: dict[str, Any] = value if isinstance(value, dict) else {}
+        workload = workload_of(fields.get("apiVersion"), fields.get("kind"))
+        template = () if workload is None else workload.template
+        if workload is not None and not isinstance(value_at(fields, template), dict):
+            message = f"a {workload.kind} needs `{'.'.join(template)}`"
+            self.problems.append(document.problem((*at, *template), message))
+            return None
+        manifest = fields if workload is None else pod_of_workload(fields, workload)
+        if self._made(manifest, _KINDS[POD], document, (*at, *template)) is None:
+            return None
+        admission = BuiltinAdmission(self.state.view().extras.values())
+        admitted = admission.admit(manifest, namespace=DEFAULT_NAMESPACE).manifest
+        return pod_of(msgspec.convert(admitted, api.Pod)), admitted
+
+    def _read_list(
+        self, items: object, kind: Kind | None, document: Document, at: documents.Path
+    ) -> None:
+        """Read objects of one kind, or each of the kind it names, if that is known."""
+        if not isinstance(items, list):
+            self.problems.append(document.problem(at, "expected a list"))
+            return
+        for index, item in enumerate(items):
+            own = kind or (_KINDS.get(str(item.get("kind"))) if isinstance(item, dict) else None)
+            made = own and self._made(item, own, document, (*at, index))
+            if own is not None and made is not None:
+                self._put(made)
+
+    def _put(self, model: object) -> None:
+        match model:
+            case Node():
+                self.state.set_node(model)
+            case Pod():
+                self.state.set_pod(model, seen_at=self._now)
+            case Namespace():
+                self.state.set_namespace(model.name, model.labels, quota_mode=model.quota_mode)
+            case ElasticQuota():
+                self.state.set_quota(model)
+            case NodeUsage():
+                self.state.set_usage(model)
+            case _:
+                self.state.set_extra(cast("AuxObject", model))
+
+    def _made(self, value: object, kind: Kind, document: Document, at: documents.Path) -> Any:  # noqa: ANN401 - what `kind` makes
+        own = value.get("kind", kind.kind) if isinstance(value, dict) else kind.kind
+        if own != kind.kind:
+            hint = _POD_KINDS_HINT if kind.kind == POD else ""
+            problem = document.problem((*at, "kind"), f"`{own}` is not `{kind.kind}`", hint=hint)
+            self.problems.append(problem)
+            return None
+        try:
+            return kind.decode(msgspec.convert(value, kind.wire))
+        except msgspec.ValidationError as error:
+            message, _, place = str(error).partition(" - at ")
+            steps = (int(index) if index else key for key, index in _STEP.findall(place))
+            problem = document.problem((*at, *steps), _MISMATCH.sub(_in_words, message))
+        except ValueError as error:
+            problem = document.problem(at, str(error))
+        self.problems.append(problem)
+        return None
+
+
+def _template_in(value: object) -> documents.Path:
+    """Return the path of the pod template in a workload that has no `kind`, () without one."""
+    spec = value.get("spec") if isinstance(value, dict) and "kind" not in value else None
+    if not isinstance(spec, dict):
+        return ()
+    return next((("spec", key) for key in ("template", "jobTemplate") if key in spec), ())
+
+
+def _in_words(mismatch: re.Match[str]) -> str:
+    kinds = mismatch[1].split(" | ")
+    return f"expected {' or '.join(_WORDS.get(kind, kind) for kind in kinds)}"
+
 
 _ANY_MOMENT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment of cases that no age matters to."""
@@ -106,17 +267,12 @@ class WrittenCase(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A case that can be run.
+    """A case that can be run."""
 
-    Attributes:
-        file: the file that holds it.
-        state: the cluster; nothing is tracked in it yet.
-    """
-
-    file: str
+    file: str  # the file that holds it
     name: str
     request: PlacementRequest
-    state: ClusterState
+    state: ClusterState  # the cluster; nothing is tracked in it yet
     now: Micros
     expect: Expectation
 
@@ -124,15 +280,7 @@ class Case:
 def read_cases(
     file: Path, *, now_is_read: bool = False
 ) -> tuple[tuple[Case, ...], list[Diagnostic]]:
-    """Return the cases of a file that can be run, and the mistakes in the others.
-
-    Args:
-        file: the file.
-        now_is_read: whether expressions of the tested policies read `now`.
-
-    Raises:
-        InvalidFileError: it cannot be read at all.
-    """
+    """Return the cases of a file that can be run, and the mistakes in the others."""
     documents = read_documents(content_of(file), str(file))
     if not documents:
         raise InvalidFileError([Diagnostic(file=str(file), message=_NO_LIST, hint=_A_LIST)])

@@ -14,38 +14,53 @@ from engine.quota.batch import (
     judge_batch,
     record_demand,
 )
-from engine.quota.bounds import CohortUsage, cohort_usage, limited
-from engine.quota.figures import QuotaFigures, quota_figures
-from engine.quota.local_allowance import AllowanceConfig
-from engine.quota.reach import Reach, reach_of
+from engine.quota.bounds import (
+    CAPACITY_SCHEDULING_RULES,
+    RESOURCE_QUOTA_RULES,
+    Borrowing,
+    CohortUsage,
+    PodAccounting,
+    QuotaMode,
+    QuotaRules,
+    Reach,
+    UnlistedResources,
+    cohort_usage,
+    limited,
+    mode_of,
+    queues_pods,
+    quotas_of,
+    reach_of,
+    used_by_namespace,
+)
+from engine.quota.figures import (
+    QuotaFigures,
+    QuotaUsage,
+    Sharing,
+    quota_figures,
+    quota_usages,
+    reserved_amounts,
+    sharing,
+)
 from engine.quota.reservations import (
     DEFAULT_RESERVATION_SECONDS,
     Allowance,
+    AllowanceConfig,
     Reservation,
     Reservations,
     ReservationTimeouts,
 )
 from engine.quota.reservations import decode as decode_reservations
-from engine.quota.rules import (
-    CAPACITY_SCHEDULING_RULES,
-    RESOURCE_QUOTA_RULES,
-    Borrowing,
-    PodAccounting,
-    QuotaMode,
-    QuotaRules,
-    UnlistedResources,
-    mode_of,
-    queues_pods,
-    quotas_of,
-    used_by_namespace,
-)
-from engine.quota.sharing import Sharing, sharing
-from engine.quota.state import PendingWrite, QuotaState
-from engine.quota.status import StatusCounts, status_used
-from engine.quota.surge import CountedPods, ReplacedPods, no_replaced_pods
-from engine.quota.usage import QuotaUsage, quota_usages, reserved_amounts
+from engine.quota.state import PendingWrite, QuotaState, StatusCounts, status_used
 from engine.quota.validation import Findings, check_deletion, check_quota, quota_defaults
-from engine.quota.verdict import QuotaVerdict, is_exceeded, judge, judge_queued
+from engine.quota.verdict import (
+    CountedPods,
+    QuotaVerdict,
+    ReplacedPods,
+    is_exceeded,
+    judge,
+    judge_queued,
+    no_replaced_pods,
+)
 
 __all__ = [
     "CAPACITY_SCHEDULING_RULES",

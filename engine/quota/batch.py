@@ -9,14 +9,29 @@ from typing import TypeAlias
 
 import msgspec
 
-from engine.model.deployment_pod import DeploymentPod
+from engine.model.pod import DeploymentPod
 from engine.model.resources import Amounts, greater
-from engine.quota.bounds import CohortUsage, effective_max, excess, limited, sum_of
+from engine.quota.bounds import (
+    RESOURCE_QUOTA_RULES,
+    CohortUsage,
+    QuotaRules,
+    effective_max,
+    excess,
+    limited,
+    sum_of,
+)
 from engine.quota.reservations import MOST_BYTES, Reservation
-from engine.quota.rules import RESOURCE_QUOTA_RULES, QuotaRules
 from engine.quota.state import PendingWrite, QuotaState, no_pods
-from engine.quota.surge import CountedPods, ReplacedPods, beside, no_replaced_pods, surplus_of
-from engine.quota.verdict import QuotaVerdict, judge, judge_borrowing
+from engine.quota.verdict import (
+    CountedPods,
+    QuotaVerdict,
+    ReplacedPods,
+    beside,
+    judge,
+    judge_borrowing,
+    no_replaced_pods,
+    surplus_of,
+)
 
 _MOST_NAMES = 8  # a pod can name thousands of resources
 _MOST_REPLACED = 16  # pods of an older revision that are tried
@@ -63,26 +78,17 @@ class BatchResult:
 
 @dataclass(slots=True)
 class _Tally:
-    """A quota while a batch is judged.
-
-    Attributes:
-        counted: what the pods in the view count, by name.
-        named: greatest amounts reserved for a whole pod of each name.
-        used: by pods and reservations, those of admitted requests included.
-        recallable: part of `used` in allowances of other replicas.
-        size: bytes of the annotation, at most.
-        surging: reservations of the pods that are above `max` until others have ended.
-        added: reservations of admitted requests.
-    """
+    """A quota while a batch is judged."""
 
     state: QuotaState
-    counted: CountedPods
-    named: dict[str, dict[str, int]]
-    used: dict[str, int]
-    recallable: Amounts
-    size: int
+    counted: CountedPods  # what the pods in the view count, by name
+    named: dict[str, dict[str, int]]  # greatest amounts reserved for a whole pod of each name
+    used: dict[str, int]  # by pods and reservations, those of admitted requests included
+    recallable: Amounts  # part of `used` in allowances of other replicas
+    size: int  # bytes of the annotation, at most
+    # reservations of the pods that are above `max` until others have ended
     surging: list[Reservation]
-    added: list[Reservation] = field(default_factory=list)
+    added: list[Reservation] = field(default_factory=list)  # reservations of admitted requests
 
     def free(self, rules: QuotaRules) -> Amounts:
         """Amounts free of each resource that the quota limits; below 0 where it is exceeded."""

@@ -2,33 +2,158 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Final
 
 import msgspec
 
-from engine.model.elastic_quota import ElasticQuota
-from engine.model.quantity import amount_text
-from engine.model.quota_figures import (
+from engine.model.elastic_quota import (
     BLOCKED_BY_ANNOTATION,
     BORROWED_ANNOTATION,
     FREE_ANNOTATION,
     LENT_ANNOTATION,
     QUEUED_ANNOTATION,
-    RUNTIME_ANNOTATION,
+    RUNTIME_FIGURE_ANNOTATION,
     SECONDS_PER_RELEASE_ANNOTATION,
+    ElasticQuota,
     seconds_text,
 )
-from engine.model.resource_names import PODS
+from engine.model.quantity import PODS, amount_text
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.quota.bounds import excess
+from engine.quota.bounds import (
+    QuotaMode,
+    QuotaRules,
+    effective_max,
+    excess,
+    mode_of,
+    quotas_of,
+    sum_of,
+    used_by_namespace,
+)
 from engine.quota.queueing import QuotaWait
-from engine.quota.rules import QuotaMode, QuotaRules, mode_of, used_by_namespace
-from engine.quota.sharing import Sharing, sharing
+from engine.quota.reservations import Reservations, decode, split_by_name
 from engine.quota.tree import QuotaPaths, bounds_in, usage_in
-from engine.quota.usage import QuotaUsage, quota_usages
+from engine.quota.verdict import CountedPods, exceeded_clause
 from engine.view import ClusterView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUsage:
+    """Usage of one quota, of the resources that it limits alone; base units.
+
+    Attributes:
+        quota: the quota.
+        used: by pods in the view.
+        maximum: the greatest amounts.
+    """
+
+    quota: ElasticQuota
+    used: Amounts
+    maximum: Amounts
+
+    @property
+    def exceeded(self) -> tuple[str, ...]:
+        """Resources of which pods use more than `max`, sorted."""
+        return tuple(sorted(excess(self.used, self.maximum)))
+
+    @property
+    def clause(self) -> str:
+        """The exceeded resources, in ResourceQuota's words."""
+        return exceeded_clause(self.quota.name, self.exceeded, {}, self.used, self.maximum)
+
+
+def quota_usages(view: ClusterView, rules: QuotaRules) -> Iterator[QuotaUsage]:
+    """Yield the usage of each quota that limits the pods of a namespace, sorted by namespace."""
+    counted = used_by_namespace(view, rules.count_pods)
+    for namespace in sorted(view.namespaces.quotas):
+        used = counted.get(namespace, {})
+        for quota in quotas_of(view, namespace):
+            maximum = effective_max(quota, rules)
+            yield QuotaUsage(
+                quota=quota,
+                used={name: used.get(name, 0) for name in maximum},
+                maximum=maximum,
+            )
+
+
+def reserved_amounts(quota: ElasticQuota, counted: CountedPods) -> dict[str, int]:
+    """Return what is reserved on a quota beyond what a view counts, allowances included.
+
+    Args:
+        quota: in its newest version.
+        counted: amounts that the view counts for the pod of a name in its namespace.
+    """
+    found = decode(quota.reservations, quota.uid) or Reservations()
+    named, additive = split_by_name(found.by_key.values())
+    beyond = (excess(amounts, counted(name)) for name, amounts in named.items())
+    allowances = (allowance.amounts for allowance in found.allowances.values())
+    return sum_of([*beyond, *additive, *allowances])
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What one quota borrows and lends, base units; amounts above zero alone.
+
+    Attributes:
+        borrowed: used beyond its `min`.
+        lent: of its `min`, unused and taken by quotas that borrow.
+    """
+
+    borrowed: Amounts
+    lent: Amounts
+
+
+def sharing(
+    usages: Sequence[tuple[ElasticQuota, Amounts]], capacity: Amounts | None = None
+) -> list[Sharing]:
+    """Return what each quota of a cohort borrows and lends, in the same order.
+
+    Borrowers first take what no `min` guarantees, then unused `min`. Nobody can tell whose: each
+    quota lends in proportion to what it leaves unused, in integers that add up exactly. The number
+    of pods counts only where some `min` guarantees it.
+
+    Args:
+        usages: the quotas, and what the pods of each use.
+        capacity: what the cohort has; None if that is the sum of `min`.
+    """
+    names = sorted({name for quota, _ in usages for name in _names(quota)})
+    borrowed: list[dict[str, int]] = [{} for _ in usages]
+    lent: list[dict[str, int]] = [{} for _ in usages]
+    for name in names:
+        guaranteed = [(quota.min or {}).get(name, 0) for quota, _ in usages]
+        used = [amounts.get(name, 0) if name in _names(quota) else 0 for quota, amounts in usages]
+        beyond = [max(0, u - least) for u, least in zip(used, guaranteed, strict=True)]
+        unused = [max(0, least - u) for u, least in zip(used, guaranteed, strict=True)]
+        spare = 0 if capacity is None else max(0, capacity.get(name, 0) - sum(guaranteed))
+        taken = min(sum(unused), max(0, sum(beyond) - spare))
+        _note(borrowed, name, beyond)
+        _note(lent, name, _in_proportion(taken, unused))
+    return [Sharing(*each) for each in zip(borrowed, lent, strict=True)]
+
+
+def _names(quota: ElasticQuota) -> set[str]:
+    """Return the resources that a quota speaks of, without the number of pods as mere limit."""
+    guaranteed = set(quota.min or {})
+    return guaranteed | (set(quota.max or {}) - {PODS})
+
+
+def _in_proportion(total: int, weights: Sequence[int]) -> list[int]:
+    """Return a total in integer parts, in proportion to weights that it is not above."""
+    whole = sum(weights)
+    if not whole:
+        return [0] * len(weights)
+    bounds = [total * until // whole for until in accumulate(weights, initial=0)]
+    return [end - start for start, end in pairwise(bounds)]
+
+
+def _note(amounts: Sequence[dict[str, int]], name: str, values: Iterable[int]) -> None:
+    for each, value in zip(amounts, values, strict=True):
+        if value:
+            each[name] = value
+
 
 _MOST_RESOURCES: Final = 16  # of an annotation
 
@@ -59,7 +184,7 @@ class QuotaFigures:
         amounts = {
             BORROWED_ANNOTATION: self.sharing.borrowed,
             LENT_ANNOTATION: self.sharing.lent,
-            RUNTIME_ANNOTATION: self.runtime,
+            RUNTIME_FIGURE_ANNOTATION: self.runtime,
         }
         written = {name: _text(value) for name, value in amounts.items() if value}
         if not self.queued:

@@ -15,20 +15,27 @@ The same holds for a pod drawn from an allowance, which its own replica counts b
 others within the allowance. An allowance that has not changed for so long that nobody can draw from
 it, and that any request for a pod drawn before has ended, leaves the count once all pods stored by
 then have been observed, and the object with a `seen_up_to` that says so.
+
+`status.used` of an ElasticQuota.
+
+Source of `Running`: scheduler-plugins, pkg/controllers/elasticquota_controller.go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.quantity import PODS
 from engine.model.resources import Amounts
-from engine.quota.bounds import excess, sum_of
-from engine.quota.local_allowance import AllowanceConfig, LocalAllowance
-from engine.quota.other_allowances import OtherAllowances
+from engine.quota.bounds import PodAccounting, excess, sum_of, used_by_namespace
 from engine.quota.reservations import (
     MOST_BYTES,
+    AllowanceConfig,
+    LocalAllowance,
+    OtherAllowances,
     Reservation,
     Reservations,
     ReservationTimeouts,
@@ -36,7 +43,29 @@ from engine.quota.reservations import (
     encode,
     split_by_name,
 )
-from engine.quota.surge import CountedPods, Surges
+from engine.quota.verdict import CountedPods, Surges
+from engine.view import ClusterView
+
+StatusCounts: TypeAlias = Literal["Running"] | PodAccounting
+"""Pods that `status.used` adds up."""
+
+
+def status_used(quota: ElasticQuota, view: ClusterView, count: StatusCounts) -> Amounts:
+    """Return the usage of a quota's namespace for `status.used`, base units.
+
+    Names in `min` and `max` are always there. `Running` is upstream's rule to the letter: pods that
+    run, without their overhead; the number of pods is not counted, so that it stays 0 even where
+    `max` names it.
+    """
+    used = dict.fromkeys((*(quota.min or {}), *(quota.max or {})), 0)
+    if count == "Running":
+        counted = view.namespaces.running.get(quota.namespace, {})
+        held = {name: amount for name, amount in counted.items() if amount and name != PODS}
+    else:
+        counted = used_by_namespace(view, count).get(quota.namespace, {})
+        unlisted = {PODS} - used.keys()
+        held = {name: n for name, n in counted.items() if n and name not in unlisted}
+    return {**used, **held}
 
 
 def no_pods(_name: str) -> Amounts:

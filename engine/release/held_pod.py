@@ -26,9 +26,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from engine.model.decision import PlacementRequest
+from engine.model.hold import QueuedReason
 from engine.model.pod import Pod
-from engine.model.queued_condition import QueuedReason
-from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 
 LOST_SECONDS: Final = 60.0

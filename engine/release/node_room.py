@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.model.node import NO_EXECUTE, NO_SCHEDULE, untolerated
 from engine.model.pod import Pod
-from engine.model.resource_names import PODS
-from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from engine.model.quantity import PODS
 from engine.view import ClusterView, Sum
 
 _REPELLING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.queued_condition import QueuedReason
+from engine.model.hold import QueuedReason
 
 EVICTING_REASONS: Final = frozenset(
     {

@@ -5,24 +5,36 @@ What belongs here: the structs behind JSON answers and terminal outputs, how the
 in camelCase on the wire, in the order in which they are declared.
 """
 
-from engine.model.measure import Measure
-from engine.report.answer import answers, arms_of_policies, spread_of
+from engine.model.rule_outcomes import Measure
 from engine.report.decision import (
     BindingReport,
+    DecisionExcerpt,
     DecisionReport,
     NodeStanding,
     PodName,
+    PodReport,
     RuleKind,
     RuleReason,
+    binding_excerpt,
+    decision_report,
+    excerpt_of,
+    summary,
 )
-from engine.report.eta import ReleaseRates, eta_text, expected_wait
-from engine.report.excerpt import DecisionExcerpt, binding_excerpt, decision_report, excerpt_of
-from engine.report.node_names import NodeNames
 from engine.report.nodes import (
+    Crowd,
+    FoundPod,
+    NodeNames,
+    NodeReport,
     NodesReport,
+    PodOnNode,
+    PodsReport,
+    Replicas,
     ResourceColumns,
     Threshold,
+    node_report,
     nodes_report,
+    owner_of,
+    pods_report,
     thresholds_of,
 )
 from engine.report.outcome import (
@@ -34,15 +46,6 @@ from engine.report.outcome import (
     OutcomeReport,
     PolicyOutcome,
     RuleOutcome,
-)
-from engine.report.pod import PodReport
-from engine.report.pods import (
-    FoundPod,
-    NodeReport,
-    PodOnNode,
-    PodsReport,
-    node_report,
-    pods_report,
 )
 from engine.report.policies import (
     PoliciesReport,
@@ -56,14 +59,15 @@ from engine.report.queue import (
     QueueEntry,
     QueueReport,
     QuotaPlace,
+    ReleaseRates,
     ReleaserReport,
+    eta_text,
+    expected_wait,
     overdue_seconds,
     place_text,
     queue_report,
 )
-from engine.report.quota import QuotaReport
-from engine.report.quotas import QuotaAmount, QuotaRow, QuotasReport
-from engine.report.replicas import Crowd, Replicas, owner_of
+from engine.report.quotas import QuotaAmount, QuotaReport, QuotaRow, QuotasReport
 from engine.report.simulation import (
     ArmPlacement,
     ArmReport,
@@ -81,6 +85,9 @@ from engine.report.simulation import (
     Spread,
     UnplacedReason,
     Victim,
+    answers,
+    arms_of_policies,
+    spread_of,
 )
 from engine.report.status import (
     BindingStatus,
@@ -91,7 +98,6 @@ from engine.report.status import (
     StatusReport,
     ViewStatus,
 )
-from engine.report.summary import summary
 
 __all__ = [
     "POINT",

@@ -1,22 +1,130 @@
-"""The nodes of a cluster in columns: what is requested, limited and used of each."""
+"""The nodes of a cluster and the pods on them, as lists that people read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from os.path import commonprefix
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.measure import Measure
-from engine.model.resource_names import CPU, MEMORY
+from engine.model.pod import Pod
+from engine.model.quantity import CPU, MEMORY
+from engine.model.rule_outcomes import Measure
 from engine.model.time import SECOND, Micros, date
 from engine.model.well_known import ZONE_LABEL
-from engine.plugins.load_aware.usage import capacity
+from engine.plugins.load_aware.estimation import capacity
 from engine.policy import PolicySet
-from engine.report.replicas import Crowd
-from engine.view import ClusterView, IntColumn, Sum
+from engine.report.decision import PodName
+from engine.view import ClusterState, ClusterView, IntColumn, Sum
+
+_LEAST: Final = 8
+"""Characters: a shorter end is not worth the sentence that tells of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNames:
+    """How the nodes of a cluster are named where there is little room.
+
+    Attributes:
+        suffix: of all names, from a dot on, such as `.eu-central-1.compute.internal`; "" for none
+            that is worth it.
+    """
+
+    suffix: str = ""
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> NodeNames:
+        """Return how nodes are named; several of them have something in common."""
+        reversed_names = [name[::-1] for name in names]
+        if len(reversed_names) < 2:  # noqa: PLR2004 - one has everything in common with itself
+            return cls()
+        common = commonprefix(reversed_names)[::-1]  # noqa: RUF071 - characters are meant
+        dot = common.find(".")
+        suffix = common[dot:] if dot >= 0 else ""
+        return cls(suffix if len(suffix) >= _LEAST else "")
+
+    @property
+    def note(self) -> str:
+        """What is to be said once, "" for nothing."""
+        return f"names of nodes end with {self.suffix}" if self.suffix else ""
+
+    def short(self, name: str) -> str:
+        """Return the name of a node without the suffix."""
+        return name.removesuffix(self.suffix)
+
+    def in_text(self, text: str) -> str:
+        """Return a text in which names of nodes are short."""
+        if not self.suffix or self.suffix not in text:
+            return text
+        return re.sub(rf"(?<=[a-z0-9]){re.escape(self.suffix)}(?![-\w])", "", text)
+
+
+Owner: TypeAlias = tuple[str, str]
+"""Namespace and uid."""
+
+_Place: TypeAlias = tuple[str, Owner]
+"""A node, and the owner of pods on it."""
+
+
+class Crowd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The most pods of one owner on one node.
+
+    Attributes:
+        pods: how many; 0 where no pod with an owner has a node.
+        node: which, the first by name; "" for none.
+        example: one of the pods; None for none.
+    """
+
+    pods: int = 0
+    node: str = ""
+    example: PodName | None = None
+
+
+def owner_of(pod: Pod) -> Owner | None:
+    """Return the owner of a pod; None without one, or where it is a DaemonSet."""
+    return (pod.namespace, pod.owner_uid) if pod.owner_uid and not pod.is_daemon_set else None
+
+
+class Replicas:
+    """The bound pods of each owner, as pods come and go."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[_Place]()
+        self._places: dict[str, _Place] = {}
+
+    def set(self, pod: Pod) -> None:
+        """Count a pod where it is now; one without a node, or that has ended, nowhere."""
+        key, owner = pod.key, owner_of(pod)
+        self.delete(key)
+        if owner is not None and pod.node_name and not pod.is_terminal:
+            place = pod.node_name, owner
+            self._places[key] = place
+            self._counts[place] += 1
+
+    def delete(self, key: str) -> None:
+        """Count a pod no longer, by `namespace/name`."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._counts[place] -= 1
+            if not self._counts[place]:
+                del self._counts[place]
+
+    def crowd(self) -> Crowd:
+        """Return the most of one owner on one node."""
+        if not self._counts:
+            return Crowd()
+        place = min(self._counts, key=lambda each: (-self._counts[each], each))
+        key = min(key for key, other in self._places.items() if other == place)
+        namespace, _, name = key.partition("/")
+        return Crowd(pods=self._counts[place], node=place[0], example=PodName(namespace, name))
+
 
 _FIRST: Final = (CPU, MEMORY)
 
@@ -159,4 +267,102 @@ def _columns(view: ClusterView, resource: str, rows: NDArray[np.intp]) -> Resour
             None if report is None or report.usage is None else report.usage.get(resource)
             for report in reports
         ],
+    )
+
+
+_MOST_LISTED: Final = 1_000
+
+
+class FoundPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod in a list; `node` is where it counts, "" for nowhere."""
+
+    pod: PodName
+    node: str
+
+
+class PodsReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The pods that a reader looks for.
+
+    Attributes:
+        total: how many there are.
+        pods: the first of them by namespace and name.
+        namespaces: of the whole cluster, to choose from.
+    """
+
+    total: int
+    pods: tuple[FoundPod, ...]
+    namespaces: tuple[str, ...]
+
+
+class PodOnNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that counts on a node; amounts in base units.
+
+    Attributes:
+        is_expected: whether it is only advised or nominated, not bound.
+        usage: as its node reported it; None where it does not say.
+    """
+
+    pod: PodName
+    is_expected: bool
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
+    usage: Mapping[str, int] | None
+
+
+class NodeReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A node with its pods, by namespace and name.
+
+    Attributes:
+        name: of the node.
+        nodes: it among all nodes.
+    """
+
+    name: str
+    nodes: NodesReport
+    pods: tuple[PodOnNode, ...]
+
+
+def pods_report(state: ClusterState, namespace: str, text: str) -> PodsReport:
+    """Return the pods of a namespace, "" for all, whose name contains a text; the first 1,000."""
+    found = [
+        (*key.split("/", 1), node)
+        for key, node in state.pods_containing(text)
+        if (key.startswith(f"{namespace}/") if namespace else True)
+        and text in key.partition("/")[2]
+    ]
+    return PodsReport(
+        total=len(found),
+        pods=tuple(
+            FoundPod(pod=PodName(of, name), node=node)
+            for of, name, node in nsmallest(_MOST_LISTED, found)
+        ),
+        namespaces=tuple(sorted(state.view().namespaces.labels)),
+    )
+
+
+def node_report(state: ClusterState, nodes: NodesReport, name: str) -> NodeReport | None:
+    """Return a node with its pods; None where there is no such node.
+
+    Args:
+        state: the cluster.
+        nodes: all nodes.
+        name: of the node.
+    """
+    if name not in nodes.names:
+        return None
+    usage = state.usage(name)
+    measured = {} if usage is None else usage.pods
+    return NodeReport(
+        name=name,
+        nodes=nodes,
+        pods=tuple(
+            PodOnNode(
+                pod=PodName(*key.split("/", 1)),
+                is_expected=entry.assumed,
+                requests=entry.shape.requests,
+                limits=entry.shape.limits,
+                usage=None if (of_pod := measured.get(key)) is None else of_pod.amounts,
+            )
+            for key, entry in sorted(state.pods_on(name), key=lambda each: each[0])
+        ),
     )

@@ -5,14 +5,16 @@ Percentages are of the allocatable amount of a node, rounded to a tenth; they ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-from engine.model.measure import Measure
+from engine.errors import counted
+from engine.model.rule_outcomes import Measure
 from engine.report.decision import PodName
-from engine.report.replicas import Crowd
+from engine.report.nodes import Crowd
 
 
 class ArmPlacement(StrEnum):
@@ -281,3 +283,54 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     seed: int
     arms: tuple[ArmReport, ...]
     notes: tuple[str, ...]
+
+
+_WITHOUT_POLICIES: Final = (ArmPlacement.RECORDED, ArmPlacement.STOCK)
+
+
+def arms_of_policies(report: SimulationReport) -> Sequence[ArmReport]:
+    """Return the arms that are compared with the first one."""
+    return [arm for arm in report.arms if arm.placement not in _WITHOUT_POLICIES]
+
+
+def answers(report: SimulationReport) -> tuple[str, ...]:
+    """Return a sentence for each arm with policies; for the first arm if there is none."""
+    if not report.arms:
+        return ()
+    first, arms = report.arms[0], arms_of_policies(report)
+    return tuple(_compared(first, arm) for arm in arms) or (_alone(first),)
+
+
+def spread_of(arm: ArmReport, measure: Measure, resource: str) -> Spread | None:
+    """Return a measure of a resource over the nodes of an arm; None where it has none."""
+    found = (each for each in arm.spreads if (each.measure, each.resource) == (measure, resource))
+    return next(found, None)
+
+
+def _compared(first: ArmReport, arm: ArmReport) -> str:
+    changes = [("hot nodes", first.hot_nodes, arm.hot_nodes, "")]
+    before, after = (spread_of(each, Measure.LOAD, "cpu") for each in (first, arm))
+    if before is not None and after is not None:
+        fullest = round(before.max), round(after.max)
+        changes.append(("the fullest node", *fullest, " % of cpu in use"))
+    takes = [
+        f"{what} from {old:,} to {new:,}{unit}" for what, old, new, unit in changes if old != new
+    ]
+    leaves = [f"{what} at {new:,}{unit}" for what, old, new, unit in changes if old == new]
+    parts = (("takes", takes), ("leaves", leaves))
+    done = (f"{verb} {' and '.join(whats)}" for verb, whats in parts if whats)
+    text = f"{arm.name} {' and '.join(done)}"
+    pods = arm.landed + arm.unplaced + arm.refused
+    text += f"; {counted(arm.moves, 'pod')} of {pods:,} elsewhere"
+    lost = arm.unplaced + arm.refused - first.unplaced - first.refused
+    if lost > 0:
+        text += f", {counted(lost, 'pod')} more without a node"
+    elif lost < 0:
+        text += f", {counted(-lost, 'pod')} fewer without a node"
+    return f"{text}."
+
+
+def _alone(arm: ArmReport) -> str:
+    without = arm.unplaced + arm.refused
+    nodes = f"{counted(arm.hot_nodes, 'hot node')} under {arm.name} alone"
+    return f"{counted(arm.landed, 'pod')} would get a node, {without:,} would not; {nodes}."

@@ -6,18 +6,22 @@ model of the scheduler. Never: where recordings come from, how results look and 
 takes.
 """
 
-from engine.simulation.arms import Arm, decided_at_binding
+from engine.simulation.arms import Arm, daemon_nodes, decided_at_binding
 from engine.simulation.arrivals import (
+    AddNodes,
     Arrivals,
+    Change,
+    ChangeError,
+    DrainNode,
+    RecordedCluster,
     RecordedPod,
+    ScaleDeployment,
+    Scenario,
     generated_arrivals,
     manifest_arrivals,
     recorded_arrivals,
+    what_if,
 )
-from engine.simulation.changes import AddNodes, Change, ChangeError, DrainNode, ScaleDeployment
-from engine.simulation.daemon_set import daemon_nodes
-from engine.simulation.recorded_cluster import RecordedCluster
-from engine.simulation.scenario import Scenario, what_if
 from engine.simulation.scheduler import (
     SchedulerModel,
     node_scores,

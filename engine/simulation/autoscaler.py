@@ -17,12 +17,12 @@ import numpy as np
 from msgspec import structs
 
 from engine.model import api
-from engine.model.eviction import NODE_POOL_LABEL
+from engine.model.disruption_budget import NODE_POOL_LABEL
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, MEMORY
+from engine.model.quantity import CPU, MEMORY
 from engine.model.time import SECOND
-from engine.simulation.arm_cluster import ArmCluster
+from engine.simulation.arms import ArmCluster
 from engine.simulation.scheduler import passing_nodes
 from engine.view import ClusterView, IntColumn, Sum, WhatIf, pods_not_evictable
 
@@ -45,10 +45,6 @@ class Autoscaler:
     Of Cluster Autoscaler a node goes once less than half of it is requested for ten minutes, and no
     node has come for ten; of Karpenter, however full it is. There are never more nodes than at
     first, and one that is wanted comes at once.
-
-    Args:
-        nodes: those that there are at first.
-        cluster: theirs; nodes go from it and come back to it.
     """
 
     def __init__(self, nodes: Iterable[Node], cluster: ArmCluster) -> None:

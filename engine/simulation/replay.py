@@ -11,13 +11,12 @@ import numpy as np
 
 from engine.model.time import SECOND
 from engine.report import Crowd, NodeTime, Sample, owner_of
-from engine.simulation.arm_cluster import ArmCluster
-from engine.simulation.arms import ArmDecider, Landing
+from engine.simulation.arms import ArmCluster, ArmDecider, Creation, Landing
 from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
 from engine.simulation.autoscaler import SCAN_SECONDS, Autoscaler
-from engine.simulation.creation import Creation
 from engine.simulation.figures import (
     Leasts,
+    NodeClock,
     Percents,
     hot_nodes,
     largest_crowd,
@@ -26,7 +25,6 @@ from engine.simulation.figures import (
     sizes,
     spreads,
 )
-from engine.simulation.node_time import NodeClock
 from engine.view import IntColumn
 
 REPORT_SECONDS: Final = 60
@@ -41,29 +39,18 @@ _PROGRESS_EVERY: Final = 64  # pods
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """How the pods of an arm fared.
+    """How the pods of an arm fared."""
 
-    Attributes:
-        nodes: for each arrival the index of the node that it last landed on, -1 for none.
-        landings: of the arrivals, in order: the first for one that landed, else the latest try.
-        levels: at the moment of the figures.
-        least_spreads: that these could have.
-        nodes_used: nodes that run a simulated pod at that moment.
-        crowd: the most replicas of one owner on one node at that moment.
-        waiting: arrivals without a node at that moment, by index.
-        samples: over time.
-        node_time: None where nodes neither come nor go.
-    """
-
-    nodes: IntColumn
+    nodes: IntColumn  # for each arrival the index of the node that it last landed on, -1 for none
+    # of the arrivals, in order: the first for one that landed, else the latest try
     landings: list[Landing]
-    levels: Percents
-    least_spreads: Leasts
-    nodes_used: int
-    crowd: Crowd
-    waiting: tuple[int, ...]
-    samples: tuple[Sample, ...]
-    node_time: NodeTime | None
+    levels: Percents  # at the moment of the figures
+    least_spreads: Leasts  # that these could have
+    nodes_used: int  # nodes that run a simulated pod at that moment
+    crowd: Crowd  # the most replicas of one owner on one node at that moment
+    waiting: tuple[int, ...]  # arrivals without a node at that moment, by index
+    samples: tuple[Sample, ...]  # over time
+    node_time: NodeTime | None  # None where nodes neither come nor go
 
 
 class _Moment(NamedTuple):
@@ -74,17 +61,7 @@ class _Moment(NamedTuple):
 
 
 class Replay:
-    """Places pods in order of arrival, ends them, and tries those again that found no node.
-
-    Args:
-        arrivals: the pods.
-        cluster: of the arm, without them.
-        decider: places them.
-        creation: of pods that are new; None where all were created long ago.
-        nodes: names, in the order of all figures.
-        thresholds: of hot nodes.
-        autoscaler: removes nodes and brings them back; None where all stay.
-    """
+    """Places pods in order of arrival, ends them, and tries those again that found no node."""
 
     def __init__(
         self,
@@ -120,11 +97,7 @@ class Replay:
         self._is_due = False  # whether those that wait are tried again once nodes are measured
 
     def run(self, progress: Callable[[int], None]) -> ReplayResult:
-        """Place all pods.
-
-        Args:
-            progress: called now and then with how many have arrived since the last call.
-        """
+        """Place all pods."""
         figures_at, moment = self._arrivals.figures_at, None
         samples = any(arrival.ends_at is not None for arrival in self._arrivals.pods)
         for number, arrival in enumerate(self._arrivals.pods):

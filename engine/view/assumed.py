@@ -19,13 +19,12 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.model import api
-from engine.model.advice import MOST_NODES, Advice, advice_in
+from engine.model.decision import MOST_NODES, Advice, advice_in
 from engine.model.hold import RELEASED_ANNOTATION
-from engine.model.node import Node
+from engine.model.node import NO_EXECUTE, NO_SCHEDULE, Node, untolerated
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.selectors import NodeSelector, parse_node_selector
-from engine.model.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
 from engine.model.time import SECOND, Micros, micros
 
 _LONGEST_TEXT: Final = 4_096  # of some thousand assumed pods at a time
@@ -68,13 +67,7 @@ def constraints_of(pod: Pod) -> bytes | None:
 
 
 def admits(constraints: bytes, requests: Amounts, node: Node) -> bool:
-    """Return whether a pod could ever run on a node, were it empty.
-
-    Args:
-        constraints: of the pod, by `constraints_of`.
-        requests: of the pod.
-        node: as it is now.
-    """
+    """Return whether a pod could ever run on a node, were it empty."""
     labels, selector, tolerations = _parsed(constraints)
     taints = (*node.taints, _UNSCHEDULABLE) if node.unschedulable else node.taints
     if taints and untolerated(taints, tolerations, _REPELLING):
@@ -161,25 +154,17 @@ def in_flight_key(advice_id: str) -> str:
 
 
 class Assumed(msgspec.Struct, frozen=True, gc=False):
-    """The advice or the nomination of an assumed pod.
+    """The advice or the nomination of an assumed pod."""
 
-    Attributes:
-        nodes: names of the advised nodes, best first, or of the nominated one; none once it was
-            assumed for too long.
-        since: when it was advised, or first seen to be; of a nominated pod when its gates were
-            gone.
-        constraints: by which nodes it can run at all; see `constraints_of`.
-        namespace: that of the pod, where its pods are limited in number.
-        nominated_to: name of the nominated node, "" for an advised pod.
-        gated: whether it is nominated while it has gates, and so for as long as it has.
-    """
-
+    # names of the advised nodes, best first, or of the nominated one; none once it was assumed for
+    # too long
     nodes: tuple[str, ...]
+    # when it was advised, or first seen to be; of a nominated pod when its gates were gone
     since: Micros
-    constraints: bytes = b""
-    namespace: str = ""
-    nominated_to: str = ""
-    gated: bool = False
+    constraints: bytes = b""  # by which nodes it can run at all; see `constraints_of`
+    namespace: str = ""  # that of the pod, where its pods are limited in number
+    nominated_to: str = ""  # name of the nominated node, "" for an advised pod
+    gated: bool = False  # whether it is nominated while it has gates, and so for as long as it has
 
 
 class AssumedPods:
@@ -191,12 +176,6 @@ class AssumedPods:
 
     Tenants decide how many pods they create, refused ones among them: so only so many of one
     namespace are held, and none that is very large.
-
-    Args:
-        assumed_seconds: the longest time a known pod is assumed. One that no node takes must not
-            keep the advised node from others for ever.
-        in_flight_seconds: the longest time a pod is assumed that is not seen. It may never come:
-            its creation can be refused after the review.
     """
 
     def __init__(self, assumed_seconds: int, in_flight_seconds: int) -> None:
@@ -271,14 +250,7 @@ class AssumedPods:
         )
 
     def nominate(self, key: str, node_name: str, *, gated: bool, since: Micros) -> Assumed:
-        """Hold a pod that is nominated to a node; one that was for too long stays as it is.
-
-        Args:
-            key: `namespace/name`.
-            node_name: name of the node.
-            gated: whether it still has gates: its time does not run.
-            since: when its time began to run, if it does and did not before.
-        """
+        """Hold a pod that is nominated to a node; one that was for too long stays as it is."""
         old = self._held.get(key)
         if old is not None and old.nominated_to == node_name and old.gated == gated:
             return old
@@ -334,10 +306,6 @@ class AssumedPods:
         """Return the keys of the pods that were assumed for too long, each once.
 
         Known ones stay on record without nodes, the others are dropped.
-
-        Args:
-            now: now.
-            most: the number of moments to process, the earliest first; None for all.
         """
         if now < self._latest:
             self._restart(now)

@@ -14,8 +14,7 @@ from weakref import proxy
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.aux_object import AuxObject
-from engine.model.domain import Domain
+from engine.model.domain import AuxObject, Domain
 from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.network import Workload
 from engine.model.node import Node
@@ -275,10 +274,6 @@ class Memo:
     A memo may lie over that of another view, of the same nodes with other pods. What no pod changes
     is as there; columns that pods change begin as there.
 
-    Args:
-        base: the view below. INVARIANT: nothing but pods ever differs from it.
-        rows: those of the base that the views of this memo have; None for all.
-
     Attributes:
         node_columns: columns that depend on nodes alone.
         pod_columns: columns that also depend on a pod.
@@ -286,6 +281,10 @@ class Memo:
         dictionaries: dictionary columns.
         images: rows by image name.
         namespace_sets: names of namespaces, by the selector of their labels.
+
+    Args:
+        base: the view below. INVARIANT: nothing but pods ever differs from it.
+        rows: those of the base that the views of this memo have; None for all.
     """
 
     def __init__(
@@ -315,12 +314,7 @@ class Memo:
 
 
 class _Below:
-    """The results of a base that a memo over it begins with; None for those that it must compute.
-
-    Args:
-        base: the view.
-        rows: those of it that the views of the memo have; None for all.
-    """
+    """The results of a base that a memo over it begins with; None for those to compute."""
 
     def __init__(self, base: ClusterView, rows: NDArray[np.intp] | None) -> None:
         self._base = base
@@ -373,14 +367,7 @@ def _nothing(*_: object) -> None:
 
 
 class ColumnCache(LruCache[NDArray[Any]]):
-    """Row-wise columns; only rows that changed are computed again, in a new array.
-
-    Args:
-        most: columns.
-        most_bytes: of all of them together.
-        below: gives the column to begin with, if any.
-        since: the version that such a column is right for.
-    """
+    """Row-wise columns; only rows that changed are computed again, in a new array."""
 
     def __init__(
         self,
@@ -424,13 +411,7 @@ class ColumnCache(LruCache[NDArray[Any]]):
 
 
 class AggregateCache(LruCache[Any]):
-    """Results for all nodes together, made again when any row changed in their domains.
-
-    Args:
-        most: results.
-        most_bytes: of all of them together.
-        below: gives a result that need not be made, if any.
-    """
+    """Results for all nodes together, made again when any row changed in their domains."""
 
     def __init__(
         self, most: int, most_bytes: int = sys.maxsize, *, below: Callable[..., Any] = _nothing
@@ -471,10 +452,6 @@ class DictionaryCache:
     """Dictionary columns; only rows that changed are read again.
 
     A book with many values that are gone from the cluster is replaced by a new one.
-
-    Args:
-        most: columns.
-        below: gives a column that need not be read, if any.
     """
 
     def __init__(

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model import api
-from engine.model.device_class import IMPLICIT_DOMAIN, DeviceClass
+from engine.model.disruption_budget import CLUSTER_AUTOSCALER, KARPENTER, NODE_POOL_LABEL
 from engine.model.domain import Domain
-from engine.model.eviction import CLUSTER_AUTOSCALER, KARPENTER, NODE_POOL_LABEL
-from engine.model.host_ports import HostPort
-from engine.model.pod import Pod
-from engine.model.pod_affinity import AffinityTerm
+from engine.model.node import IMPLICIT_DOMAIN, DeviceClass
+from engine.model.pod import AffinityTerm, HostPort, Pod
 from engine.model.selectors import LabelSelector, integer
 from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView

@@ -24,27 +24,17 @@ _Value = TypeVar("_Value")
 
 @dataclass(slots=True)
 class Entry(Generic[_Value]):
-    """A remembered result.
+    """A remembered result."""
 
-    Attributes:
-        version: the newest version of a view that it was right for and that read it.
-        value: the result.
-        size: the bytes it counts for.
-    """
-
-    version: int
-    value: _Value
-    size: int
+    version: int  # the newest version of a view that it was right for and that read it
+    value: _Value  # the result
+    size: int  # the bytes it counts for
 
 
 class LruCache(Generic[_Value]):
     """Entries by key, the least recently used first.
 
     An entry with a very long key is not kept.
-
-    Args:
-        most: entries, however small.
-        most_bytes: of all of them together, as of the last time that one was added.
     """
 
     def __init__(self, most: int, most_bytes: int = sys.maxsize) -> None:
@@ -82,13 +72,7 @@ class NamespaceSets(LruCache[frozenset[str]]):
     def get(
         self, selector: LabelSelector, labels_of: Mapping[str, Mapping[str, str]], version: int
     ) -> frozenset[str]:
-        """Return the names of the namespaces that a selector selects.
-
-        Args:
-            selector: of their labels.
-            labels_of: the labels of each.
-            version: of these.
-        """
+        """Return the names of the namespaces that a selector selects."""
         entry = self._entries.get(selector)
         if entry is not None and entry.version == version:
             return entry.value

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
-from engine.model.resource_names import PODS
+from engine.model.quantity import PODS
 from engine.model.resources import Amounts
 from engine.view.pod_table import RUNNING, SCHEDULED
 from engine.view.rows import Contribution
@@ -24,38 +24,25 @@ RequestItems: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class NamespaceFacts(NamedTuple):
-    """All that a view holds of namespaces, each by namespace.
+    """All that a view holds of namespaces, each by namespace."""
 
-    Attributes:
-        labels: of each known namespace.
-        labels_version: changes when a namespace comes, goes, or gets other labels.
-        requested: requests (and `pods`) of all non-terminal pods that are not queued.
-        scheduled: the same of those that are bound, and Pending or Running.
-        running: the same of those that are Running, by `PodShape.bare_requests`.
-        queued: requests (and `pods`) of the pods that wait for quota.
-        queued_pods: how many of these request the same.
-        labelled: the part of `requested` by pods whose label names a quota of Koordinator, by
-            `namespace/label`.
-        labelled_scheduled: the same part of `scheduled`.
-        labelled_queued: the same part of `queued`.
-        quota_modes: the annotation `stowplan.dev/quota-mode`, where there is one.
-        quotas: ElasticQuotas, in name order.
-        quotas_version: changes when a quota comes, goes, or changes in anything but its version,
-            its reservations and its status.
-    """
-
-    labels: Mapping[str, Mapping[str, str]]
-    labels_version: int
+    labels: Mapping[str, Mapping[str, str]]  # of each known namespace
+    labels_version: int  # changes when a namespace comes, goes, or gets other labels
+    # requests (and `pods`) of all non-terminal pods that are not queued
     requested: Mapping[str, Amounts]
-    scheduled: Mapping[str, Amounts]
+    scheduled: Mapping[str, Amounts]  # the same of those that are bound, and Pending or Running
+    # the same of those that are Running, by `PodShape.bare_requests`
     running: Mapping[str, Amounts]
-    queued: Mapping[str, Amounts]
-    queued_pods: Mapping[str, Mapping[RequestItems, int]]
+    queued: Mapping[str, Amounts]  # requests (and `pods`) of the pods that wait for quota
+    queued_pods: Mapping[str, Mapping[RequestItems, int]]  # how many of these request the same
+    # the part of `requested` by pods whose label names a quota of Koordinator, by `namespace/label`
     labelled: Mapping[str, Amounts]
-    labelled_scheduled: Mapping[str, Amounts]
-    labelled_queued: Mapping[str, Amounts]
-    quota_modes: Mapping[str, str]
-    quotas: Mapping[str, tuple[ElasticQuota, ...]]
+    labelled_scheduled: Mapping[str, Amounts]  # the same part of `scheduled`
+    labelled_queued: Mapping[str, Amounts]  # the same part of `queued`
+    quota_modes: Mapping[str, str]  # the annotation `stowplan.dev/quota-mode`, where there is one
+    quotas: Mapping[str, tuple[ElasticQuota, ...]]  # ElasticQuotas, in name order
+    # changes when a quota comes, goes, or changes in anything but its version, its reservations and
+    # its status
     quotas_version: int
 
 

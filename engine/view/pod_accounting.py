@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from engine.model.domain import Domain
 from engine.model.network import Workload
-from engine.model.pod import Pod
+from engine.model.pod import Pod, traits_of
 from engine.model.pod_shape import PodShape
-from engine.model.pod_traits import traits_of
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.view.assumed import AssumedPods, Nominations, admits
@@ -240,15 +239,6 @@ class PodSums:
 
         A row with a new report is counted again; any other only gains and loses the contributions
         of the pods that came and went.
-
-        Args:
-            pods: all pods.
-            usages: the report of each row.
-            changed: (len(Domain), n), the version at which each row last changed.
-            version: the version to bring the sums up to.
-            changes: of pods since the last time.
-            at_most: how many rows to count that were not before, None for all. Where some are left,
-                the sums are not to be read yet.
         """
         since, self._version = self._version, version
         known, n = self._counted, changed.shape[-1]
@@ -306,12 +296,7 @@ class Departures:
         return bool(self._queue) and self._queue[0][0] <= now
 
     def take(self, now: Micros, most: int | None = None) -> list[str]:
-        """Return the keys of pods that should be gone by now, each once.
-
-        Args:
-            now: now.
-            most: the number of moments to process, the earliest first; None for all.
-        """
+        """Return the keys of pods that should be gone by now, each once."""
         keys = []
         for _ in range(len(self._queue) if most is None else most):
             if not self.is_due(now):

@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.partitioned_dict import PartitionedDict
+from engine.model.caches import PartitionedDict
+from engine.model.pod import NO_TRAITS
 from engine.model.pod_shape import PodShape
-from engine.model.pod_traits import NO_TRAITS
 from engine.view.trait_book import TraitBook
 
 _SPARE_TRAITS = 1_024  # of pods that are gone

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.byte_limited_cache import ByteLimitedCache
+from engine.model.caches import ByteLimitedCache
 from engine.model.domain import Domain
 from engine.model.node import Node
 from engine.model.pod_shape import PodShape
-from engine.model.resource_names import PODS
+from engine.model.quantity import PODS
 from engine.model.resources import Amounts
 from engine.model.usage import NodeUsage
 from engine.view.axis import IntColumn, ResourceAxis
@@ -56,9 +56,6 @@ class NodeRows:
     INVARIANT: callers raise `version` before they write, so that no column remembered for an
     earlier version is taken for right. The columns have more rows than are in use: only the first
     `len(names)` mean anything.
-
-    Args:
-        pods: tells which rows have pods.
 
     Attributes:
         version: the one being written.
@@ -255,26 +252,16 @@ def sums_of(shape: PodShape, axis: ResourceAxis) -> IntColumn:
 
 
 class Contribution(NamedTuple):
-    """The amounts that a pod of one shape adds to its namespace and to its node.
+    """The amounts that a pod of one shape adds to its namespace and to its node."""
 
-    Attributes:
-        requests: of the namespace, with `pods`.
-        bare_requests: the same by `PodShape.bare_requests`; nearly always the same object.
-        sums: of the node, (len(Sum) * n_resources,), base units.
-    """
-
-    requests: tuple[tuple[str, int], ...]
+    requests: tuple[tuple[str, int], ...]  # of the namespace, with `pods`
+    # the same by `PodShape.bare_requests`; nearly always the same object
     bare_requests: tuple[tuple[str, int], ...]
-    sums: IntColumn
+    sums: IntColumn  # of the node, (len(Sum) * n_resources,), base units
 
 
 class ShapeContributions:
-    """The contribution of each shape, on the axis of the rows, which it extends as needed.
-
-    Args:
-        rows: have the axis.
-        most_bytes: of the contributions that are cached, and their shapes.
-    """
+    """The contribution of each shape, on the axis of the rows, which it extends as needed."""
 
     def __init__(self, rows: NodeRows, most_bytes: int = _CACHE_BYTES) -> None:
         self._rows = rows

@@ -12,16 +12,14 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.advice import Advice, advice_in
-from engine.model.aux_object import AuxObject
+from engine.model.decision import Advice, advice_in
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.domain import Domain
+from engine.model.domain import AuxObject, Domain
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.model.node import Node
-from engine.model.pod import Pod
+from engine.model.pod import Pod, traits_of
 from engine.model.pod_shape import PodShape
-from engine.model.pod_traits import traits_of
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
@@ -47,11 +45,7 @@ class AssumedPod(NamedTuple):
 
 
 class ClusterLister:
-    """Single nodes, pods, quotas and reports as they are now.
-
-    Args:
-        store: what is kept of the cluster.
-    """
+    """Single nodes, pods, quotas and reports as they are now."""
 
     def __init__(self, store: SnapshotStore) -> None:
         self._store = store
@@ -148,12 +142,7 @@ class ClusterLister:
             yield key, "" if entry.row == NO_ROW else self._rows.names[entry.row]
 
     def requests(self, key: str, *, scheduled: bool = False) -> Amounts:
-        """Return what a pod adds to the requests of its namespace; nothing if it is unknown.
-
-        Args:
-            key: `namespace/name`.
-            scheduled: of the requests of pods that are scheduled.
-        """
+        """Return what a pod adds to the requests of its namespace; nothing if it is unknown."""
         entry = self._pods.table.get(key)
         if entry is None or entry.standing == QUEUED or entry.is_overdue:
             return {}
@@ -162,11 +151,7 @@ class ClusterLister:
         return quota_requests(entry.shape)
 
     def pod_requests(self, key: str) -> Amounts:
-        """Return what a pod requests as quotas count it, queued or not; nothing if it is unknown.
-
-        Args:
-            key: `namespace/name`.
-        """
+        """Return what a pod requests as quotas count it, queued or not; none if unknown."""
         entry = self._pods.table.get(key)
         return {} if entry is None else quota_requests(entry.shape)
 
@@ -188,9 +173,6 @@ class SnapshotStore:
     once before the first write, so a view never changes.
 
     INVARIANT: `before_write` is called before each change of a part.
-
-    Args:
-        assumed: the pods that are advised, but not bound.
 
     Attributes:
         rows: the nodes, one a row.

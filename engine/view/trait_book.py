@@ -17,11 +17,15 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.disruption_budget import DisruptionBudget
-from engine.model.eviction import CLUSTER_AUTOSCALER, KARPENTER
-from engine.model.host_ports import HostPort
-from engine.model.pod_affinity import AffinityTerm, parse_affinity_terms
-from engine.model.pod_traits import NO_TRAITS, REQUIRED, decoded_traits
+from engine.model.disruption_budget import CLUSTER_AUTOSCALER, KARPENTER, DisruptionBudget
+from engine.model.pod import (
+    NO_TRAITS,
+    REQUIRED,
+    AffinityTerm,
+    HostPort,
+    decoded_traits,
+    parse_affinity_terms,
+)
 from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.view.axis import BoolColumn
 from engine.view.lru_cache import LruCache
@@ -120,12 +124,7 @@ class TraitBook:
         return is_terminating
 
     def not_evictable_by(self, autoscaler: str, exhausted: Mapping[str, PodQuery]) -> BoolColumn:
-        """Return which numbers are of pods that an autoscaler does not evict, shape (len(self),).
-
-        Args:
-            autoscaler: one of `engine.model.eviction`.
-            exhausted: what budgets select that allow no disruption, by their names.
-        """
+        """Return which numbers are of pods that no autoscaler evicts, shape (len(self),)."""
         by_itself: BoolColumn = self._pods.values[2 + _AUTOSCALERS.index(autoscaler)] != 0
         return (by_itself | self._protected.by(exhausted, self)) & ~self.terminating
 
@@ -148,12 +147,7 @@ class TraitBook:
     def attracted(
         self, terms: Iterable[tuple[int, AffinityTerm]], required_weight: int
     ) -> NDArray[np.int64]:
-        """Return the sum of the weights of terms that each number has, shape (len(self),).
-
-        Args:
-            terms: some of `attraction`, with their weights.
-            required_weight: what one counts for whose weight is REQUIRED.
-        """
+        """Return the sum of the weights of terms that each number has, shape (len(self),)."""
         sums = np.zeros(len(self), np.int64)
         for weight, term in terms:
             counted = required_weight if weight == REQUIRED else weight

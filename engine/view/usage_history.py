@@ -22,9 +22,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.model.amounts_table import AmountsTable
-from engine.model.resource_names import CPU, MEMORY
-from engine.model.resources import Amounts
+from engine.model.quantity import CPU, MEMORY
+from engine.model.resources import Amounts, AmountsTable
 from engine.model.time import SECOND, Micros
 from engine.model.usage import AggregatedUsage
 from engine.view.axis import BoolColumn, IntColumn, capped
@@ -149,21 +148,13 @@ class UsageHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The samples of m nodes within one window.
+    """The samples of m nodes within one window."""
 
-    Attributes:
-        seconds: its length.
-        amounts: (m, n_resources, n_samples), base units.
-        inside: (m, 1, n_samples), the samples within the window; at least the newest.
-        count: (m, 1), the number of these.
-        is_known: (m,), whether they span half of the window.
-    """
-
-    seconds: int
-    amounts: IntColumn
-    inside: BoolColumn
-    count: IntColumn
-    is_known: BoolColumn
+    seconds: int  # its length
+    amounts: IntColumn  # (m, n_resources, n_samples), base units
+    inside: BoolColumn  # (m, 1, n_samples), the samples within the window; at least the newest
+    count: IntColumn  # (m, 1), the number of these
+    is_known: BoolColumn  # (m,), whether they span half of the window
 
     def total(self) -> IntColumn:
         """Return the sum of the samples, (m, n_resources)."""
@@ -190,15 +181,10 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """The samples of m nodes.
+    """The samples of m nodes."""
 
-    Attributes:
-        amounts: (m, n_resources, n_samples), base units.
-        age: (m, n_samples), microseconds before the newest sample of the node.
-    """
-
-    amounts: IntColumn
-    age: IntColumn
+    amounts: IntColumn  # (m, n_resources, n_samples), base units
+    age: IntColumn  # (m, n_samples), microseconds before the newest sample of the node
 
     @classmethod
     def of(cls, rings: IntColumn, added: IntColumn) -> _Samples:

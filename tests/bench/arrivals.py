@@ -9,8 +9,8 @@ from itertools import count, cycle, islice
 import msgspec
 
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import Pod, pod_of
-from engine.model.request import PlacementRequest
 from engine.model.usage import NodeUsage
 from tests.bench.generate import GeneratedCluster
 from tests.bench.texts import NOW, PodTemplate, Workload

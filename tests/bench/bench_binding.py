@@ -20,8 +20,8 @@ import msgspec
 
 from engine.binding import BindingAction, BindingDecision, BindingLedger, encode_binding
 from engine.model import api
-from engine.model.placement_options import PlacementAt
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
+from engine.model.policy_resource import PlacementAt
 from engine.model.time import Micros, micros
 from engine.pipeline import Scope, decide
 from engine.policy import PolicySet, load_policies
@@ -34,8 +34,8 @@ from webhook.admission import wire
 from webhook.binding import BindingDecider, BindingRecords, DeciderParts, SeenBindings
 from webhook.binding.decider import AskedBinding
 from webhook.cluster.watch.event_applier import EventApplier
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 
 _POLICIES = Path(__file__).parents[2] / "policies" / "balanced"
 _NOW = micros(NOW)

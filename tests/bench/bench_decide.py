@@ -20,9 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.model.decision import Decision
+from engine.model.decision import Decision, PlacementRequest
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import Scope, decide, policies_for
 from engine.placement import encode, hold_patch

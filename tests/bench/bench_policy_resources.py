@@ -21,9 +21,9 @@ import msgspec
 import yaml
 
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import pod_of
 from engine.model.policy_resource import PolicyKind, PolicyResource
-from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, compile_resource
@@ -31,10 +31,9 @@ from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import loaded
 from tests.bench.texts import NOW
 from webhook.cluster import Cluster
-from webhook.placement.live_policies import LivePolicies
+from webhook.placement.live_policies import LivePolicies, WarmUp
 from webhook.placement.placer import Placer
-from webhook.placement.policy_resources import PolicyResources
-from webhook.placement.warm_up import WarmUp
+from webhook.placement.policy_files import PolicyResources
 
 _SHIPPED: Final = sorted((Path(__file__).parents[2] / "policies").glob("*/policy.yaml"))
 _NOW: Final = micros(NOW)

@@ -21,9 +21,9 @@ from engine.model.elastic_quota import quota_of
 from tests.bench.bench_view import machine
 from tests.fake_api_server import fake_api_server
 from tests.webhook.quota.replicas import GROUP, create_quota, pod_named, replicas
-from webhook.admission.review_result import Outcome
+from webhook.admission.handler import Outcome
 from webhook.cluster.client.connection import connected
-from webhook.quota.api_store import ApiStore
+from webhook.quota.store import ApiStore
 
 _PODS = 1_000  # all may be in one namespace, without any reservation being old enough to end
 _WRITES = 300

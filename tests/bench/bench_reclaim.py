@@ -25,12 +25,11 @@ from engine.eviction import (
     plan_for_pod,
     running_pod_of,
 )
+from engine.model.decision import PlacementRequest
 from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey
-from engine.model.gang import POD_GROUP_LABEL, Gang, GangKey
+from engine.model.gang import POD_GROUP_LABEL, Gang, GangKey, PodGroup
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.pod_group import PodGroup
-from engine.model.request import PlacementRequest
 from engine.model.resources import Amounts
 from engine.policy import PolicySet
 from engine.view import ClusterState

@@ -30,7 +30,7 @@ from engine.model.pod import pod_of
 from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.model.time import micros
 from engine.model.usage import usage_of_node_metric
-from engine.plugins.load_aware.sums import LoadProfile
+from engine.plugins.load_aware.estimation import LoadProfile
 from engine.view import ClusterState, ClusterView, PodQuery, pods_matching
 from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import resident_mib

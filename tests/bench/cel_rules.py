@@ -9,8 +9,8 @@ import msgspec
 from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import pod_of
-from engine.model.request import PlacementRequest
 from engine.policy import CompiledPolicy
 from engine.policy.compile import compile_policy
 

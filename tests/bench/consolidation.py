@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from engine.model import api
-from engine.model.eviction import (
+from engine.model.disruption_budget import (
     DO_NOT_DISRUPT_ANNOTATION,
     NODE_POOL_LABEL,
     SAFE_TO_EVICT_ANNOTATION,

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import Pod, pod_of
-from engine.model.request import PlacementRequest
 from tests.bench.arrivals import Arrivals
 from tests.bench.cost_rules import policy_set
 from tests.bench.generate import GeneratedCluster

@@ -22,10 +22,9 @@ import msgspec
 
 from engine.batch import StartingGang, decide_batch, place_all, place_gang
 from engine.model import api
-from engine.model.decision import Decision
+from engine.model.decision import Decision, PlacementRequest
 from engine.model.gang import GangTopology
 from engine.model.pod import pod_of
-from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.model.well_known import ZONE_LABEL
 from engine.pipeline import Scope
@@ -49,12 +48,12 @@ from tests.bench.replica import Replica
 from tests.bench.shown_nodes import ShownNodes
 from tests.bench.texts import NOW
 from webhook.admission import wire
+from webhook.admission.handler import pod_in
 from webhook.admission.placement import PlacementReviews
-from webhook.admission.review_result import pod_in
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 
 Spent: TypeAlias = Sequence[float]
 """CPU nanoseconds of a few calls."""

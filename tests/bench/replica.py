@@ -7,9 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from engine.model.decision import Decision
+from engine.model.decision import Decision, PlacementRequest
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.time import micros
 from engine.pipeline import decide
 from engine.policy import PolicySet

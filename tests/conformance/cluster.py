@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from engine.model import api
+from engine.model.gang import pod_group_of
 from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.network import app_group_of, network_topology_of
 from engine.model.numa import node_zones_of
 from engine.model.pod import Pod, pod_of
-from engine.model.pod_group import pod_group_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 from tests.builders import node_from
@@ -19,7 +19,7 @@ from tests.builders import node_from
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.model.aux_object import AuxObject
+    from engine.model.domain import AuxObject
     from engine.view import ClusterView
     from tests.conformance.outcome import Json
 

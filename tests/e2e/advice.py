@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.model.advice import Advice, advice_in
+from engine.model.decision import Advice, advice_in
 from engine.placement.annotations import ANNOTATIONS
 from tests.e2e.cluster import Json
 

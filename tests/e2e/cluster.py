@@ -16,7 +16,7 @@ import aiohttp
 from tests.e2e.certificates import KeyPair
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.resources import DISCOVERY, Resource, resources_in
-from webhook.cluster.shallow_json import shallow
+from webhook.cluster.objects import shallow
 
 Json = dict[str, Any]
 Found = TypeVar("Found")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.model.creation_reviews import CREATION_CONDITION
+from engine.model.well_known import CREATION_CONDITION
 from tests.e2e.chart import of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import Pod, pod_of
-from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import decide
 from engine.policy import load_policies

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from engine.builtin_admission import BuiltinAdmission
-from engine.model.aux_object import AuxObject
+from engine.model.domain import AuxObject
 from engine.model.kinds import KINDS
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.workloads import pod

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from engine.model.elastic_quota import (
+    FIGURE_ANNOTATIONS,
     RESERVATIONS_ANNOTATION,
     WEIGHT_ANNOTATION,
 )
-from engine.model.quota_figures import FIGURE_ANNOTATIONS
 from tests.e2e.chart import CONFIGURATIONS, Release
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane

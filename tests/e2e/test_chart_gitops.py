@@ -17,7 +17,7 @@ from webhook.certificates.bundles import CaBundles
 from webhook.cluster.client.connection import connected
 from webhook.controllers.creation_reviews import CreationReviewController
 from webhook.controllers.quota_rollout import RolloutConfiguration
-from webhook.controllers.quota_rollout.selection import Narrowing, Selection
+from webhook.controllers.quota_rollout.configuration import Narrowing, Selection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gitops.md").read_text(encoding="utf-8")
 APPLICATION, HELM_RELEASE = (

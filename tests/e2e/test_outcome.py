@@ -13,8 +13,8 @@ import msgspec
 
 from engine.binding import SCHEDULER_NODE_ANNOTATION, BindingDecision, decide_binding
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import pod_of
-from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies

@@ -13,8 +13,8 @@ from statistics import pstdev
 import msgspec
 
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import pod_of
-from engine.model.request import PlacementRequest
 from engine.pipeline import decide
 from engine.policy import load_policies
 from tests.e2e.advice import first_choice

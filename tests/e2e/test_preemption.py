@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.priority_class import (
+from engine.model.pod_classes import (
     MINIMUM_PRIORITY_ANNOTATION,
     PREEMPTION_ANNOTATION,
     TOLERATION_SECONDS_ANNOTATION,

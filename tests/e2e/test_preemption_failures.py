@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from engine.model.hold import HOLD_FOR_PREEMPTION, HOLD_GATE, HOLD_REASONS_ANNOTATION
-from engine.model.priority_class import PREEMPTION_ANNOTATION, WHILE_HELD
+from engine.model.pod_classes import PREEMPTION_ANNOTATION, WHILE_HELD
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.gang_stage import GangStage

@@ -25,7 +25,7 @@ from tests.e2e.replica import Replica
 from tests.e2e.serving import LOCAL
 from webhook.cluster.client.connection import connected as connected_as
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
-from webhook.controllers.quota_rollout.selection import MOST_NAMES
+from webhook.controllers.quota_rollout.configuration import MOST_NAMES
 
 _NAMESPACE = "rollouts"
 _NARROW_WITHIN = 4 * RESERVATION_SECONDS

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.elastic_quota import REVOKE_ANNOTATION
-from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.elastic_quota import NAME_LABEL, REVOKE_ANNOTATION
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.nodes import Nodes

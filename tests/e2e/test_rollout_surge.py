@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pytest
 
-from engine.model.deployment_pod import HASH_LABEL
 from engine.model.elastic_quota import SURGE_ANNOTATION
+from engine.model.pod import HASH_LABEL
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import Installed

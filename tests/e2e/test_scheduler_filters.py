@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.pipeline import decide_in
 from engine.policy import SCHEDULER_POLICY
 from engine.view import ClusterState, ClusterView

@@ -13,10 +13,9 @@ from typing import Final
 
 import pytest
 
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.policy import SCHEDULER_WEIGHTS
-from engine.simulation.scheduler import SchedulerModel, node_scores, passing_nodes
-from engine.simulation.scheduler.scoring import weighted_sum
+from engine.simulation.scheduler import SchedulerModel, node_scores, passing_nodes, weighted_sum
 from engine.view import ClusterState, ClusterView, Sum
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane

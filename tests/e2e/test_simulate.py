@@ -12,7 +12,7 @@ from statistics import pstdev
 import msgspec
 import pytest
 
-from engine.model.measure import Measure
+from engine.model.rule_outcomes import Measure
 from engine.report import ArmPlacement, ArmReport, PodFate, SimulationReport, Spread
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from engine.model.advice import ADVICE_ANNOTATION
+from engine.model.decision import ADVICE_ANNOTATION
 from engine.model.gang import POD_GROUP_LABEL
 from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION
 from tests.e2e.cluster import Cluster, Json, eventually

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.model.label_condition import LabelCondition, unknown
-from engine.model.rule_input import RuleInputs
+from engine.model.rule_outcomes import RuleInputs
 
 
 @dataclass(frozen=True, slots=True)

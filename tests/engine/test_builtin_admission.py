@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from engine.builtin_admission import BuiltinAdmission
 from engine.model import api
-from engine.model.host_ports import host_ports_of
-from engine.model.limit_range import LimitRange, limit_range_of
-from engine.model.priority_class import PriorityClass, priority_class_of
-from engine.model.runtime_class import RuntimeClass
+from engine.model.namespace import LimitRange, limit_range_of
+from engine.model.pod import host_ports_of
+from engine.model.pod_classes import PriorityClass, RuntimeClass, priority_class_of
 from tests.builders import pod_from
 
 

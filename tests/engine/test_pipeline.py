@@ -12,11 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from engine.model import api
-from engine.model.decision import Decision, Verdict
+from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.node import Node
-from engine.model.placement_options import DynamicFilters
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
+from engine.model.policy_resource import DynamicFilters
 from engine.model.rule_outcomes import SCHEDULER
 from engine.model.usage import NodeUsage
 from engine.pipeline import Scope, decide

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.pipeline import decide

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.batch import decide_batch, place_all
+from engine.model.decision import PlacementRequest
 from engine.model.hold import HOLD_GATE
 from engine.model.node import Node
-from engine.model.placement_options import WISH_WEIGHTS
-from engine.model.request import PlacementRequest
+from engine.model.policy_resource import WISH_WEIGHTS
 from engine.pipeline import decide
 from engine.placement import encode
 from engine.policy import PolicySet, load_policies

@@ -7,8 +7,8 @@ import time
 from typing import Final
 
 from engine.errors import InvalidFileError
+from engine.model.decision import PlacementRequest
 from engine.model.pod import pod_of
-from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import load_policies

@@ -20,15 +20,15 @@ from engine.policy import load_policies
 from tests.webhook.conftest import DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
 from webhook.admission import wire
+from webhook.admission.handler import Outcome, ReviewResult
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
-from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 from webhook.quota import MemoryStore, ObservedCluster, QuotaConfig, QuotaLedger
 
 SHIPPED: Final = Path(__file__).parents[2] / "policies"

@@ -24,7 +24,7 @@ uses, put its path or address in the first line of a policy:
 # yaml-language-server: $schema=../../docs/placementpolicy.schema.json
 ```
 
-`make docs` writes this page from `engine/policy/schema.py`, `engine/policy/rule_schema.py` and
+`make docs` writes this page from `engine/policy/schema.py`, `engine/policy/schema.py` and
 `engine/policy_tests/cases.py`: do not edit it by hand.
 """
 

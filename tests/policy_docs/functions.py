@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Final
 
 from engine.cel import functions
@@ -25,26 +24,26 @@ Operators: `+ - * / %`, `== != < <= > >=`, `in`, `&& || !`, `a ? b : c`, `map.ke
 and the optional `map.?key` and `map[?'key']`.
 """
 
-FAMILIES: Final[dict[str, tuple[ModuleType, str]]] = {
-    "standard": (functions.standard, "Strings, lists and maps: the basics"),
-    "conversions": (functions.conversions, "Conversions between types"),
-    "timestamps": (functions.timestamps, "Times and durations"),
-    "strings": (functions.strings, "Strings"),
-    "format_strings": (functions.format_strings, "Formatted strings"),
-    "regex": (functions.regex, "Regular expressions (RE2)"),
-    "lists": (functions.lists, "Lists"),
-    "k8s_lists": (functions.k8s_lists, "Lists, by Kubernetes"),
-    "sets": (functions.sets, "Lists as sets"),
-    "mathematics": (functions.mathematics, "Numbers"),
-    "optionals": (functions.optionals, "Values that may be absent"),
-    "quantity": (functions.quantity, "Quantities"),
-    "network": (functions.network, "Addresses and networks"),
-    "semver": (functions.semver, "Versions"),
-    "url": (functions.url, "URLs"),
-    "encoders": (functions.encoders, "Base64"),
-    "format": (functions.format, "Formats of Kubernetes names"),
+FAMILIES: Final[dict[str, tuple[tuple[Overload, ...], str]]] = {
+    "standard": (functions.standard.FUNCTIONS, "Strings, lists and maps: the basics"),
+    "conversions": (functions.standard.CONVERSIONS, "Conversions between types"),
+    "timestamps": (functions.standard.TIMESTAMPS, "Times and durations"),
+    "strings": (functions.strings.FUNCTIONS, "Strings"),
+    "format_strings": (functions.strings.FORMAT, "Formatted strings"),
+    "regex": (functions.regex.FUNCTIONS, "Regular expressions (RE2)"),
+    "lists": (functions.lists.FUNCTIONS, "Lists"),
+    "k8s_lists": (functions.lists.KUBERNETES_LISTS, "Lists, by Kubernetes"),
+    "sets": (functions.lists.SETS, "Lists as sets"),
+    "mathematics": (functions.mathematics.FUNCTIONS, "Numbers"),
+    "optionals": (functions.standard.OPTIONALS, "Values that may be absent"),
+    "quantity": (functions.quantity.FUNCTIONS, "Quantities"),
+    "network": (functions.network.FUNCTIONS, "Addresses and networks"),
+    "semver": (functions.semver.FUNCTIONS, "Versions"),
+    "url": (functions.network.URLS, "URLs"),
+    "encoders": (functions.strings.ENCODERS, "Base64"),
+    "format": (functions.format.FUNCTIONS, "Formats of Kubernetes names"),
 }
-"""The module and the heading of each family, in the order of the page."""
+"""The functions and the heading of each family, in the order of the page."""
 
 _TYPES: Final = {
     "NoneType": "null",
@@ -68,8 +67,8 @@ def function_reference() -> str:
     rows = ["| macro | example |", "| --- | --- |"]
     rows += [f"| `{call}` | {_code(example)} |" for call, example in MACROS.items()]
     parts = [HEAD, "## Macros", "", *rows]
-    for family, (module, heading) in FAMILIES.items():
-        parts += ["", f"## {heading}", "", *_table(family, module.FUNCTIONS)]
+    for family, (overloads, heading) in FAMILIES.items():
+        parts += ["", f"## {heading}", "", *_table(family, overloads)]
     return with_contents("\n".join([*parts, ""]))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from engine.policy.manual import manual
+from engine.policy.environment import manual
 from tests.policy_docs.editor_schema import editor_schema
 from tests.policy_docs.fields import field_reference
 from tests.policy_docs.functions import function_reference

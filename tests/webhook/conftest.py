@@ -22,10 +22,9 @@ from engine.view import ClusterState
 from tests.patience import PATIENCE_SECONDS
 from webhook.admission.handler import ReviewLimits
 from webhook.cluster import Recording
-from webhook.serving import authorization, composition, review_paths
+from webhook.serving import app, authorization, composition
 from webhook.serving.composition import run_server, wall_clock
-from webhook.serving.connections import Connections
-from webhook.serving.server import RunningServer
+from webhook.serving.server import Connections, RunningServer
 from webhook.settings import Settings
 
 ADVISING = """
@@ -65,7 +64,7 @@ def _no_limit_that_a_slow_machine_exceeds(monkeypatch: pytest.MonkeyPatch) -> No
     """Give bodies, connections and calls of a whole webhook all the time there is."""
     limits = partial(ReviewLimits, body_seconds=PATIENCE_SECONDS)
     connections = partial(Connections, first_request_seconds=PATIENCE_SECONDS)
-    monkeypatch.setattr(review_paths, "ReviewLimits", limits)
+    monkeypatch.setattr(app, "ReviewLimits", limits)
     monkeypatch.setattr(composition, "Connections", connections)
     monkeypatch.setattr(authorization, "_SECONDS", PATIENCE_SECONDS)
 

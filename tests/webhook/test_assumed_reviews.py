@@ -12,7 +12,7 @@ import jsonpatch
 import msgspec
 import pytest
 
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.decision import ADVICE_ANNOTATION, Advice
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -20,11 +20,11 @@ from engine.policy import load_policies
 from engine.view import ClusterState, ClusterView, Sum
 from tests.webhook.admission.test_placement import review_of
 from tests.webhook.conftest import DENYING
+from webhook.admission.handler import Outcome, ReviewResult
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota import QuotaReviews
-from webhook.admission.review_result import Outcome, ReviewResult
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 from webhook.quota import MemoryStore, ObservedCluster, QuotaLedger
 
 POLICY = """

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.decision import ADVICE_ANNOTATION, Advice
 from engine.model.pod import Pod, pod_of
 from engine.model.usage import PodUsage
 from engine.pipeline import Scope
@@ -30,8 +30,8 @@ from tests.engine.measured_cluster import NOW, node, pod, report, seconds_ago
 from webhook.admission import wire
 from webhook.admission.placement import PlacementReviews
 from webhook.cluster import Cluster
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1

@@ -23,17 +23,14 @@ from engine.pipeline import Scope
 from engine.policy import load_policies
 from tests.webhook.conftest import ADVISING, DENYING, small_cluster
 from tests.webhook.contract import checked_answer, holds, patched
-from webhook.admission.concurrency_limiter import ConcurrencyLimiter
-from webhook.admission.gang_hold import GangHolds
-from webhook.admission.handler import ReviewHandler, ReviewLimits
-from webhook.admission.hold import PodHolder
+from webhook.admission.handler import ConcurrencyLimiter, ReviewHandler, ReviewLimits
+from webhook.admission.hold import GangHolds, PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPods
-from webhook.placement.hold_guard import HoldGuard
+from webhook.placement.held_pods import HeldPods, HoldGuard
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 
 REVIEWS = [
     json.loads(path.read_text())["review"]

@@ -8,22 +8,282 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
 from functools import lru_cache, partial
-from typing import Protocol, TypeAlias
+from math import inf
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
+import msgspec
 from aiohttp import web
 
-from engine.errors import QuotaUndecidedError
-from engine.model.duration import DurationError, parse_duration
+from engine.errors import QuantityError, QuotaUndecidedError
+from engine.model import api
+from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
+from engine.model.pod import Pod, pod_of
+from engine.model.pod_shape import requests_of
+from engine.model.resources import Amounts
+from engine.model.time import DurationError, parse_duration
 from webhook.admission import wire
-from webhook.admission.body import Body, BodyReader
-from webhook.admission.concurrency_limiter import Admission, ConcurrencyLimiter
-from webhook.admission.review_result import Outcome, ReviewResult, admit_unmodified
-from webhook.admission.wire import AdmissionError, AdmissionRequest, UndecidedError
+from webhook.admission.wire import (
+    AdmissionError,
+    AdmissionRequest,
+    AdmissionResponse,
+    UndecidedError,
+)
 from webhook.metrics import NOTHING, Metrics
+
+_MOST_UNFINISHED_BYTES = 64 * 1024 * 1024
+
+
+class Body(NamedTuple):
+    """The body of a request."""
+
+    data: bytes  # its bytes; at least its beginning if it is too large
+    is_whole: bool  # whether these are all
+
+
+class BodyReader:
+    """Reads bodies; those that come slowly or fill memory are given up, the oldest first.
+
+    Callers are not trusted: bodies that never end must neither outlast nor outgrow those that do. A
+    body that arrives at once, as from an API server, is read before it can be given up.
+
+    Args:
+        seconds: longest time from the headers of a request to the end of its body.
+        most_unfinished_bytes: bytes that all unfinished bodies may hold together.
+    """
+
+    def __init__(
+        self, seconds: float, *, most_unfinished_bytes: int = _MOST_UNFINISHED_BYTES
+    ) -> None:
+        self._seconds = seconds
+        self._most_unfinished_bytes = most_unfinished_bytes
+        self._unfinished: dict[asyncio.Timeout, int] = {}  # bytes read, by the limit of each body
+        self._unfinished_bytes = 0  # INVARIANT: the sum of those
+
+    async def read(self, request: web.Request) -> Body:
+        """Return a body, at most as much of it as the application accepts."""
+        content, most_bytes = request.content, request.client_max_size
+        if content.is_eof():  # nearly always: no time limit is needed
+            return _body(content.read_nowait(), most_bytes)
+        data = bytearray()
+        async with asyncio.timeout(self._seconds) as limit:
+            self._unfinished[limit] = 0
+            try:
+                while len(data) <= most_bytes and not content.at_eof():
+                    if request.transport is None:
+                        raise ConnectionResetError
+                    chunk = await content.readany()
+                    data += chunk
+                    self._add(limit, len(chunk))
+            finally:
+                self._unfinished_bytes -= self._unfinished.pop(limit, 0)
+        return _body(bytes(data), most_bytes)
+
+    def _add(self, limit: asyncio.Timeout, size: int) -> None:
+        """Count bytes of a body; those of the oldest bodies are given up for them."""
+        if limit not in self._unfinished:
+            return  # given up: its task will be told
+        self._unfinished[limit] += size
+        self._unfinished_bytes += size
+        while self._unfinished_bytes > self._most_unfinished_bytes:
+            oldest = next(iter(self._unfinished))
+            self._unfinished_bytes -= self._unfinished.pop(oldest)
+            oldest.reschedule(0.0)
+
+
+def _body(data: bytes, most_bytes: int) -> Body:
+    return Body(data, is_whole=len(data) <= most_bytes)
+
+
+_T = TypeVar("_T")
+
+_CROWD: Final = 16
+"""Reviews in flight: a caller waits for some milliseconds before its own is decided."""
+
+_LATE_SECONDS: Final = 0.02
+"""Wait of a review in a standing queue after which it gets no more than takes no time."""
+
+_OVERLOAD_SECONDS: Final = 1.0
+_SHORTER: Final = 16  # the queue in an overload than it may be otherwise
+
+
+class Admission(Enum):
+    """State of the limiter when a review arrives."""
+
+    FREE = auto()
+    FULL = auto()  # beyond the limit: it is shed, which takes decoding it
+    CROWDED = auto()  # beyond twice the limit: it is rejected undecoded
+
+
+class ConcurrencyLimiter:
+    """Counts the reviews in flight, and lets one at a time decide in order of arrival.
+
+    Deciding never waits, so without turns all reviews of one burst would be decided in a single
+    step of the event loop, the last of them long after its deadline, and nothing would be counted
+    in between. With turns the loop accepts new arrivals (and probes) between any two decisions.
+
+    A burst may wait, for it ends. Where more arrives than can be decided, a longer queue makes
+    every decision later and none possible, so what waits in a standing queue is kept short: on the
+    principle of CoDel (RFC 8289), that queues are there for bursts, and that a queue is as long as
+    the time spent in it. A queue is standing when it has not been empty while as many reviews left
+    as may be in flight: so a burst of `limit` reviews waits as a whole, whatever the speed of the
+    machine. Half of them are no overload: so many clients may each wait for the answer to one.
+
+    An overload lasts until the queue is empty, and for a second at most after it was seen last: the
+    clients may be as few by then as would have been none.
+
+    Attributes:
+        waiting: reviews that wait for their turn, or have it.
+        taken: turns that have ended, or were not needed.
+
+    Args:
+        limit: reviews that may be in flight.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._in_flight = 0
+        self._decided = 0  # since none was in flight
+        self._is_late = False
+        self._overloaded_until = -inf
+        self.waiting = 0
+        self.taken = 0
+        self._turns = asyncio.Lock()  # first come, first served
+
+    @property
+    def in_flight(self) -> int:
+        """Number of reviews that have arrived as a whole and have no response yet."""
+        return self._in_flight
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether reviews wait for each other."""
+        return self._in_flight > _CROWD
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether the review whose turn it is has waited for long in a standing queue."""
+        is_standing = self._decided >= self._limit and self._in_flight > self._limit // 2
+        return is_standing and self._is_late
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a review that has just entered may wait: in an overload only few may."""
+        is_overload = self._clock() < self._overloaded_until
+        most = max(1, self._limit // _SHORTER) if is_overload else self._limit
+        return self._in_flight <= most
+
+    def enter(self) -> Admission:
+        """Count a review until `leave`, in each of the states."""
+        self._in_flight += 1
+        if self._in_flight <= self._limit:
+            return Admission.FREE
+        return Admission.FULL if self._in_flight <= 2 * self._limit else Admission.CROWDED
+
+    def leave(self) -> None:
+        """Count a review no longer: it has a response."""
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._decided, self._overloaded_until = 0, -inf
+
+    def spare_turn(self) -> None:
+        """Count the turn of a review that needs none: others are paced by turns."""
+        self.taken += 1
+
+    async def run_serialized(self, decide: Callable[[], _T]) -> _T:
+        """Result of `decide`, called when all earlier reviews have been decided."""
+        late_at = self._clock() + _LATE_SECONDS
+        self.waiting += 1
+        try:
+            async with self._turns:
+                await asyncio.sleep(0)  # reviews of the same burst are counted before the decision
+                now = self._clock()
+                self._is_late = now > late_at
+                if self.is_overloaded:
+                    self._overloaded_until = now + _OVERLOAD_SECONDS
+                return decide()
+        finally:
+            self._decided += 1
+            self.waiting -= 1
+            self.taken += 1
+
+
+class Outcome(StrEnum):
+    """Outcome of a review; the label of its metric."""
+
+    PLACED = "placed"  # advice was written on the pod
+    SHARED = "shared"  # the same, by the decision for another pod of the same template
+    HELD = "held"  # the pod is held until it is released
+    KEPT = "kept"  # a binding stays as the scheduler made it
+    MOVED = "moved"  # a binding goes to another node
+    ABSTAINED = "abstained"  # there is no advice for the pod
+    DENIED = "denied"  # a policy requires it where no node passes; a binding: its node is full
+    ADMITTED = "admitted"  # fits its quotas, or has none; of a quota or policy: it is valid
+    QUEUED = "queued"  # may wait for its quota
+    QUOTA_DENIED = "quota_denied"
+    QUOTA_AUDITED = "quota_audited"  # would be denied; quota is in Audit mode
+    INVALID = "invalid"  # an ElasticQuota that contradicts itself or others, a policy with mistakes
+    UNDECIDED = "undecided"  # its quotas cannot be evaluated for now
+    PROBED = "probed"  # of an API server, whether it has taken up our configuration
+    IGNORED = "ignored"  # an object or operation that is not reviewed
+    UNREADABLE = "unreadable"  # a pod that cannot be decoded
+    TOO_LARGE = "too_large"  # a pod that is larger than any that gets advice
+    ERROR = "error"  # an internal error; see the log
+    SHED = "shed"  # too many reviews at a time
+    DEADLINE = "deadline"  # no time was left
+    MALFORMED = "malformed"  # not a review at all
+    FORBIDDEN = "forbidden"  # of a caller whose client certificate has none of the allowed names
+
+
+class ReviewResult(msgspec.Struct, frozen=True):
+    """A response, and the outcome it counts as."""
+
+    outcome: Outcome
+    response: AdmissionResponse
+    rule_errors: int = 0  # number of rules that could not be evaluated
+    # number of rules that abstained, by the domain that was too old
+    abstained: Mapping[str, int] = {}
+
+
+def ignored(request: AdmissionRequest) -> ReviewResult:
+    """Result for an object that is not reviewed: it passes unmodified."""
+    return ReviewResult(Outcome.IGNORED, wire.allowed(request.uid))
+
+
+def admit_unmodified(request: AdmissionRequest, outcome: Outcome, reason: str) -> ReviewResult:
+    """Result that fails open: the pod passes unmodified, with a warning for its creator."""
+    warning = f"stowplan gave no placement advice: {reason}"
+    return ReviewResult(outcome, wire.allowed(request.uid, warnings=[warning]))
+
+
+def pod_in(request: AdmissionRequest) -> Pod:
+    """Decode the pod of a request."""
+    return model_of(request.pod(), request)
+
+
+def model_of(
+    manifest: api.Pod, request: AdmissionRequest, kubernetes: KubernetesVersion = ASSUMED
+) -> Pod:
+    """Return the model of the pod of a request."""
+    try:
+        return pod_of(manifest, namespace=request.namespace, kubernetes=kubernetes)
+    except QuantityError as error:
+        raise AdmissionError(f"the object is not a pod: {error}") from error
+
+
+def requests_in(pod: api.Pod, kubernetes: KubernetesVersion) -> Amounts:
+    """Return what a pod requests, as quotas count it, but for the pod itself."""
+    try:
+        return requests_of(pod, kubernetes)
+    except QuantityError as error:
+        raise AdmissionError(f"the object is not a pod: {error}") from error
+
 
 Decide: TypeAlias = Callable[[AdmissionRequest], ReviewResult | Awaitable[ReviewResult]]
 """Decides a review, at once or after waiting for others."""
@@ -53,17 +313,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewLimits:
-    """Bounds on the cost of a review.
+    """Bounds on the cost of a review."""
 
-    Attributes:
-        default_timeout_seconds: timeout of a caller that sends none.
-        deadline_fraction: the part of the timeout that may be used.
-        body_seconds: longest time for the body of a review to arrive.
-    """
-
-    default_timeout_seconds: float
-    deadline_fraction: float
-    body_seconds: float = _BODY_SECONDS
+    default_timeout_seconds: float  # timeout of a caller that sends none
+    deadline_fraction: float  # the part of the timeout that may be used
+    body_seconds: float = _BODY_SECONDS  # longest time for the body of a review to arrive
 
     def seconds(self, request: web.Request) -> float:
         """Time from the arrival of a review to its deadline."""
@@ -99,6 +353,10 @@ class _ReviewFailedError(Exception):
 class ReviewHandler:
     """Handles the reviews of one path.
 
+    Attributes:
+        path: in the URL and in the metrics.
+        limiter: of the reviews of this path.
+
     Args:
         path: in the URL and in the metrics.
         decide: decides each review.
@@ -111,10 +369,6 @@ class ReviewHandler:
         shortcut: asked before a review waits for its turn, or is beyond the limit.
         undecided: what that result is; by default it is admitted unmodified.
         answered: called with each result right before it is written.
-
-    Attributes:
-        path: in the URL and in the metrics.
-        limiter: of the reviews of this path.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
@@ -238,11 +492,7 @@ class ReviewHandler:
             raise self._failure(review, error) from error
 
     async def _read(self, request: web.Request) -> Body:
-        """Read the body of a review.
-
-        Raises:
-            _ReviewFailedError: it is not JSON, is malformed, or did not arrive in time.
-        """
+        """Read the body of a review."""
         # The usual text is compared first: parsing a content type takes a while.
         if request.headers.get("Content-Type") != _JSON and request.content_type != _JSON:
             raise _ReviewFailedError(
@@ -263,11 +513,7 @@ class ReviewHandler:
             raise _ReviewFailedError(400, Outcome.MALFORMED, text) from error
 
     def _decoded(self, body: Body) -> AdmissionRequest:
-        """Decode a review, or at least the beginning of one that is too large.
-
-        Raises:
-            _ReviewFailedError: it is malformed.
-        """
+        """Decode a review, or at least the beginning of one that is too large."""
         try:
             return wire.decode(body.data) if body.is_whole else wire.decode_beginning(body.data)
         except AdmissionError as error:

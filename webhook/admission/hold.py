@@ -3,37 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from engine.model.decision import Verdict
+from engine.gang import gang_key_of, gang_of, named_gang_of
+from engine.model.decision import PlacementRequest, Verdict
 from engine.model.hold import HOLD_FOR_GANG, HOLD_FOR_QUOTA
-from engine.model.never_held import is_never_held
-from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
+from engine.model.pod import Pod, is_never_held
 from engine.model.time import Micros
 from engine.placement import Patch, hold_patch
 from engine.policy import CompiledPolicy, PolicySet
+from engine.view import ClusterView
 from webhook.admission import wire
-from webhook.admission.gang_hold import GangHolds, may_name_gang
-from webhook.admission.review_result import Outcome, ReviewResult
-from webhook.placement.hold_guard import HoldGuard, Refusal
+from webhook.admission.handler import Outcome, ReviewResult
+from webhook.placement.held_pods import HoldGuard, Refusal
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placement, Placer
-from webhook.placement.policy_counts import PolicyCounts
+
+_REASONS: Final = {
+    Refusal.NO_LEADER: "no replica leads",
+    Refusal.NOT_RELEASING: "no pods are being released",
+    Refusal.OVERDUE: "held pods are not released in time",
+    Refusal.FULL: "too many pods of its namespace are held",
+}
+
+
+def may_name_gang(raw: bytes) -> bool:
+    """Return whether a pod as it was sent may name a gang; takes a microsecond for each KiB.
+
+    The API server writes no letter of a name as an escape.
+    """
+    return b"pod-group" in raw or b"gang.scheduling.koordinator.sh/name" in raw
+
+
+class GangHolds:
+    """Says which new pods are held until their gang may start."""
+
+    def __init__(self, view: Callable[[], ClusterView], has_pod_groups: Callable[[], bool]) -> None:
+        self._view = view
+        self._has_pod_groups = has_pod_groups
+
+    def waits(self, pod: Pod) -> bool:
+        """Return whether a pod waits for its gang.
+
+        So does one whose PodGroup is not there: it may have been created just before the pod, and
+        be seen a moment later. If it is not, the pod is released as one of its own.
+        """
+        if gang_key_of(pod) is None:
+            return False
+        return self._has_pod_groups() or gang_of(pod, self._view()) is not None
+
+    def warning(self, pod: Pod, refusal: Refusal, *, is_held: bool) -> str:
+        """Return what the creator of a pod that waits for its gang should know, "" for nothing."""
+        key = gang_key_of(pod)
+        if is_held:
+            if gang_of(pod, self._view()) is not None:
+                return ""
+            return (
+                f"stowplan: no PodGroup `{key}` is known: unless it is in a moment, the pod starts"
+                " on its own"
+            )
+        reason = "such pods are never held" if is_never_held(pod) else _REASONS[refusal]
+        return (
+            f"stowplan: the pod may start before others of its gang `{key}` can: it is not held,"
+            f" for {reason}"
+        )
+
+    def warning_of_scheduling_group(self, pod: Pod) -> str:
+        """Return what the creator of a pod of a group of the scheduler should know, "" for nothing.
+
+        The Job controller puts pods into such groups unasked, whatever gang their labels name.
+        """
+        key = named_gang_of(pod)
+        if key is None:
+            return ""
+        return (
+            f"stowplan: the pod is no member of its gang `{key}`: `spec.schedulingGroup` leaves it"
+            " to the scheduler"
+        )
 
 
 class PodHolder:
-    """Holds pods, while the guard lets it.
-
-    Args:
-        placer: knows the policies of a pod.
-        guard: says whether pods may be held.
-        queues: whether pods of a namespace whose label names a quota of Koordinator, "" for none,
-            wait for quota; given None, whether any pod of the namespace may.
-        gangs: says which pods wait for their gang.
-        now: the time of day.
-        seconds: the bound of a hold.
-        counts: where placements of held pods are counted.
-        count_refusal: called with the reason for each pod that is not held for it.
-    """
+    """Holds pods, while the guard lets it."""
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
@@ -66,11 +116,7 @@ class PodHolder:
     def held_at_once(
         self, request: wire.AdmissionRequest, pod: PlacementRequest, policies: PolicySet
     ) -> ReviewResult | None:
-        """Return the result of `held` where that takes no decision, None where it does.
-
-        Raises:
-            PatchError: the operations do not apply to the pod.
-        """
+        """Return the result of `held` where that takes no decision, None where it does."""
         return None if self._placer.decides(pod, policies) else self.held(request, pod, policies)
 
     def held(
@@ -87,16 +133,6 @@ class PodHolder:
         then holds whoever releases it. What policies deny is not held. Nothing is assumed. In a
         second round of admission a pod is held that the first has advised, if the guard lets it by
         now: then it is assumed no longer.
-
-        Args:
-            request: the review.
-            pod: its pod.
-            policies: those in force.
-            in_haste: whether there is no time for a decision: then the pod has promises alone, and
-                may be one that policies would have denied.
-
-        Raises:
-            PatchError: the operations do not apply to the pod.
         """
         if is_never_held(pod.pod) or self._refusal(pod.pod):
             return None

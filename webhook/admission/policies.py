@@ -17,9 +17,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.errors import Diagnostic
+from engine.errors import Diagnostic, counted
 from engine.model.api import NamespacedPlacementPolicy, PlacementPolicy
-from engine.model.count_text import counted
 from engine.model.policy_resource import (
     POLICY_GROUP,
     PolicyKind,
@@ -35,9 +34,9 @@ from engine.policy import (
 )
 from engine.policy_lint import policy_warnings
 from webhook.admission import wire
-from webhook.admission.review_result import Outcome, ReviewResult, ignored
+from webhook.admission.handler import Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.objects import UNREADABLE
 
 MOST_OBJECT_BYTES: Final = 1 << 20
 """The largest object that is decoded: a spec, and as much again for each manager of its fields."""
@@ -84,11 +83,7 @@ class PolicyReviews:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policies")
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
-        """Return whether a policy may be stored, with its mistakes or warnings.
-
-        Raises:
-            AdmissionError: the object is not a policy.
-        """
+        """Return whether a policy may be stored, with its mistakes or warnings."""
         decoder = _decoder_for(request)
         if decoder is None or request.operation not in {"CREATE", "UPDATE"}:
             return ignored(request)

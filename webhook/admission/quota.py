@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from engine.model.pod import Pod
-from engine.model.resource_names import PODS
+from engine.model import api
+from engine.model.elastic_quota import NAME_LABEL
+from engine.model.hold import is_queued
+from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
+from engine.model.pod import DeploymentPod, Pod, deployment_pod_of
+from engine.model.quantity import PODS
+from engine.model.resources import Amounts
 from engine.quota import (
     DEFAULT_RESERVATION_SECONDS,
     RESOURCE_QUOTA_RULES,
@@ -24,10 +30,95 @@ from engine.quota import (
 from engine.quota.tree import QuotaPaths
 from engine.view import ClusterView
 from webhook.admission import wire
-from webhook.admission.large_pods import LargePods, LargePodsError
-from webhook.admission.quota_demand import Demand, demand_of
-from webhook.admission.review_result import Outcome, ReviewResult, ignored, pod_in
-from webhook.admission.wire import AdmissionError, AdmissionRequest
+from webhook.admission.handler import Outcome, ReviewResult, ignored, pod_in, requests_in
+from webhook.admission.wire import AdmissionError, AdmissionRequest, LargePods, LargePodsError
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a request asks for."""
+
+    reservation: Reservation  # to be made
+    is_queued: bool = False  # whether it is not to be made yet: the pod waits for quota
+    quota_name: str = ""  # the quota of Koordinator that the pod's label names, "" for none
+    # the Deployment of a pod that is charged as a whole, None for none
+    of: DeploymentPod | None = None
+
+
+def demand_of(
+    request: AdmissionRequest, *, queues: bool, kubernetes: KubernetesVersion = ASSUMED
+) -> Demand | None:
+    """Return what a new pod, or a change of one, asks for; None for nothing.
+
+    Args:
+        request: to create or to change a pod.
+        queues: whether pods that wait for quota hold nothing until they wait no longer.
+        kubernetes: the version by which pods are counted. INVARIANT: that of the view, by which
+            they are counted as used.
+    """
+    new = request.pod()
+    waits, label = _is_queued(new), (new.metadata.labels or {}).get(NAME_LABEL, "")
+    if request.creates_pod:
+        # The uid is final in the validating phase.
+        amounts = {**requests_in(new, kubernetes), PODS: 1}
+        whole = Reservation(new.metadata.uid or request.uid, new.metadata.name, amounts)
+        return Demand(whole, waits and queues, label, _deployment_of(new))
+    old = request.old_pod()
+    if _is_queued(old) and not waits:
+        release = _release(new, old, request.uid, kubernetes)
+        return Demand(release, quota_name=label, of=_deployment_of(new))
+    if waits and queues:
+        return None  # all that it requests by then is judged when it waits no longer
+    # The kubelet writes what it has allocated: a report, not a request.
+    if request.sub_resource == "status":
+        return None
+    return Demand(_change(new, old, request.uid, kubernetes), quota_name=label)
+
+
+def _is_queued(pod: api.Pod) -> bool:
+    gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+    return is_queued(gates, pod.metadata.annotations or {})
+
+
+def _deployment_of(pod: api.Pod) -> DeploymentPod | None:
+    meta = pod.metadata
+    kinds = [owner.kind for owner in meta.owner_references or ()]
+    return deployment_pod_of(meta.generate_name, meta.labels or {}, kinds)
+
+
+def _release(
+    new: api.Pod, old: api.Pod, request: str, kubernetes: KubernetesVersion
+) -> Reservation:
+    """Return the reservation of a pod that waits no longer: all that it requests.
+
+    Where queued pods are counted as used, it is charged what that does not cover.
+    """
+    amounts, version = {**requests_in(new, kubernetes), PODS: 1}, _version(old)
+    return Reservation(new.metadata.uid, new.metadata.name, amounts, version, request, whole=True)
+
+
+def _change(new: api.Pod, old: api.Pod, request: str, kubernetes: KubernetesVersion) -> Reservation:
+    """Return the reservation of what a pod requests in addition, as ResourceQuota charges it.
+
+    The API server stores the new object as the successor of exactly the old one, or sends another
+    review. So any later version of the pod, once observed, shows the outcome of this request.
+    """
+    amounts = _more(requests_in(new, kubernetes), requests_in(old, kubernetes))
+    version = _version(old) if amounts else old.metadata.version
+    return Reservation(new.metadata.uid, new.metadata.name, amounts, version, request)
+
+
+def _version(stored: api.Pod) -> int:
+    if not stored.metadata.version:
+        raise AdmissionError("the old object has no resourceVersion")
+    return stored.metadata.version
+
+
+def _more(after: Amounts, before: Amounts) -> dict[str, int]:
+    """Return what was added to some amounts."""
+    more = {name: amount - before.get(name, 0) for name, amount in after.items()}
+    return {name: amount for name, amount in more.items() if amount > 0}
+
 
 _MOST_RESOURCES: Final = 1_000
 """Resources that a pod may name; they are compared on the event loop. No node offers as many."""
@@ -98,9 +189,6 @@ class QuotaReviews:
 
         A pod that cannot be judged, for it is too large or unreadable, is denied where it is
         limited: were it an error, the failure policy could admit it.
-
-        Raises:
-            QuotaUndecidedError: there is no verdict.
         """
         mode = self._mode_of(request.namespace)
         if mode == "Off" or not (request.creates_pod or request.changes_pod):
@@ -120,11 +208,7 @@ class QuotaReviews:
         return self._over_quota(request, verdict, mode)
 
     async def _verdict(self, request: AdmissionRequest, demand: Demand) -> QuotaVerdict:
-        """Return the verdict on what a request asks for, which is reserved unless it waits.
-
-        Raises:
-            QuotaUndecidedError: there is none.
-        """
+        """Return the verdict on what a request asks for, which is reserved unless it waits."""
         namespace, reservation = request.namespace, demand.reservation
         judge_above = self._paths.judge_queued if demand.is_queued else self._paths.judge
         above = judge_above(
@@ -194,12 +278,7 @@ class QuotaReviews:
         return self._over_quota(request, QuotaVerdict(exceeded=names, message=message), mode)
 
     async def _demand(self, request: AdmissionRequest) -> Demand | None:
-        """Return what a request asks for, None for nothing.
-
-        Raises:
-            AdmissionError: an object is not a pod.
-            LargePodsError: a pod is too large, or there is no time for it.
-        """
+        """Return what a request asks for, None for nothing."""
         view = self._view()
         is_limited = bool(quotas_of(view, request.namespace)) or self._paths.may_have(view)
         judge = partial(demand_of, request, queues=self._queues, kubernetes=view.kubernetes)

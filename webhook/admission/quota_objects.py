@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
 
 import jsonpointer
 import msgspec
 
+from engine.errors import StowplanError
 from engine.model import api
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
     QuotaRules,
+    Reach,
     check_deletion,
     check_quota,
     quota_defaults,
+    reach_of,
 )
 from engine.view import ClusterView
 from webhook.admission import wire
-from webhook.admission.handler import Decide
-from webhook.admission.review_result import Outcome, ReviewResult, ignored
+from webhook.admission.handler import Decide, Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest
-from webhook.cluster.decode_errors import UNREADABLE
-from webhook.quota.config import MonotonicClock
+from webhook.cluster.objects import UNREADABLE
+from webhook.quota.cache import MonotonicClock
 
 _GROUPS = frozenset({UPSTREAM_GROUP, KOORDINATOR_GROUP})
 
@@ -53,12 +56,6 @@ class QuotaObjectReviews:
     Quotas of a tree are written one after the other, each as soon as the one above it is stored. So
     where one of Koordinator's is refused, the view is read again for a second: the refusal may rest
     on what a watch has not delivered yet.
-
-    Args:
-        view: the cluster. Two quotas created at the same moment for one namespace may both pass:
-            then both are enforced.
-        rules: meaning of the bounds of a quota.
-        clock: of the time in which a watch catches up.
     """
 
     def __init__(
@@ -73,19 +70,11 @@ class QuotaObjectReviews:
         self._clock = clock or MonotonicClock()
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
-        """Return whether a quota may be created, changed or deleted.
-
-        Raises:
-            AdmissionError: the object is not a quota.
-        """
+        """Return whether a quota may be created, changed or deleted."""
         return await self._settled(request, self._judged)
 
     async def fill(self, request: AdmissionRequest) -> ReviewResult:
-        """Return the labels and annotations that a new quota of Koordinator lacks, as a patch.
-
-        Raises:
-            AdmissionError: the object is not a quota.
-        """
+        """Return the labels and annotations that a new quota of Koordinator lacks, as a patch."""
         return await self._settled(request, self._filled)
 
     async def _settled(
@@ -157,3 +146,35 @@ def _quota_in(request: AdmissionRequest, raw: msgspec.Raw) -> api.ElasticQuota:
     metadata = msgspec.structs.replace(quota.metadata, namespace=request.namespace)
     group = f"{request.resource.group}/{request.resource.version}"
     return msgspec.structs.replace(quota, metadata=metadata, api_version=group)
+
+
+_PROBED: Final = "this API server has taken up the configuration"
+
+
+class Coverage(Protocol):
+    """What makes API servers ask about the pods of a namespace."""
+
+    async def cover(self, reach: Reach) -> None:
+        """Return once they do; raises a `StowplanError` if they do not."""
+
+
+class QuotaRolloutReviews:
+    """Has a quota put in force before it is stored."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self._coverage = coverage
+
+    async def review(self, request: AdmissionRequest) -> ReviewResult:
+        """Return whether a quota is in force from now on; a probe of an API server is refused."""
+        if request.resource.resource == "leases":
+            return ReviewResult(Outcome.PROBED, wire.denied(request.uid, _PROBED))
+        if not is_of_quota(request) or request.operation != "CREATE" or request.dry_run:
+            return ignored(request)
+        reach = reach_of([(request.namespace, request.resource.group, request.name)])
+        if reach != frozenset():
+            try:
+                await self._coverage.cover(reach)
+            except StowplanError as error:
+                message = f"the quota would not be in force: {error}; try again"
+                return ReviewResult(Outcome.UNDECIDED, wire.denied(request.uid, message))
+        return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid))

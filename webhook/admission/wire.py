@@ -6,16 +6,19 @@ apiserver/pkg/admission/plugin/webhook/request/admissionreview.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from engine.errors import StowplanError
 from engine.model import api
-from engine.model.large_pod import decode_large_pod
-from webhook.cluster.shallow_json import shallow
+from engine.model.pod_shape import decode_large_pod
+from webhook.background import one_at_a_time
+from webhook.cluster.objects import shallow
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -90,17 +93,12 @@ class BindingTarget(msgspec.Struct, frozen=True, gc=False):
 
 
 class BindingMetadata(msgspec.Struct, frozen=True, gc=False):
-    """The pod that is bound, and what is to be written on it.
-
-    Attributes:
-        uid: that the pod must have, "" for any.
-        annotations: merged into those of the pod.
-    """
+    """The pod that is bound, and what is to be written on it."""
 
     name: _Name = ""
     namespace: _Name = ""
-    uid: _Name = ""
-    annotations: dict[str, str] | None = None
+    uid: _Name = ""  # that the pod must have, "" for any
+    annotations: dict[str, str] | None = None  # merged into those of the pod
 
 
 class Binding(msgspec.Struct, frozen=True, gc=False):
@@ -111,18 +109,9 @@ class Binding(msgspec.Struct, frozen=True, gc=False):
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The request of a review; its objects are decoded on demand.
+    """The request of a review; its objects are decoded on demand."""
 
-    Attributes:
-        uid: repeated in the response.
-        name: empty before the API server has generated it.
-        namespace: always set for namespaced objects, also where the object's own is still empty.
-        dry_run: whether the object will not be stored; then no trace may remain.
-        object: as it was sent; no bytes at all if the review was too large to be read.
-        old_object: the stored one, likewise.
-    """
-
-    uid: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_UID)]
+    uid: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_UID)]  # repeated in the response
     operation: str
     kind: GroupVersionKind = GroupVersionKind()
     resource: GroupVersionResource = GroupVersionResource()
@@ -130,12 +119,14 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     request_kind: GroupVersionKind | None = None
     request_resource: GroupVersionResource | None = None
     request_sub_resource: str = ""
-    name: str = ""
+    name: str = ""  # empty before the API server has generated it
+    # always set for namespaced objects, also where the object's own is still empty
     namespace: str = ""
     user_info: dict[str, Any] | None = None
-    dry_run: bool | None = None
+    dry_run: bool | None = None  # whether the object will not be stored; then no trace may remain
+    # as it was sent; no bytes at all if the review was too large to be read
     object: msgspec.Raw = msgspec.Raw(b"null")
-    old_object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")  # the stored one, likewise
     options: dict[str, Any] | None = None
 
     @property
@@ -169,27 +160,15 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         return largest > MOST_POD_BYTES or not self.object
 
     def pod(self) -> api.Pod:
-        """Decode the object as a pod.
-
-        Raises:
-            AdmissionError: it is not a pod.
-        """
+        """Decode the object as a pod."""
         return _pod_in(self.object, "object")
 
     def old_pod(self) -> api.Pod:
-        """Decode the old object as a pod.
-
-        Raises:
-            AdmissionError: it is not a pod.
-        """
+        """Decode the old object as a pod."""
         return _pod_in(self.old_object, "old object")
 
     def binding(self) -> Binding:
-        """Decode the object as a binding.
-
-        Raises:
-            AdmissionError: it is not a binding.
-        """
+        """Decode the object as a binding."""
         try:
             return _bindings.decode(self.object)
         except _UNREADABLE as error:
@@ -225,15 +204,12 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True):
 class AdmissionResponse(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True
 ):
-    """The response to a request.
-
-    Attributes:
-        patch: an RFC 6902 document; on the wire base64, with `patch_type` beside it.
-    """
+    """The response to a request."""
 
     uid: str
     allowed: bool
     status: Status | None = None
+    # an RFC 6902 document; on the wire base64, with `patch_type` beside it
     patch: bytes | None = None
     patch_type: str | None = None
     warnings: Sequence[str] = ()
@@ -259,11 +235,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(body: bytes) -> AdmissionRequest:
-    """Decode the request of an AdmissionReview.
-
-    Raises:
-        AdmissionError: it is not an AdmissionReview.
-    """
+    """Decode the request of an AdmissionReview."""
     try:
         body.decode()  # the objects inside are only skimmed here, and must be UTF-8 too
         review = _decode_review(body)
@@ -290,9 +262,6 @@ def decode_beginning(body: bytes) -> AdmissionRequest:
     """Decode the request of an AdmissionReview of which only the beginning was read.
 
     The API server writes all that says what a request is about before its objects.
-
-    Raises:
-        AdmissionError: it is not the beginning of an AdmissionReview.
     """
     beginning, found, _ = body.partition(_BEFORE_OBJECT)
     if not found:
@@ -386,3 +355,50 @@ def _error_text(problem: str, error: Exception) -> str:
     else:
         reason = str(error)
     return f"{problem}: {reason}"
+
+
+_T = TypeVar("_T")
+
+_MOST_WAITING = 4
+_SECONDS = 0.75  # below the deadline that the chart's timeout of a quota review leaves
+
+
+class LargePodsError(Exception):
+    """There is no time for another large pod now."""
+
+
+class LargePods:
+    """One thread for large pods: they wait for each other, and for nobody else.
+
+    The interpreter runs one thread at a time, in turns: a second thread would make nothing faster.
+    """
+
+    def __init__(self, *, most_waiting: int = _MOST_WAITING, seconds: float = _SECONDS) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large pods")
+        self._most_waiting = most_waiting
+        self._seconds = seconds
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Return the result of `work`, which may use nothing that the event loop changes."""
+        if self._waiting >= self._most_waiting:
+            raise LargePodsError("too many large pods at a time")
+        self._waiting += 1
+        future = self._executor.submit(one_at_a_time, work)
+        future.add_done_callback(self._done(asyncio.get_running_loop()))
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            raise LargePodsError("no time was left for a pod as large as this") from error
+
+    def _done(self, loop: asyncio.AbstractEventLoop) -> Callable[[object], object]:
+        """Callback of the thread: a pod that was given up counts until the thread has left it."""
+
+        def leave() -> None:
+            self._waiting -= 1
+
+        def done(_: object) -> None:
+            loop.call_soon_threadsafe(leave)
+
+        return done

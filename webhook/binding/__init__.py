@@ -6,10 +6,8 @@ better and whether it has room, which `engine.binding` says; or who leads.
 """
 
 from webhook.binding.decider import BindingDecider, DeciderParts, SeenBindings
-from webhook.binding.metrics import BindingCollector
-from webhook.binding.rebound_events import ReboundEvents
-from webhook.binding.records import BindingRecord, BindingRecords
-from webhook.binding.reviews import BindingReviews
+from webhook.binding.records import BindingRecord, BindingRecords, ReboundEvents
+from webhook.binding.reviews import BindingCollector, BindingReviews
 
 __all__ = [
     "BindingCollector",

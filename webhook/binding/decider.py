@@ -24,18 +24,109 @@ from engine.binding import (
     decide_unseen,
 )
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape
 from engine.model.time import SECOND, Micros
 from engine.outcome import PolicyLanding, binding_landings
 from engine.policy import Mode, PolicySet
+from engine.release import creation_of
 from engine.report import BindingStatus
 from engine.view import ClusterView
-from webhook.binding.rebound_events import Rebound, ReboundEvents
-from webhook.binding.records import BindingRecord, BindingRecords
-from webhook.binding.waiting_pods import WaitingPod, WaitingPods
-from webhook.placement.advice_limits import beyond_limits
-from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
+from webhook.binding.records import BindingRecord, BindingRecords, Rebound, ReboundEvents
+from webhook.placement.live_policies import PolicyCounts
+from webhook.placement.placer import MOST_BYTES, Placer, beyond_limits
+
+_MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024  # their models take as much again
+
+
+class WaitingPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that the scheduler may bind."""
+
+    pod: Pod  # its model; of one without `raw`, who it is and its shape, and nothing else
+    # the object as the API server sent it, which expressions may read any field of. Empty where it
+    # is too large for a decision, or there is no room for it
+    raw: bytes
+
+    @property
+    def placement_request(self) -> PlacementRequest:
+        """The request to place it: what expressions may read at a binding, see `compile_policy`."""
+        return PlacementRequest(pod=self.pod, raw=self.raw, request=creation_of(self.pod))
+
+
+class WaitingPods:
+    """An observer that keeps the pods which nothing but the scheduler keeps from a node.
+
+    Whoever may create pods may create any number that no node takes. So objects are kept within a
+    number of bytes, and where these are exceeded, the namespace with the most of them loses those
+    that have waited longest: its pods alone, and first those that no scheduler binds. Of the others
+    only who they are is kept, about 500 bytes each, and no policy moves them.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES_OF_ALL) -> None:
+        self._most_bytes = most_bytes
+        self._waiting: dict[str, dict[str, WaitingPod]] = {}  # by namespace and name, oldest first
+        self._without_raw: dict[tuple[str, str], tuple[str, PodShape]] = {}  # uid and shape
+        self._bytes: dict[str, int] = {}  # INVARIANT: of the objects in `_waiting`, by namespace
+        self._all_bytes = 0  # INVARIANT: the sum of those
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values())) + len(self._without_raw)
+
+    def get(self, namespace: str, name: str, uid: str) -> WaitingPod | None:
+        """Return a pod; None where it does not wait, or is not this one."""
+        found = self._waiting.get(namespace, {}).get(name) or self._identity(namespace, name)
+        return found if found is not None and uid in {"", found.pod.uid} else None
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
+        """Keep a pod, or no longer."""
+        if pod.node_name or pod.gated or pod.is_terminal or pod.deleting:
+            self.pod_deleted(pod.namespace, pod.name)
+        elif 0 < len(raw) <= MOST_BYTES:
+            self._without_raw.pop((pod.namespace, pod.name), None)
+            self._keep(WaitingPod(pod, bytes(raw)))
+        else:
+            self._drop(pod.namespace, pod.name)
+            self._without_raw[pod.namespace, pod.name] = pod.uid, pod.shape
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Keep a pod no longer."""
+        self._without_raw.pop((namespace, name), None)
+        self._drop(namespace, name)
+
+    def _identity(self, namespace: str, name: str) -> WaitingPod | None:
+        found = self._without_raw.get((namespace, name))
+        if found is None:
+            return None
+        uid, shape = found
+        return WaitingPod(Pod(namespace=namespace, name=name, uid=uid, shape=shape), b"")
+
+    def _keep(self, waiting: WaitingPod) -> None:
+        namespace, name = waiting.pod.namespace, waiting.pod.name
+        of_namespace = self._waiting.setdefault(namespace, {})
+        old = of_namespace.get(name)
+        of_namespace[name] = waiting
+        self._count(namespace, len(waiting.raw) - (0 if old is None else len(old.raw)))
+        while self._all_bytes > self._most_bytes:
+            largest = max(self._bytes, key=self._bytes.__getitem__)
+            oldest = next(iter(self._waiting[largest].values())).pod
+            self._drop(largest, oldest.name)
+            self._without_raw[largest, oldest.name] = oldest.uid, oldest.shape
+
+    def _drop(self, namespace: str, name: str) -> None:
+        of_namespace = self._waiting.get(namespace)
+        gone = None if of_namespace is None else of_namespace.pop(name, None)
+        if gone is not None:
+            self._count(namespace, -len(gone.raw))
+
+    def _count(self, namespace: str, added: int) -> None:
+        self._all_bytes += added
+        left = self._bytes.get(namespace, 0) + added
+        if left:
+            self._bytes[namespace] = left
+        else:
+            del self._bytes[namespace], self._waiting[namespace]
+
 
 _ANSWER_SECONDS: Final = 1.0
 """In which a decision is made and its answer written; one that takes longer is not given."""
@@ -51,17 +142,12 @@ _log = logging.getLogger(__name__)
 
 
 class AskedBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding as somebody asks about it.
-
-    Attributes:
-        uid: that the pod must have, "" for any.
-        node: the node that the scheduler took.
-    """
+    """A binding as somebody asks about it."""
 
     namespace: str
     name: str
-    uid: str
-    node: str
+    uid: str  # that the pod must have, "" for any
+    node: str  # the node that the scheduler took
 
     @property
     def key(self) -> str:
@@ -70,19 +156,13 @@ class AskedBinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision that may be given as the answer.
+    """A decision that may be given as the answer."""
 
-    Attributes:
-        ticket: of the binding, in the ledger.
-        decision: without what rules say of all nodes, which would keep the view alive.
-        encoded: the operations on the binding, none where it is denied.
-        rule_errors: number of rules that could not be evaluated.
-    """
-
-    ticket: BindingTicket
+    ticket: BindingTicket  # of the binding, in the ledger
+    # without what rules say of all nodes, which would keep the view alive
     decision: BindingDecision
-    encoded: bytes
-    rule_errors: int
+    encoded: bytes  # the operations on the binding, none where it is denied
+    rule_errors: int  # number of rules that could not be evaluated
 
 
 class SeenBindings:

@@ -7,7 +7,6 @@ argument), their Secret (`secret_store`, `secret_source`), and the authorities t
 the API server's client, whose import takes long.
 """
 
-from webhook.certificates.authority import Authority, bundle_of, certificates_of
-from webhook.certificates.key_pair import KeyPair, TlsError
+from webhook.certificates.authority import Authority, KeyPair, TlsError, bundle_of, certificates_of
 
 __all__ = ["Authority", "KeyPair", "TlsError", "bundle_of", "certificates_of"]

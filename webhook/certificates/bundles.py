@@ -46,11 +46,6 @@ class CaBundles:
     """The bundles of webhook configurations, found by name.
 
     A missing one is no error: it may be installed later, and is looked up every time.
-
-    Args:
-        connection: to the API server.
-        mutating: names of our MutatingWebhookConfigurations.
-        validating: names of our ValidatingWebhookConfigurations.
     """
 
     def __init__(
@@ -63,11 +58,7 @@ class CaBundles:
         ]
 
     async def read(self) -> tuple[tuple[x509.Certificate, ...], ...]:
-        """Return the trusted authorities of each webhook; none where a bundle is not PEM.
-
-        Raises:
-            ApiError: a configuration cannot be read.
-        """
+        """Return the trusted authorities of each webhook; none where a bundle is not PEM."""
         return tuple(
             [
                 certificates_of(webhook.client_config.ca_bundle or b"")
@@ -80,14 +71,6 @@ class CaBundles:
         """Write this bundle to every webhook of every existing configuration that lacks it.
 
         Nothing else in a configuration changes. Returns whether all of them have it now.
-
-        Args:
-            bundle: authorities as PEM.
-            may_write: called right before each write; if False, the rest stays as it is.
-
-        Raises:
-            ApiError: a configuration cannot be read or written; with status 422 if it has changed
-                since it was read.
         """
         async for path, configuration in self._existing():
             version = configuration.metadata.resource_version

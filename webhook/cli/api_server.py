@@ -51,12 +51,7 @@ class ApiServer:
         self._server = server
 
     async def review(self, path: str, pod: Mapping[str, Any]) -> Response:
-        """Return the response to the review of a pod's creation.
-
-        Raises:
-            aiohttp.ClientError: there is no response.
-            msgspec.DecodeError: the response is not one to a review.
-        """
+        """Return the response to the review of a pod's creation."""
         # The same review has the same uid in each run, for the same output.
         key = f"{path}/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         request = {

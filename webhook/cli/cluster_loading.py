@@ -8,11 +8,19 @@ from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 from cyclopts import Parameter
+from msgspec import structs
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from engine.model.count_text import counted
+from engine.errors import counted
+from engine.model.decision import PlacementRequest
 from engine.model.time import Micros, date, micros
+from engine.policy import PolicySet
+from engine.policy_lint import KnownCluster
+from engine.release import creation_of
+from engine.simulation import recorded_arrivals
+from webhook.cli import console
+from webhook.cli.pods import PodCollector
 from webhook.cluster import Recording, load_recorded
 from webhook.cluster.watch.event_applier import PodObserver
 
@@ -85,12 +93,7 @@ def _missing(recording: Recording) -> Iterator[str]:
 
 
 def moment_of(recording: Recording, now: datetime | None) -> tuple[Micros, str]:
-    """Return the moment at which ages count, and its origin.
-
-    Args:
-        recording: the cluster.
-        now: as `--now` says; None if it is not given.
-    """
+    """Return the moment at which ages count, and its origin."""
     if now is not None:
         return micros(now), "as `--now` says"
     if recording.recorded_at:
@@ -101,3 +104,22 @@ def moment_of(recording: Recording, now: datetime | None) -> tuple[Micros, str]:
 def moment_text(moment: Micros) -> str:
     """Return a moment as people write it."""
     return date(moment).isoformat().replace("+00:00", "Z")
+
+
+def known_cluster(paths: Sequence[Path], policies: PolicySet) -> KnownCluster:
+    """Return a recorded cluster with its pods as they would be created."""
+    collector = PodCollector()
+    recording = load_cluster(paths, console.errors(), observers=[collector])
+    recording.state.track_sums(policies.sum_profiles)
+    view, (now, _) = recording.state.view(), moment_of(recording, None)
+    requests = []
+    for arrival in recorded_arrivals(collector.pods.values()).pods:
+        is_generated = bool(arrival.pod.generate_name)
+        pod = structs.replace(arrival.pod, name="") if is_generated else arrival.pod
+        labels = view.namespaces.labels.get(pod.namespace, {})
+        requests.append(
+            PlacementRequest(
+                pod=pod, raw=arrival.raw, namespace_labels=labels, request=creation_of(pod)
+            )
+        )
+    return KnownCluster(view=view, now=now, pods=requests)

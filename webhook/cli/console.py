@@ -1,4 +1,6 @@
-"""Consoles of the commands: as wide as the terminal, and wide enough without one.
+"""What commands share: the console, tables, exit statuses, errors of the API, `--watch`.
+
+Consoles of the commands: as wide as the terminal, and wide enough without one.
 
 Names and texts of a cluster are written by others. What a terminal may obey, or show in another
 order, is shown as an escape, here and nowhere else.
@@ -8,12 +10,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
+
+from engine.errors import InvalidFileError, StowplanError
 
 _WIDTH_OF_A_PIPE = 160
 """Width of tables without a terminal or `COLUMNS`; text is not wrapped then."""
@@ -59,3 +67,82 @@ def _console(*, stderr: bool) -> Console:
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
     return _Visible(stderr=stderr, highlight=False, soft_wrap=True, width=_WIDTH_OF_A_PIPE)
+
+
+def plain_table(*columns: str) -> Table:
+    """Return a table without a frame that folds long values."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+class CannotWriteError(StowplanError):
+    """The output file cannot be written."""
+
+
+def require_place_for(file: Path) -> None:
+    """Refuse a file that cannot be written, before what is to be written takes minutes."""
+    if file.is_dir():
+        raise CannotWriteError(f"`{file}` is a folder\nhint: name a file in it")
+    if not file.parent.is_dir():
+        raise CannotWriteError(f"there is no folder `{file.parent}`")
+
+
+def write_new(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write new files below a folder, which is made if need be."""
+    taken = [str(folder / file) for file in texts if (folder / file).exists()]
+    if taken:
+        hint = "name another folder, such as `stowplan init my-policy`"
+        raise StowplanError(f"there is `{'`, `'.join(taken)}` already\nhint: {hint}")
+    for file, text in texts.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text, "utf-8")
+
+
+def namespace_and_name(option: str, text: str) -> tuple[str, str]:
+    """Return both parts of `NAMESPACE/NAME`."""
+    namespace, _, name = text.partition("/")
+    if not (namespace and name) or "/" in name:
+        raise StowplanError(f"{option}: expected `NAMESPACE/NAME`, not `{text}`")
+    return namespace, name
+
+
+_PERMITTED = "`kubectl auth can-i --list` shows what is permitted"
+
+
+_EVERY_SECONDS: Final = 0.3
+
+
+def run_on_changes(
+    paths: Sequence[Path], run: Callable[[], object], *, written: Path | None
+) -> NoReturn:
+    """Run at once, and again after each change of files; mistakes are shown and end nothing."""
+    notes = errors()
+    while True:
+        before = _state(paths, written)  # taken first: a change while it runs is not missed
+        try:
+            run()
+        except InvalidFileError as error:
+            notes.print(str(error), markup=False, soft_wrap=True)
+        notes.print("[dim]waiting for changes; Ctrl-C ends[/]")
+        while _state(paths, written) == before:
+            time.sleep(_EVERY_SECONDS)
+        _wait_for_the_last_write(paths, written)
+        notes.rule(style="dim")
+
+
+def _state(paths: Sequence[Path], written: Path | None) -> frozenset[tuple[str, int, int, int]]:
+    """Return what changes when files do."""
+    from webhook.background import fingerprint  # noqa: PLC0415 - it needs an event loop's modules
+
+    output = None if written is None else written.absolute()
+    return frozenset(state for state in fingerprint(paths) if Path(state[0]).absolute() != output)
+
+
+def _wait_for_the_last_write(paths: Sequence[Path], written: Path | None) -> None:
+    """Return when nothing changes any more: editors write in several steps."""
+    before = None
+    while (now := _state(paths, written)) != before:
+        before = now
+        time.sleep(_EVERY_SECONDS)

@@ -29,7 +29,7 @@ from webhook.cli import console
 from webhook.cli.api_errors import reason
 from webhook.cli.cluster_loading import ClusterPaths, load_cluster, tell_missing
 from webhook.cli.exit_codes import Exit
-from webhook.cli.shipped_files import located_policies
+from webhook.cli.policy_loading import located_policies
 from webhook.cluster import Cluster, RecordedPods, recorded_cluster
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
 from webhook.cluster.client.credentials import NoKubeconfigError
@@ -43,13 +43,12 @@ from webhook.dashboard import (
     stored_pods,
 )
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_order import HeldOrder
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import HeldOrder, HeldPods
 from webhook.placement.live_policies import LivePolicies
-from webhook.placement.policy_resources import PolicyResources
+from webhook.placement.policy_files import PolicyResources
 from webhook.serving.composition import wall_clock
 from webhook.serving.server import listen
-from webhook.serving.watched_cluster import watched_cluster
+from webhook.serving.services import watched_cluster
 from webhook.settings import Settings
 
 _HOST: Final = "127.0.0.1"
@@ -80,22 +79,14 @@ class _CountedReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is shown.
+    """What is shown."""
 
-    Attributes:
-        name: of the cluster, for people.
-        cluster: the cluster.
-        held: its held pods.
-        read_pod: where its pods are read from.
-        replicas: the pods of each owner, by node.
-        policy_resources: the policies that its API server holds; None for a recording.
-    """
-
-    name: str
-    cluster: Cluster
-    held: HeldPods
-    read_pod: ReadPod
-    replicas: _CountedReplicas
+    name: str  # of the cluster, for people
+    cluster: Cluster  # the cluster
+    held: HeldPods  # its held pods
+    read_pod: ReadPod  # where its pods are read from
+    replicas: _CountedReplicas  # the pods of each owner, by node
+    # the policies that its API server holds; None for a recording
     policy_resources: PolicyResources | None = None
 
 
@@ -108,17 +99,7 @@ def dashboard(
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))] = 0,
     browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
 ) -> int:
-    """Show nodes, quotas, held pods and decisions in a browser.
-
-    Args:
-        cluster: files or folders with a recorded cluster, as `stowplan snapshot` writes them; if
-            not given, the live cluster of the kubeconfig.
-        kubeconfig: how to reach a live cluster; `$KUBECONFIG` or the default one, if not given.
-        context: of the kubeconfig; its current one, if not given.
-        policies: policy files, or folders of them, to decide by; they may be edited meanwhile.
-        port: to listen on; 0 takes a free one.
-        browser: open the page in a browser.
-    """
+    """Show nodes, quotas, held pods and decisions in a browser."""
     paths = located_policies(policies or ())
     recorded = _recorded(cluster) if cluster else None
     with suppress(KeyboardInterrupt):  # the way to end it
@@ -201,11 +182,7 @@ async def _live(stack: AsyncExitStack, kubeconfig: Path | None, context: str | N
 
 
 async def _require_contact(connection: Connection) -> None:
-    """Read the version, which everybody may: the watches of all kinds would fail alike.
-
-    Raises:
-        StowplanError: there is no contact, or the credentials are not accepted.
-    """
+    """Read the version, which everybody may: the watches of all kinds would fail alike."""
     try:
         await connection.get("/version")
     except ApiError as error:

@@ -40,12 +40,12 @@ from engine.view import ClusterView, Sum
 from webhook.cli import console
 from webhook.cli.api_server import ApiServer, connected
 from webhook.cli.cluster_loading import load_cluster
+from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show_patch
-from webhook.cli.simulation_tables import show_figures, write_page
-from webhook.cli.tables import plain_table
+from webhook.cli.simulate import show_figures, write_page
 from webhook.serving.composition import run_server
 from webhook.settings import Settings
 
@@ -70,16 +70,7 @@ def demo() -> int:
 
 
 async def run_demo(data: Path, output: Console, *, page: Path) -> None:
-    """Run the demonstration with the files of a folder laid out like `webhook.demo`.
-
-    Args:
-        data: the folder.
-        output: where it prints.
-        page: the report that it writes.
-
-    Raises:
-        DemoError: the server answered other than expected.
-    """
+    """Run the demonstration with the files of a folder laid out like `webhook.demo`."""
     pods = PodCollector()
     recording = load_cluster([data / _CLUSTER], output, observers=[pods])
     policies = load_policy_set([data / _POLICIES])

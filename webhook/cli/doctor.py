@@ -16,8 +16,8 @@ from rich.markup import escape
 from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.api_errors import reason
+from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
-from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import Finding, Installation, Level, run_checks
 
@@ -39,17 +39,7 @@ def doctor(
     pod_namespace: str = "default",
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
-    """Check a live installation, and advise on every finding.
-
-    Args:
-        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
-            a pod its service account.
-        context: of the kubeconfig; its current one, if not given.
-        namespace: where stowplan is installed.
-        release: name of its Deployment and of both webhook configurations.
-        pod_namespace: where a pod is created, as a dry run.
-        as_json: print JSON.
-    """
+    """Check a live installation, and advise on every finding."""
     try:
         findings = asyncio.run(_run_checks(kubeconfig, context, namespace, release, pod_namespace))
     except ApiError as error:

@@ -17,16 +17,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from engine.cel import CelError, Program, plain_value
-from engine.errors import StowplanError
-from engine.model.count_text import counted
+from engine.errors import StowplanError, counted
 from engine.policy import NodeValues, node_values, pod_fields_read, read_expression
 from engine.report import NodeNames
 from webhook.cli import console
 from webhook.cli.cluster_loading import ClusterPaths, load_cluster, moment_of, tell_missing
+from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
-from webhook.cli.tables import plain_table
 
 _NODES: Final = 20
 _EXPRESSION: Final = "<expression>"
@@ -35,40 +34,25 @@ _NO_POD: Final[dict[str, Any]] = {"metadata": {}, "spec": {}}
 
 
 class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The value of an expression for each node.
+    """The value of an expression for each node."""
 
-    Attributes:
-        type: of the expression, `dyn` where it is known only at run time.
-        values: by node, as JSON; those of nodes without one are left out.
-        errors: by node, why there is no value.
-        value: of an expression that reads no node.
-        error: why such an expression has no value, "" where it has one.
-        variable_errors: why variables could not be computed, a line each.
-        parts: how all nodes are evaluated at once, the whole expression first; empty for an
-            expression that is neither a filter nor a score.
-    """
-
-    type: str
-    values: Mapping[str, Any]
-    errors: Mapping[str, str]
-    value: Any
-    error: str
-    variable_errors: tuple[str, ...]
+    type: str  # of the expression, `dyn` where it is known only at run time
+    values: Mapping[str, Any]  # by node, as JSON; those of nodes without one are left out
+    errors: Mapping[str, str]  # by node, why there is no value
+    value: Any  # of an expression that reads no node
+    error: str  # why such an expression has no value, "" where it has one
+    variable_errors: tuple[str, ...]  # why variables could not be computed, a line each
+    # how all nodes are evaluated at once, the whole expression first; empty for an expression that
+    # is neither a filter nor a score
     parts: tuple[PartReport, ...]
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of an expression.
+    """A part of an expression."""
 
-    Attributes:
-        text: of the part.
-        strategy: how its column is computed.
-        cost_micros: estimated microseconds for 5,000 nodes, without its own parts.
-    """
-
-    text: str
-    strategy: str
-    cost_micros: float
+    text: str  # of the part
+    strategy: str  # how its column is computed
+    cost_micros: float  # estimated microseconds for 5,000 nodes, without its own parts
 
 
 def evaluate(
@@ -84,21 +68,7 @@ def evaluate(
     nodes: NonNegativeInt = _NODES,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Evaluate an expression for each node.
-
-    Args:
-        expression: CEL, as in a filter or a score of a policy.
-        cluster: files or folders as `stowplan snapshot` or `kubectl get -o json` write them.
-        pod: the manifest of a pod or a workload, for expressions that read one; `-` reads standard
-            input.
-        policies: policy files, or folders of them, whose variables may be read.
-        variable: a further one, `NAME=EXPRESSION`, which may read those before it.
-        namespace: of a pod that names none.
-        now: the moment, such as `2026-03-02T10:00:00Z`, for the age of measurements; if not given,
-            the moment of the recording.
-        nodes: how many to list.
-        json: print everything as JSON, and nothing else.
-    """
+    """Evaluate an expression for each node."""
     variables = _variables(policies or (), variable or ())
     program = read_expression(expression, _EXPRESSION, variables)
     _check_pod(pod, pod_fields_read(program, variables))
@@ -119,11 +89,7 @@ def evaluate(
 
 
 def _variables(policies: Sequence[Path], written: Sequence[str]) -> dict[str, Program]:
-    """Return the variables of policies, and those of the command line, by name.
-
-    Raises:
-        InvalidFileError: one of them has mistakes.
-    """
+    """Return the variables of policies, and those of the command line, by name."""
     variables: dict[str, Program] = {}
     for policy in load_policy_set(policies) if policies else ():
         for name, program in policy.variables.items():

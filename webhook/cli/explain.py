@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -14,23 +15,24 @@ from msgspec import structs
 from rich.console import Console
 from rich.markup import escape
 
+from engine.binding import BINDING_REASON_ANNOTATION, SCHEDULER_NODE_ANNOTATION
 from engine.errors import StowplanError
-from engine.model.decision import Decision, Verdict
-from engine.model.hold import HOLD_GATE
-from engine.model.never_held import is_never_held
-from engine.model.placement_options import PlacementAt
-from engine.model.pod import Pod
+from engine.gang import gang_of
+from engine.model.decision import Decision, PlacementRequest, Verdict
+from engine.model.hold import HOLD_GATE, QueuedReason, queued_condition_in
+from engine.model.pod import Pod, is_never_held
+from engine.model.policy_resource import PlacementAt
+from engine.model.rule_outcomes import SCHEDULER
+from engine.model.time import Micros, micros
 from engine.pipeline import Scope
+from engine.placement import REASON_ANNOTATION
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
+from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
+from engine.release import EVICTING_REASONS
 from engine.report import DecisionReport, NodeNames, QuotaReport, decision_report
 from engine.view import ClusterState, ClusterView, quota_requests
 from webhook.cli import console
-from webhook.cli.binding_explanation import (
-    BindingExplanation,
-    binding_explanation,
-    show_binding,
-)
 from webhook.cli.cluster_loading import (
     ClusterPaths,
     load_cluster,
@@ -38,13 +40,176 @@ from webhook.cli.cluster_loading import (
     moment_text,
     tell_missing,
 )
+from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
-from webhook.cli.held_explanation import HoldReport, hold_report
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show_patch, show_reasons, verdict_line
 from webhook.cluster import Recording
 from webhook.placement.placer import Placer
+
+
+class HoldReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What keeps a held pod from the scheduler."""
+
+    waits_for: tuple[str, ...]  # the gates of others, which have to go first
+    waits_for_quota: str = ""  # what keeps it in the queue of its quota, "" for nothing
+    waits_for_gang: str = ""  # what its gang waits for, "" for a pod without a gang
+    # who is evicted for it, or protected from that, as its condition says; "" where nobody is
+    evictions: str = ""
+
+    def __str__(self) -> str:
+        """Return it in a line, in the markup of a terminal."""
+        if self.waits_for:
+            return f"held, and waits for others to remove {escape(', '.join(self.waits_for))}"
+        if self.evictions:
+            return f"held: {escape(self.evictions)}"
+        if self.waits_for_quota:
+            return f"held, and waits for quota: {escape(self.waits_for_quota)}"
+        if self.waits_for_gang:
+            return f"held, and waits for its {escape(self.waits_for_gang)}"
+        return "held, until it is its turn"
+
+
+def hold_report(request: PlacementRequest, view: ClusterView) -> HoldReport:
+    """Return what keeps a held pod from the scheduler."""
+    pod, raw = request.pod, bytes(request.raw)
+    return HoldReport(
+        waits_for=tuple(gate for gate in pod.scheduling_gates if gate != HOLD_GATE),
+        waits_for_quota=_quota_wait(pod, raw, view) if pod.is_queued else "",
+        waits_for_gang=_gang_wait(pod, raw, view),
+        evictions=_evictions(raw),
+    )
+
+
+def _gang_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
+    """Return what the gang of a pod waits for, "" for a pod without a gang.
+
+    As its condition says: the other members may be on no recording.
+    """
+    gang = gang_of(pod, view)
+    if gang is None:
+        return ""
+    condition = queued_condition_in(raw)
+    if condition is not None and condition.reason == QueuedReason.WAITING_FOR_GANG:
+        return f"{condition.message} (as its condition says)"
+    return f"gang `{gang.key}`, of which {gang.min_member} must run together"
+
+
+def _evictions(raw: bytes) -> str:
+    """Return who is evicted for a pod, or protected from that: plans are the leader's to make."""
+    condition = queued_condition_in(raw)
+    if condition is None or not condition.is_true or condition.reason not in EVICTING_REASONS:
+        return ""
+    return f"{condition.reason}: {condition.message} (as its condition says)"
+
+
+def _quota_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
+    """Return what keeps a pod in the queue of its quota, "" for nothing.
+
+    It is judged as if it was the only one that waits. Its place is that of its condition: those
+    before it may be on no recording.
+    """
+    queues = NamespaceQueues(QueueRules())
+    queues.update(view)
+    queue = queues.of(pod)
+    if queue is None:
+        return ""
+    situation = queues.situation(view, under_way=(), assumed=())
+    alone = QueuedPod(
+        pod.key,
+        queue.queue.key,
+        quota_requests(pod.shape),
+        Micros(0) if pod.created is None else micros(pod.created),
+    )
+    decision = next_releases(
+        [alone], situation.quotas, situation.usage, situation.cohort, alone.since
+    )
+    wait = decision.waits.get(pod.key)
+    condition = queued_condition_in(raw)
+    place = "" if condition is None else condition.message.partition("; ")[0]
+    if wait is None and not place:
+        return ""
+    why = "its quota has room for it" if wait is None else wait.message
+    return f"{why} ({place}, as its condition says)" if place else why
+
+
+class RuleOnNodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a rule says of both nodes: of a filter why it rejects them, of a score the points."""
+
+    policy: str  # the policy it belongs to, "scheduler" for the scheduler's own
+    rule: str  # its name
+    on_scheduler_node: str  # "" where a filter passes, or where a score gives none
+    on_node: str  # likewise
+
+
+class BindingExplanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that was decided at its binding."""
+
+    scheduler_node: str  # the node that the scheduler took
+    node: str  # the node that the pod is on
+    reason: str  # why, for programs
+    message: str  # why, for people
+    rules: tuple[RuleOnNodes, ...]  # what rules say of both nodes now, as if the pod was not there
+
+    def __str__(self) -> str:
+        """Return it in a line, in the markup of a terminal."""
+        why = escape(self.message or self.reason)
+        node, scheduler_node = escape(self.node), escape(self.scheduler_node)
+        if self.node == self.scheduler_node:
+            return f"bound to {node}, as the scheduler chose: {why}"
+        return f"bound to {node} instead of {scheduler_node}, the scheduler's choice: {why}"
+
+
+def binding_explanation(
+    annotations: Mapping[str, str], node: str, decision: Decision
+) -> BindingExplanation | None:
+    """Return what became of a pod at its binding, None where nothing was decided then."""
+    scheduler_node = annotations.get(SCHEDULER_NODE_ANNOTATION, "")
+    if not (scheduler_node and node):
+        return None
+    return BindingExplanation(
+        scheduler_node=scheduler_node,
+        node=node,
+        reason=annotations.get(BINDING_REASON_ANNOTATION, ""),
+        message=annotations.get(REASON_ANNOTATION, ""),
+        rules=tuple(_rules(decision, scheduler_node, node)),
+    )
+
+
+def show_binding(console: Console, found: BindingExplanation) -> None:
+    """Print both nodes, rule by rule; of filters only those that reject one of them."""
+    console.print(str(found))
+    if not found.rules or found.node == found.scheduler_node:
+        return
+    console.print("[dim]what rules say of both nodes now, without the pod:[/]")
+    table = plain_table("policy", "rule", found.scheduler_node, found.node)
+    for each in found.rules:
+        row = (each.policy, each.rule, each.on_scheduler_node or "-", each.on_node or "-")
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def _rules(decision: Decision, scheduler_node: str, node: str) -> Iterator[RuleOnNodes]:
+    names = {name: row for row, name in enumerate(decision.names)}
+    rows = names.get(scheduler_node), names.get(node)
+    for outcome in decision.filters:
+        texts = [
+            outcome.reason(row) if row is not None and outcome.rejects[row] else "" for row in rows
+        ]
+        if any(texts):
+            yield _on_nodes(outcome.policy, outcome.rule, texts)
+    places = {int(row): place for place, row in enumerate(decision.ranking.rows.tolist())}
+    for score in decision.scored:
+        at = [None if row is None else places.get(row) for row in rows]
+        texts = ["" if place is None else f"{int(score.normalized[place])} points" for place in at]
+        yield _on_nodes(score.policy, score.rule, texts)
+
+
+def _on_nodes(policy: str, rule: str, texts: list[str]) -> RuleOnNodes:
+    policy = "scheduler" if policy == SCHEDULER else policy
+    return RuleOnNodes(policy=policy, rule=rule, on_scheduler_node=texts[0], on_node=texts[1])
+
 
 _NODES = 20
 _INPUTS = 3
@@ -62,18 +227,13 @@ class _Live(NamedTuple):
 
 
 class ExplainReport(DecisionReport, frozen=True, kw_only=True):
-    """A decision, with the verdict on its quota and with the answer of the webhook.
-
-    Attributes:
-        patch: of the answer.
-        hold: of a held pod; None for others.
-        bound: of a pod of a live cluster that was decided at its binding; None for others.
-    """
+    """A decision, with the verdict on its quota and with the answer of the webhook."""
 
     quota: QuotaReport
-    patch: tuple[dict[str, Any], ...]
+    patch: tuple[dict[str, Any], ...]  # of the answer
     warnings: tuple[str, ...]
-    hold: HoldReport | None = None
+    hold: HoldReport | None = None  # of a held pod; None for others
+    # of a pod of a live cluster that was decided at its binding; None for others
     bound: BindingExplanation | None = None
 
 
@@ -94,31 +254,7 @@ def explain(
     patch: bool = False,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show the decision for a pod.
-
-    Args:
-        pod: a manifest with one Pod, or with a Deployment or another workload, of which one pod is
-            decided; YAML or JSON; `-` reads standard input. Also a pod of the cluster, as kubectl
-            takes it: `pod/web-0`; with `--live` also a workload: `deploy/web`. A pod that exists is
-            decided as if it was created now.
-        cluster: files or folders with the output of `kubectl get nodes,pods,namespaces -A -o json`;
-            also of `elasticquotas` and `nodemetrics` if the cluster has them.
-        policies: policy files, or folders of them; with `--live` those of the cluster, if not
-            given.
-        live: decide on the cluster of the kubeconfig as it is now; it is only read from.
-        kubeconfig: how to reach it; `$KUBECONFIG` or the default one, if not given, or in a pod its
-            service account.
-        context: of the kubeconfig; its current one, if not given.
-        installation: `NAMESPACE/NAME` of the Deployment whose ConfigMap of policies is read.
-        namespace: the namespace of a pod that names none.
-        now: the moment of the decision, such as `2026-03-02T10:00:00Z`, for the age of
-            measurements; if not given, the moment of the recording.
-        nodes: how many candidates, and how many of the others, to list.
-        inputs: for how many of these to show the inputs of rules, such as cpu limits of 10 of 8
-            cores.
-        patch: also print the JSON patch of the webhook.
-        json: print everything as JSON, and nothing else.
-    """
+    """Show the decision for a pod."""
     notes = console.errors()
     if live:
         source = _Live(kubeconfig, context, installation)

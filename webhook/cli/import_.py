@@ -10,8 +10,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 from rich.markup import escape
 
-from engine.errors import Diagnostic, StowplanError
-from engine.model.count_text import counted
+from engine.errors import Diagnostic, StowplanError, counted
 from engine.policy import PolicySet, content_of, load_policies
 from engine.policy_lint import policy_warnings
 from engine.scheduler_config import imported_policies
@@ -30,15 +29,7 @@ def import_configuration(
     name: str = "",
     force: bool = False,
 ) -> int:
-    """Write policies that rank nodes as a configuration of kube-scheduler does.
-
-    Args:
-        file: the configuration, YAML or JSON; `-` reads standard input.
-        output: the file to write; standard output, if not given.
-        name: of the policy; of several, what their names begin with. After the profile, if not
-            given.
-        force: replace the file if it exists.
-    """
+    """Write policies that rank nodes as a configuration of kube-scheduler does."""
     if output is not None and output.exists() and not force:
         raise StowplanError(f"`{output}` exists\nhint: `--force` replaces it")
     is_piped = file == STANDARD_INPUT

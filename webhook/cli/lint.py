@@ -1,24 +1,282 @@
-"""`stowplan lint`: check policies, and show how their rules take effect."""
+"""`stowplan lint`: check policies, and show how their rules take effect.
+
+What lint finds as SARIF 2.1.0, which code hosts show beside the lines of a change.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 import msgspec
 from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from engine.errors import InvalidFileError, StowplanError
-from engine.model.count_text import counted
+from engine.cel.vector import Plan
+from engine.errors import Diagnostic, InvalidFileError, StowplanError, counted
+from engine.model.label_condition import Exactness
+from engine.model.policy_resource import DynamicFilters, PlacementAt
+from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
+from engine.policy_lint import CHECKS, KnownCluster, PolicyWarning, policy_warnings
 from webhook.cli import console
+from webhook.cli.console import plain_table, run_on_changes
 from webhook.cli.exit_codes import Exit
-from webhook.cli.lint_report import LintRun, lint_report
 from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
-from webhook.cli.rule_tables import rules_table, show_plan
-from webhook.cli.sarif import sarif_log
-from webhook.cli.watching import run_on_changes
+from webhook.version import VERSION
+
+_AT_BINDING = "binding"
+_MICROS_PER_MILLI = 1000
+
+
+def rules_table(policies: PolicySet) -> Table:
+    """Return the rules of each policy, with their effect and cost."""
+    table = plain_table("policy and rules", "does", "enforced by", "cost at 5,000 nodes")
+    for policy in policies:
+        priority = f", priority {policy.priority}" if policy.priority else ""
+        table.add_row(f"[bold]{escape(policy.name)}[/]", f"{policy.mode.value}{priority}")
+        for rule in policy.rules:
+            does = f"score x {rule.weight}" if isinstance(rule, ScoreRule) else "filter"
+            plan = _plan_of(rule)
+            cost = "plugin" if plan is None else _cost(plan)
+            table.add_row(f"  {escape(rule.name)}", does, enforced_by(policy, rule), cost)
+    return table
+
+
+def enforced_by(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> str:
+    """Return what sees to it that a rule holds."""
+    placement = policy.placement
+    is_at_binding = placement.at is PlacementAt.BINDING
+    if isinstance(rule, ScoreRule):
+        return _AT_BINDING if is_at_binding else "advice only"
+    labels = rule.labels.summary
+    names_nodes = placement.dynamic_filters is DynamicFilters.REQUIRED
+    if labels.exactness is Exactness.EXACT or not (is_at_binding or names_nodes):
+        return labels.summary
+    rest = _AT_BINDING if is_at_binding else "node names"
+    return rest if labels.exactness is Exactness.NONE else f"{labels.summary}, {rest}"
+
+
+def cost_millis(rule: FilterRule | ScoreRule) -> float | None:
+    """Return what an expression is estimated to take at 5,000 nodes, None for a plugin."""
+    plan = _plan_of(rule)
+    return None if plan is None else plan.cost / _MICROS_PER_MILLI
+
+
+def _plan_of(rule: FilterRule | ScoreRule) -> Plan | None:
+    """Return how the expression of a rule is evaluated, None for a plugin."""
+    return rule.evaluator.plan if isinstance(rule.evaluator, NodeExpression) else None
+
+
+def show_plan(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: Console) -> None:
+    """Print how an expression is evaluated, and why labels alone cannot express it."""
+    plan = _plan_of(rule)
+    if plan is None:
+        return
+    output.print(f"\n[bold]{escape(policy.name)}: {escape(rule.name)}[/]")
+    output.print(plan.describe(), markup=False, soft_wrap=True)
+    if isinstance(rule, FilterRule):
+        for reason in sorted(rule.labels.summary.reasons):
+            output.print(f"not by labels alone: {escape(reason)}")
+
+
+def _cost(plan: Plan) -> str:
+    """Return the estimated cost of an expression, and the strategy of its costliest part."""
+    costliest = max(plan.parts, key=lambda part: part.cost)
+    return f"{plan.cost / _MICROS_PER_MILLI:.2f} ms, {costliest.strategy.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class LintRun:
+    """What came of policy files."""
+
+    policies: PolicySet  # none where there are mistakes
+    mistakes: tuple[Diagnostic, ...] = ()  # all of them, in all files
+    warnings: tuple[PolicyWarning, ...] = ()  # what is valid and probably not meant
+
+    @classmethod
+    def of(cls, policies: PolicySet, cluster: KnownCluster | None = None) -> LintRun:
+        """Return what came of files without a mistake."""
+        found = (policy_warnings(policy, cluster=cluster) for policy in policies)
+        return cls(policies, warnings=tuple(each for warnings in found for each in warnings))
+
+    @classmethod
+    def failed(cls, error: InvalidFileError) -> LintRun:
+        """Return what came of files with mistakes."""
+        return cls(PolicySet(), mistakes=error.problems)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A mistake or a warning, with its place.
+
+    Attributes:
+        check: `mistake`, or the kind of the warning.
+        line: from 1; 0 means the file as a whole.
+        column: from 1; 0 as well.
+        policy: of a warning.
+        rule: the rule, variable or match condition of a warning; "" for the whole policy.
+    """
+
+    file: str
+    line: int
+    column: int
+    check: str
+    message: str
+    hint: str = ""
+    policy: str = ""
+    rule: str = ""
+
+
+class RuleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A rule, with its effect and cost."""
+
+    name: str
+    kind: Literal["filter", "score"]
+    weight: int  # of a score; 0 for a filter
+    enforced_by: str  # how a filter is written on a pod
+    # what an expression is estimated to take at 5,000 nodes; None for a plugin
+    cost_millis: float | None
+
+
+class PolicySummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A policy without mistakes."""
+
+    name: str
+    file: str
+    mode: str
+    priority: int
+    rules: tuple[RuleSummary, ...]
+
+
+class LintReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All of a run; `policies` is empty where there are mistakes."""
+
+    mistakes: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    policies: tuple[PolicySummary, ...]
+
+
+def lint_report(run: LintRun) -> LintReport:
+    """Return a run as it is printed for machines."""
+    return LintReport(
+        mistakes=tuple(_mistake(found) for found in run.mistakes),
+        warnings=tuple(_warning(found) for found in run.warnings),
+        policies=tuple(_summary(policy) for policy in run.policies),
+    )
+
+
+def _mistake(found: Diagnostic) -> Finding:
+    return Finding(
+        file=found.file,
+        line=found.line,
+        column=found.column,
+        check="mistake",
+        message=found.message,
+        hint=found.hint,
+    )
+
+
+def _warning(found: PolicyWarning) -> Finding:
+    return Finding(
+        file=found.place.file,
+        line=found.place.line,
+        column=found.place.column,
+        check=found.check.value,
+        message=found.message,
+        hint=found.hint,
+        policy=found.policy,
+        rule=found.part,
+    )
+
+
+def _summary(policy: CompiledPolicy) -> PolicySummary:
+    rules = (
+        RuleSummary(
+            name=rule.name,
+            kind="score" if isinstance(rule, ScoreRule) else "filter",
+            weight=rule.weight if isinstance(rule, ScoreRule) else 0,
+            enforced_by=enforced_by(policy, rule),
+            cost_millis=cost_millis(rule),
+        )
+        for rule in policy.rules
+    )
+    return PolicySummary(
+        name=policy.name,
+        file="" if policy.places is None else policy.places.document.file,
+        mode=policy.mode.value,
+        priority=policy.priority,
+        rules=tuple(rules),
+    )
+
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_MISTAKE: Final = "mistake"
+_ROOT: Final = "%SRCROOT%"  # by convention, the root of the checkout
+
+_Json = dict[str, Any]
+
+
+def sarif_log(run: LintRun, *, root: Path) -> _Json:
+    """Return a run as a SARIF log."""
+    mistakes = (_result(_MISTAKE, "error", found, root) for found in run.mistakes)
+    warnings = (
+        _result(found.check.value, "warning", found.diagnostic, root) for found in run.warnings
+    )
+    driver = {
+        "name": "stowplan",
+        "version": VERSION,
+        "rules": [
+            _rule(_MISTAKE, "error", "A mistake: the policy cannot be loaded."),
+            *(_rule(check.value, "warning", text) for check, text in CHECKS.items()),
+        ],
+    }
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "columnKind": "unicodeCodePoints",
+                "results": [*mistakes, *warnings],
+            }
+        ],
+    }
+
+
+def _rule(name: str, level: str, text: str) -> _Json:
+    return {
+        "id": name,
+        "shortDescription": {"text": text},
+        "defaultConfiguration": {"level": level},
+    }
+
+
+def _result(rule: str, level: str, found: Diagnostic, root: Path) -> _Json:
+    location: _Json = {"artifactLocation": _artifact(found.file, root)}
+    if found.line:
+        location["region"] = {"startLine": found.line, "startColumn": found.column}
+        if found.source:
+            location["region"]["snippet"] = {"text": found.source}
+    text = f"{found.message}\nhint: {found.hint}" if found.hint else found.message
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": text},
+        "locations": [{"physicalLocation": location}],
+    }
+
+
+def _artifact(file: str, root: Path) -> _Json:
+    path = Path(file).absolute()
+    if path.is_relative_to(root):
+        return {"uri": quote(path.relative_to(root).as_posix()), "uriBaseId": _ROOT}
+    return {"uri": path.as_uri()}
 
 
 def lint(
@@ -35,17 +293,6 @@ def lint(
 
     Every mistake is shown with its place and a hint. Plugins and their args are listed in
     `docs/plugins.md`.
-
-    Args:
-        paths: policy files, or folders of them; names of policies to start from, such as
-            `balanced`; `-` for standard input.
-        verbose: also show how each part of an expression is evaluated.
-        json: print mistakes, warnings and rules as JSON, and nothing else.
-        sarif: also write mistakes and warnings to this file, as SARIF 2.1.0.
-        cluster: a recorded cluster, as `stowplan snapshot` writes it: also warn of labels, taints,
-            namespaces, resources, images and priority classes that nothing there has, of rules that
-            keep or reject every node there, and of policies that apply to no pod there.
-        watch: do it again whenever a file changes, until Ctrl-C.
     """
     _refuse_options(paths)
 
@@ -67,11 +314,7 @@ def _lint(
     sarif: Path | None,
     cluster: Sequence[Path],
 ) -> int:
-    """Print what is found.
-
-    Raises:
-        InvalidFileError: there are mistakes, and they were not printed as JSON.
-    """
+    """Print what is found."""
     run = _checked(paths, cluster)
     if sarif is not None:
         sarif.write_bytes(msgspec.json.format(msgspec.json.encode(sarif_log(run, root=Path.cwd()))))
@@ -91,7 +334,7 @@ def _checked(paths: list[Path], cluster: Sequence[Path]) -> LintRun:
         return LintRun.failed(error)
     if not cluster:
         return LintRun.of(policies)
-    from webhook.cli.known_cluster import known_cluster  # noqa: PLC0415 - few need a simulation
+    from webhook.cli.cluster_loading import known_cluster  # noqa: PLC0415 - few need a simulation
 
     return LintRun.of(policies, known_cluster(cluster, policies))
 

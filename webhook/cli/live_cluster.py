@@ -24,9 +24,9 @@ from webhook.cli.snapshot import read_errors, record
 from webhook.cluster import Recording
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.client.pages import PagedLists
-from webhook.cluster.files.json_objects import JsonObject
+from webhook.cluster.files.object_file import JsonObject
 from webhook.cluster.objects import ApiObject
-from webhook.placement.policy_resources import PolicyResources
+from webhook.placement.policy_files import PolicyResources
 
 _T = TypeVar("_T")
 _POLICIES: Final = "/apis/stowplan.dev/v1alpha1"
@@ -98,17 +98,11 @@ class _ConfigMap(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRead:
-    """What was read of a cluster.
+    """What was read of a cluster."""
 
-    Attributes:
-        manifest: of the pod that the target is, or stands for; empty without a target.
-        policies: those of its ConfigMap, and PlacementPolicies; none if they are not read.
-        recording: the cluster as a snapshot shows it, which is kept nowhere.
-    """
-
-    manifest: dict[str, Any]
-    policies: PolicySet
-    recording: Recording
+    manifest: dict[str, Any]  # of the pod that the target is, or stands for; empty without a target
+    policies: PolicySet  # those of its ConfigMap, and PlacementPolicies; none if they are not read
+    recording: Recording  # the cluster as a snapshot shows it, which is kept nowhere
 
 
 def read_live(
@@ -121,21 +115,7 @@ def read_live(
     reads_policies: bool,
     notes: Console,
 ) -> LiveRead:
-    """Read a cluster once.
-
-    Args:
-        kubeconfig: how to reach it, None for the usual one.
-        context: of the kubeconfig, None for its current one.
-        installation: `NAMESPACE/NAME` of our Deployment, whose ConfigMap holds policies.
-        target: an object as kubectl takes it, `deploy/web` or `pods/web-0`; "" for none.
-        namespace: of the target.
-        reads_policies: whether policies are read.
-        notes: for progress, and for policies of the API that are not in force, with the reason.
-
-    Raises:
-        InvalidFileError: the target, or policies of the ConfigMap, have mistakes.
-        StowplanError: there is no such object, or no policy, or something cannot be read.
-    """
+    """Read a cluster once."""
     found = _parsed(target) if target else None
     with TemporaryDirectory(prefix="stowplan-") as folder:
         file = Path(folder) / "cluster.json"

@@ -18,11 +18,10 @@ from engine.errors import StowplanError
 from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
 from webhook.cli import console
 from webhook.cli.api_errors import reason
+from webhook.cli.console import namespace_and_name, plain_table
 from webhook.cli.exit_codes import Exit
-from webhook.cli.names import namespace_and_name
-from webhook.cli.tables import plain_table
-from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import ApiError, Connection, connected
+from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.outcome import AUDITED_KEY, OutcomeRecord
 
 _ENFORCE: Final = "Enforce"
@@ -42,18 +41,7 @@ def outcome(
     context: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show where the pods of policies were bound in the last hour, and how good that was.
-
-    Args:
-        namespace: show the pods of this one alone.
-        policy: show this one alone, by namespace.
-        enforce: take back the Audit mode of this policy, which made things worse; nothing else.
-        lease: of the installation, `NAMESPACE/NAME`.
-        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
-            a pod its service account.
-        context: of the kubeconfig; its current one, if not given.
-        as_json: print JSON.
-    """
+    """Show where the pods of policies were bound in the last hour, and how good that was."""
     if enforce:
         asyncio.run(_enforce(kubeconfig, context, lease, enforce))
         console.output().print(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from rich.console import Console
@@ -13,17 +14,134 @@ from rich.console import Console
 from engine.builtin_admission import BuiltinAdmission
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import Pod, pod_of
-from engine.model.request import PlacementRequest
-from engine.model.workload import WORKLOADS
+from engine.model.workload import (
+    POD,
+    WORKLOADS,
+    Workload,
+    pinned_to,
+    pod_of_workload,
+    value_at,
+    workload_of,
+)
 from engine.simulation import RecordedPod
 from engine.view import ClusterView
-from webhook.admission.review_result import model_of
+from webhook.admission.handler import model_of
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
-from webhook.cli.workloads import pod_object
-from webhook.cluster import read_objects
-from webhook.cluster.decode_errors import UNREADABLE, decode_errors
-from webhook.cluster.objects import ApiObject
+from webhook.cluster import read_folder, read_objects
+from webhook.cluster.objects import UNREADABLE, ApiObject, FieldPath, decode_errors
+
+_T = TypeVar("_T")
+_MOST_PODS: Final = 100_000  # of one manifest
+
+
+@dataclass(frozen=True, slots=True)
+class PodOfWorkload:
+    """A pod of a workload, as an `ApiObject`: its mistakes are at their place in the template."""
+
+    found: ApiObject
+    workload: Workload
+    number: int = 0
+    node: str = ""  # that a pod of a DaemonSet is for
+    group: str = ""
+    kind: str = POD
+
+    @property
+    def end(self) -> int:
+        """That of the workload."""
+        return self.found.end
+
+    def decode(self, kind: type[_T]) -> _T:
+        """Return the pod as a wire struct."""
+        return msgspec.convert(self.plain(), kind)
+
+    def plain(self) -> object:
+        """Return the pod as dicts, lists and scalars."""
+        manifest = msgspec.convert(self.found.plain(), dict[str, Any])
+        pod = pod_of_workload(manifest, self.workload, self.number)
+        return pinned_to(pod, self.node) if self.node else pod
+
+    def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
+        """Return a mistake at one of its values."""
+        return self.found.problem((*self.workload.template, *path), message, hint)
+
+
+def pod_object(found: ApiObject) -> ApiObject | None:
+    """Return a pod as it is, a pod of a workload, and None for anything else."""
+    if (found.group, found.kind) == ("", POD):
+        return found
+    workload = workload_of(f"{found.group}/v1", found.kind)
+    return None if workload is None else PodOfWorkload(found, workload)
+
+
+def read_pods(
+    path: Path,
+    *,
+    namespace: str,
+    admission: BuiltinAdmission,
+    nodes_for: Callable[[Pod], Sequence[str]],
+) -> list[RecordedPod]:
+    """Return the pods in a manifest, or in those of a folder: pods, and those that workloads make.
+
+    Objects of other kinds are skipped.
+    """
+    made = partial(_admitted, namespace=namespace, admission=admission)
+    pods = [
+        made(pod)
+        for found in _objects(path)
+        for pod in _pods_of(found, lambda pod: nodes_for(made(pod).pod))
+    ]
+    if not pods:
+        kinds = ", ".join(workload.kind for workload in WORKLOADS)
+        message = f"no pod, and none of {kinds}"
+        raise InvalidFileError([Diagnostic(file=str(path), message=message)])
+    return pods
+
+
+def _objects(path: Path) -> Iterator[ApiObject]:
+    for found in read_folder(path):
+        if isinstance(found, Diagnostic):
+            raise InvalidFileError([found])
+        yield found
+
+
+def _pods_of(
+    found: ApiObject, nodes_for: Callable[[ApiObject], Sequence[str]]
+) -> Iterable[ApiObject]:
+    """Yield the pods of an object."""
+    pod = pod_object(found)
+    if not isinstance(pod, PodOfWorkload):
+        return [] if pod is None else [pod]
+    place = pod.workload.count
+    if not place:
+        return [
+            PodOfWorkload(found, pod.workload, number, node)
+            for number, node in enumerate(nodes_for(pod))
+        ]
+    count = value_at(msgspec.convert(found.plain(), dict[str, Any]), place)
+    if count is None:
+        count = 1
+    if not isinstance(count, int) or not 0 <= count <= _MOST_PODS:
+        message = f"expected a number of pods up to {_MOST_PODS:,}, not `{count}`"
+        raise InvalidFileError([found.problem(place, message, "")])
+    return (PodOfWorkload(found, pod.workload, number) for number in range(count))
+
+
+def _admitted(found: ApiObject, namespace: str, admission: BuiltinAdmission) -> RecordedPod:
+    """Return a pod as webhooks get it, with the name that it gets afterwards."""
+    try:
+        written = msgspec.convert(found.plain(), dict[str, Any])
+        pod_of(msgspec.convert(written, api.Pod))
+    except UNREADABLE as error:
+        raise InvalidFileError(decode_errors(found, api.Pod, error)) from error
+    manifest = admission.admit(written, namespace=namespace).manifest
+    pod = pod_of(msgspec.convert(manifest, api.Pod))
+    if not pod.name:
+        number = found.number if isinstance(found, PodOfWorkload) else 0
+        pod = msgspec.structs.replace(pod, name=f"{pod.generate_name}{number}")
+    return RecordedPod(pod, msgspec.json.encode(manifest))
+
 
 _POD_NAMES: Final = frozenset({"pod", "pods", "po"})
 _STANDARD_INPUT = Path("/dev/stdin")
@@ -50,15 +168,7 @@ class PodCollector:
         self.pods.pop(f"{namespace}/{name}", None)
 
     def manifest(self, target: str, namespace: str) -> dict[str, Any]:
-        """Return a pod as plain JSON values.
-
-        Args:
-            target: as kubectl takes it, `pod/web-0`.
-            namespace: of the pod.
-
-        Raises:
-            StowplanError: there is no such pod, or the target is no pod.
-        """
+        """Return a pod as plain JSON values."""
         kind, _, name = target.partition("/")
         if kind not in _POD_NAMES:
             raise StowplanError(
@@ -82,9 +192,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
     Of a workload that is a pod of its template, as its controller sends it. Objects of other kinds
     beside it are skipped.
-
-    Raises:
-        InvalidFileError: the file cannot be read, or does not hold one pod or workload.
     """
     file = _STANDARD_INPUT if path == Path("-") else path
     objects: list[ApiObject] = []
@@ -102,14 +209,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def placement_request(
     manifest: Mapping[str, Any], *, namespace: str, view: ClusterView, notes: Console | None = None
 ) -> PlacementRequest:
-    """Return the request that creating a pod would make, with the pod as webhooks get it.
-
-    Args:
-        manifest: of the pod.
-        namespace: of a pod that names none.
-        view: for the labels of the namespace, and for what the API server adds to pods.
-        notes: gets what it would add, or refuse, and is not known.
-    """
+    """Return the request that creating a pod would make, with the pod as webhooks get it."""
     admitted = BuiltinAdmission(view.extras.values()).admit(manifest, namespace=namespace)
     if notes is not None:
         for note in admitted.notes:
@@ -135,11 +235,7 @@ def placement_request(
 
 
 def manifest_of(found: ApiObject) -> dict[str, Any]:
-    """Return the pod that an object is, or stands for; see `read_manifest`.
-
-    Raises:
-        InvalidFileError: it is neither a pod nor a workload, or has mistakes.
-    """
+    """Return the pod that an object is, or stands for; see `read_manifest`."""
     pod = pod_object(found)
     if pod is None:
         message = f"expected a Pod or a workload, not a `{found.kind[:64]}`"

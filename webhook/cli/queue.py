@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.errors import StowplanError
-from engine.model.count_text import counted
+from engine.errors import StowplanError, counted
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros, micros
 from engine.report import (
@@ -31,9 +30,8 @@ from engine.report import (
 )
 from webhook.cli import console
 from webhook.cli.api_errors import reason
+from webhook.cli.console import namespace_and_name, plain_table
 from webhook.cli.exit_codes import Exit
-from webhook.cli.names import namespace_and_name
-from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import HeldQueue, read_held_queue
 
@@ -65,18 +63,7 @@ def queue(
     context: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show the held pods in the order in which they are released.
-
-    Args:
-        pod: show this one alone, `NAME` or `NAMESPACE/NAME`.
-        namespace: show the pods of this one alone; their places are among all pods.
-        lease: of the installation, `NAMESPACE/NAME`; its Deployment has the same name.
-        most: number of pods to show.
-        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
-            a pod its service account.
-        context: of the kubeconfig; its current one, if not given.
-        as_json: print JSON.
-    """
+    """Show the held pods in the order in which they are released."""
     selection = _selection(pod, namespace)
     namespace_and_name("--lease", lease)
     try:

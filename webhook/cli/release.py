@@ -18,16 +18,14 @@ from cyclopts.types import PositiveInt
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm
 
-from engine.errors import StowplanError
-from engine.model.count_text import counted
+from engine.errors import StowplanError, counted
 from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
 from engine.release import HeldPod
 from webhook.cli import console
 from webhook.cli.api_errors import reason
+from webhook.cli.console import namespace_and_name, plain_table
 from webhook.cli.exit_codes import Exit
-from webhook.cli.names import namespace_and_name
-from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.controllers.release.bulk_release import list_holds, release_holds
 from webhook.controllers.release.pod_writer import PodWriter
@@ -43,26 +41,15 @@ _WITHOUT_GATE: Final = {"spec": {"schedulingGates": [{"$patch": "delete", "name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Selection:
-    """The pods that are to be released.
+    """The pods that are to be released."""
 
-    Attributes:
-        overdue: those past their time alone.
-        queued: of those, also the ones that wait for quota or for their gang.
-        namespace: "" for all.
-        hold_seconds: the bound of a hold.
-    """
-
-    overdue: bool
-    queued: bool
-    namespace: str
-    hold_seconds: int
+    overdue: bool  # those past their time alone
+    queued: bool  # of those, also the ones that wait for quota or for their gang
+    namespace: str  # "" for all
+    hold_seconds: int  # the bound of a hold
 
     async def read(self, connection: Connection) -> _Holds:
-        """Return the pods of it that are held now, by uid.
-
-        Raises:
-            StowplanError: they cannot be listed.
-        """
+        """Return the pods of it that are held now, by uid."""
         now = micros(datetime.now(UTC))
         try:
             holds = await list_holds(
@@ -96,24 +83,7 @@ def release(
     kubeconfig: Path | None = None,
     context: str | None = None,
 ) -> int:
-    """Remove our scheduling gate from held pods, and nothing else.
-
-    Args:
-        overdue: those past their time, and only while no leader has released pods for a minute.
-        queued: with `--overdue`, also those that wait for quota or for their gang; what exceeds a
-            quota is refused while the webhook of quotas is there to do so.
-        every: every one.
-        namespace: of the pods; all of them, if not given.
-        dry_run: only show which.
-        yes: do not ask first.
-        force: with `--overdue`, also while a leader releases pods.
-        lease: with `--overdue`, namespace and name of the leader's Lease.
-        hold_seconds: with `--overdue`, the time from its creation after which a pod is overdue,
-            unless its annotation names an earlier moment.
-        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
-            a pod its service account.
-        context: of the kubeconfig; its current one, if not given.
-    """
+    """Remove our scheduling gate from held pods, and nothing else."""
     if overdue == every:
         raise StowplanError("give either `--overdue` or `--all`")
     if queued and not overdue:

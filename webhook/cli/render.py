@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.model.decision import Verdict
-from engine.model.resource_names import EPHEMERAL_STORAGE, MEMORY
+from engine.model.quantity import EPHEMERAL_STORAGE, MEMORY
 from engine.report import DecisionReport, NodeNames, PodName
-from webhook.cli.tables import plain_table
+from webhook.cli.console import plain_table
 
 _VERDICT_STYLE = {
     Verdict.PLACE: "bold green",

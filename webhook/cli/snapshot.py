@@ -20,13 +20,11 @@ from rich.table import Table
 from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.api_errors import reason
+from webhook.cli.console import CannotWriteError, plain_table, require_place_for
 from webhook.cli.exit_codes import Exit
-from webhook.cli.output_files import CannotWriteError, require_place_for
-from webhook.cli.tables import plain_table
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.files.object_file import object_file
-from webhook.cluster.snapshot.anonymous import Anonymizer
-from webhook.cluster.snapshot.record import KindResult, SnapshotError, take_snapshot
+from webhook.cluster.snapshot import Anonymizer, KindResult, SnapshotError, take_snapshot
 
 _OF_NODES = ("nodemetrics.slo.koordinator.sh", "nodes.metrics.k8s.io")
 _IN_NAMESPACES = ("elasticquotas.", "pods")
@@ -41,18 +39,7 @@ def snapshot(
     anonymize: bool = False,
     force: bool = False,
 ) -> int:
-    """Record a live cluster in a file, for `--cluster` of the other commands.
-
-    Args:
-        output: the file to write: JSON, an object per line.
-        kubeconfig: how to reach the cluster; `$KUBECONFIG` or the default one, if not given, or in
-            a pod its service account.
-        context: of the kubeconfig; its current one, if not given.
-        anonymize: replace names, label values and images, and keys and resources that are not
-            publicly known, by words made with a random key that is kept nowhere. Amounts, times,
-            zones and instance types stay.
-        force: replace the file if it exists.
-    """
+    """Record a live cluster in a file, for `--cluster` of the other commands."""
     _check(output, force=force)
     try:
         results = asyncio.run(
@@ -75,12 +62,7 @@ async def _record(
 
 @contextmanager
 def read_errors(kubeconfig: Path | None, context: str | None) -> Iterator[None]:
-    """Say of each refusal of the API server what was to be read, and how to be permitted.
-
-    Args:
-        kubeconfig: as the command was given it, for hints.
-        context: the same.
-    """
+    """Say of each refusal of the API server what was to be read, and how to be permitted."""
     try:
         yield
     except SnapshotError as error:
@@ -98,11 +80,7 @@ def read_errors(kubeconfig: Path | None, context: str | None) -> Iterator[None]:
 async def record(
     connection: Connection, output: Path, anonymizer: Anonymizer | None = None
 ) -> Sequence[KindResult]:
-    """Write a snapshot to a file, with a progress bar per kind; return the result for each.
-
-    Raises:
-        SnapshotError: nodes or pods cannot be read.
-    """
+    """Write a snapshot to a file, with a progress bar per kind; return the result for each."""
     notes = console.errors()
     columns = (
         TextColumn("{task.description}"),

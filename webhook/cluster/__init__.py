@@ -9,12 +9,12 @@ decision. Nothing imported here needs the Kubernetes client, whose import takes 
 from webhook.cluster.cluster import Cluster, recorded_cluster
 from webhook.cluster.files.recorded import (
     Progress,
+    RecordedPods,
     Recording,
     load_recorded,
     read_folder,
     read_objects,
 )
-from webhook.cluster.files.recorded_pods import RecordedPods
 
 __all__ = [
     "Cluster",

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from engine.model.advice import Advice
+from engine.model.decision import Advice
 from engine.model.domain import Domain
 from engine.model.pod import Pod
 from engine.model.time import Micros

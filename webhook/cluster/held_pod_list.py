@@ -11,7 +11,7 @@ from engine.model import api
 from engine.model.pod import Pod, pod_of
 from webhook.cluster.client.connection import Connection, Query
 from webhook.cluster.client.pages import PagedLists
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.objects import UNREADABLE
 
 _PENDING: Final[Query] = (("fieldSelector", "status.phase=Pending,spec.nodeName="),)
 _pod_of: Final = msgspec.json.Decoder(api.Pod).decode
@@ -19,28 +19,16 @@ _pod_of: Final = msgspec.json.Decoder(api.Pod).decode
 
 @dataclass(frozen=True, slots=True)
 class ListedPod:
-    """A held pod.
+    """A held pod."""
 
-    Attributes:
-        pod: its model.
-        raw: the object as JSON.
-    """
-
-    pod: Pod
-    raw: msgspec.Raw
+    pod: Pod  # its model
+    raw: msgspec.Raw  # the object as JSON
 
 
 async def list_held_pods(connection: Connection, namespace: str = "") -> list[ListedPod]:
     """Return the pods with our scheduling gate, maybe among others, in any order.
 
     A pod that cannot be read is left out: whatever it says, we could not have held it.
-
-    Args:
-        connection: to the API server.
-        namespace: of the pods; "" for all.
-
-    Raises:
-        ApiError: they cannot be listed.
     """
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
     return await PagedLists(connection).read(path, _PENDING, _held_in)

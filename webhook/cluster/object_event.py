@@ -49,35 +49,19 @@ def quota_reference(quota: ElasticQuota) -> ObjectReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectEvent:
-    """An Event on an object.
+    """An Event on an object."""
 
-    Attributes:
-        about: the object.
-        type: whether it is something that should not be.
-        reason: for programs, such as `QuotaExceeded`.
-        action: what was done.
-        message: for people; cut where it is too long.
-        count: how many times it happened.
-        since: the first time.
-        until: the last time.
-    """
-
-    about: ObjectReference
-    type: Literal["Normal", "Warning"] = "Warning"
-    reason: str
-    action: str
-    message: str
-    count: int = 1
-    since: datetime
-    until: datetime
+    about: ObjectReference  # the object
+    type: Literal["Normal", "Warning"] = "Warning"  # whether it is something that should not be
+    reason: str  # for programs, such as `QuotaExceeded`
+    action: str  # what was done
+    message: str  # for people; cut where it is too long
+    count: int = 1  # how many times it happened
+    since: datetime  # the first time
+    until: datetime  # the last time
 
     async def write(self, connection: Connection, identity: str) -> bool:
-        """Create the Event; return whether that succeeded.
-
-        Args:
-            connection: to the API server.
-            identity: of this process.
-        """
+        """Create the Event; return whether that succeeded."""
         about, body = self.about, msgspec.json.encode(self._manifest(identity))
         try:
             async with asyncio.timeout(_CALL_SECONDS):

@@ -34,12 +34,7 @@ CLUSTER_VERSION: Final = ("stowplan.dev", "ClusterVersion")
 
 
 async def read_version(connection: Connection) -> str:
-    """Return the `gitVersion` of the API server.
-
-    Raises:
-        ApiError: there was no answer.
-        msgspec.DecodeError: it cannot be read.
-    """
+    """Return the `gitVersion` of the API server."""
     return msgspec.json.decode(await connection.get(_PATH), type=ClusterVersion).git_version
 
 

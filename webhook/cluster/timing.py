@@ -13,13 +13,7 @@ _LONGEST_RETRY_AFTER_SECONDS = 120.0  # a server that asks for more is not belie
 
 
 class Backoff:
-    """Waits that double up to a bound, each with jitter so that replicas do not retry in step.
-
-    Args:
-        first_seconds: the first wait, before jitter.
-        longest_seconds: no wait is longer, unless the server asks for it.
-        jitter: a number in [0, 1).
-    """
+    """Waits that double up to a bound, each with jitter so that replicas do not retry in step."""
 
     def __init__(
         self,
@@ -49,30 +43,19 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectorConfig:
-    """Page size and intervals of a reflector, in seconds.
+    """Page size and intervals of a reflector, in seconds."""
 
-    Attributes:
-        page_size: objects in a page of a list.
-        watch_seconds: the API server ends a watch after one to two times that.
-        silence_seconds: a watch is cut after that long without an event: bookmarks come every
-            minute.
-        streamed_list_seconds: a streamed list that takes longer, for so many objects or until its
-            end, is replaced by one in pages: an API server that ignores what asks for a list marks
-            no end.
-        streamed_list_objects: how many of them.
-        look_again_seconds: time between two looks for an absent API.
-        first_retry_seconds: the first wait after a failure.
-        longest_retry_seconds: waits double up to that.
-    """
-
-    page_size: int = 500
-    watch_seconds: int = 300
+    page_size: int = 500  # objects in a page of a list
+    watch_seconds: int = 300  # the API server ends a watch after one to two times that
+    # a watch is cut after that long without an event: bookmarks come every minute
     silence_seconds: float = 90.0
+    # a streamed list that takes longer, for so many objects or until its end, is replaced by one in
+    # pages: an API server that ignores what asks for a list marks no end
     streamed_list_seconds: float = 60.0
-    streamed_list_objects: int = 10_000
-    look_again_seconds: float = 30.0
-    first_retry_seconds: float = 0.5
-    longest_retry_seconds: float = 15.0
+    streamed_list_objects: int = 10_000  # how many of them
+    look_again_seconds: float = 30.0  # time between two looks for an absent API
+    first_retry_seconds: float = 0.5  # the first wait after a failure
+    longest_retry_seconds: float = 15.0  # waits double up to that
 
 
 DEFAULT_CONFIG = ReflectorConfig()
@@ -81,14 +64,8 @@ DEFAULT_CONFIG = ReflectorConfig()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Time as a source sees it; tests replace it.
+    """Time as a source sees it; tests replace it."""
 
-    Attributes:
-        now: the time of day.
-        sleep: waits for some seconds.
-        jitter: a number in [0, 1).
-    """
-
-    now: Callable[[], Micros]
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = random.random
+    now: Callable[[], Micros]  # the time of day
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # waits for some seconds
+    jitter: Callable[[], float] = random.random  # a number in [0, 1)

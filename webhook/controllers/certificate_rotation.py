@@ -23,14 +23,14 @@ from cryptography import x509
 from webhook.certificates.authority import (
     CLOCK_SKEW,
     Authority,
+    TlsError,
     bundle_of,
     certificates_of,
     is_for,
     is_signed_by,
 )
 from webhook.certificates.bundles import CaBundles
-from webhook.certificates.key_pair import TlsError
-from webhook.certificates.secret_store import (
+from webhook.certificates.secret import (
     AUTHORITY_KEY,
     BUNDLE,
     CERTIFICATE,
@@ -61,30 +61,18 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretContents:
-    """The usable contents of the Secret.
+    """The usable contents of the Secret."""
 
-    Attributes:
-        trusted: authorities in its bundle that have not expired, in its order.
-        signer: the first of them with its key; None if either is missing.
-        leaf: the certificate in it; None if it cannot be served.
-    """
-
+    # authorities in its bundle that have not expired, in its order
     trusted: tuple[x509.Certificate, ...]
-    signer: Authority | None
-    leaf: x509.Certificate | None
+    signer: Authority | None  # the first of them with its key; None if either is missing
+    leaf: x509.Certificate | None  # the certificate in it; None if it cannot be served
 
 
 def next_step(
     contents: SecretContents, *, names: Iterable[str], now: datetime, is_settled: bool
 ) -> Step | None:
-    """Return the change that is due; None if none is, or not yet.
-
-    Args:
-        contents: of the Secret.
-        names: host names and addresses that the certificate must have.
-        now: the moment.
-        is_settled: whether all callers have trusted the signer for long enough to use it.
-    """
+    """Return the change that is due; None if none is, or not yet."""
     # 1. There must be a signer, for longer than a certificate lasts.
     if contents.signer is None:
         return Step.NEW_AUTHORITY
@@ -111,15 +99,7 @@ def next_step(
 
 
 class Rotation:
-    """Updates the Secret and the bundles on behalf of all replicas.
-
-    Args:
-        store: the Secret.
-        bundles: the authorities that callers trust.
-        names: host names and addresses that callers use for the webhook.
-        is_leader: whether this replica may write now.
-        now: the time of day.
-    """
+    """Updates the Secret and the bundles on behalf of all replicas."""
 
     def __init__(
         self,
@@ -153,11 +133,7 @@ class Rotation:
                 await next_change()
 
     async def step(self) -> None:
-        """Make all changes that are due; the API server refuses a write if another was faster.
-
-        Raises:
-            ApiError: something could not be read or written.
-        """
+        """Make all changes that are due; the API server refuses a write if another was faster."""
         stored = await self._store.read()
         if not stored.is_ours:
             self._warn_foreign()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.model.creation_reviews import CREATION_CONDITION, PLACEMENT_WEBHOOK
+from engine.model.well_known import CREATION_CONDITION, PLACEMENT_WEBHOOK
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.client.watched_objects import Requests
 
@@ -95,11 +95,7 @@ class CreationReviewController:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def round(self) -> None:
-        """Make the change that is due.
-
-        Raises:
-            ApiError: the configuration cannot be read or written.
-        """
+        """Make the change that is due."""
         stored, is_needed = await self._read(), self._is_needed()
         index = -1 if stored is None else _index(stored)
         if stored is None or index < 0 or is_needed is None:

@@ -48,20 +48,13 @@ def steady_clock() -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """Durations of the election; the defaults are those of the control plane's own components.
+    """Durations of the election; the defaults are those of the control plane's own components."""
 
-    Attributes:
-        duration_seconds: without an observed renewal, after which a candidate takes over.
-        deadline_seconds: after its last renewal, during which the leader acts. The gap to
-            `duration_seconds` allows for the drift of two steady clocks in that time.
-        retry_seconds: pause between attempts to acquire, and after one to renew that failed.
-
-    Raises:
-        ValueError: they are not in the order retry < deadline < duration.
-    """
-
-    duration_seconds: int = 15
+    duration_seconds: int = 15  # without an observed renewal, after which a candidate takes over
+    # after its last renewal, during which the leader acts. The gap to `duration_seconds` allows for
+    # the drift of two steady clocks in that time
     deadline_seconds: float = 10
+    # pause between attempts to acquire, and after one to renew that failed
     retry_seconds: float = 2
 
     @property
@@ -81,17 +74,12 @@ class LeaseTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedLease:
-    """The Lease as one replica has last seen it.
+    """The Lease as one replica has last seen it."""
 
-    Attributes:
-        holder: the identity of the leader, "" for none.
-        annotations: those that the holder has written.
-        age_seconds: since the last renewal that this replica has observed, by its own steady clock;
-            infinite before the first: nobody can tell how old a Lease is that was only found.
-    """
-
-    holder: str
-    annotations: Mapping[str, str]
+    holder: str  # the identity of the leader, "" for none
+    annotations: Mapping[str, str]  # those that the holder has written
+    # since the last renewal that this replica has observed, by its own steady clock; infinite
+    # before the first: nobody can tell how old a Lease is that was only found
     age_seconds: float
 
 
@@ -101,6 +89,10 @@ class LeaseElector:
     INVARIANT: at most one elector `is_leader` at any moment. The leader counts its deadline from
     before it sent a renewal, candidates count from after they observed it, and for longer.
 
+    Attributes:
+        succeeds: whether another replica has led before this one, since this one led last.
+        inherited: the annotations that it left when it released the Lease; none where it did not.
+
     Args:
         connection: to the API server.
         namespace: of the Lease; it is created if it is missing.
@@ -109,10 +101,6 @@ class LeaseElector:
         times: durations of the election.
         clock: seconds on a steady clock, for deadlines.
         now: the time of day, written for people to read and never compared.
-
-    Attributes:
-        succeeds: whether another replica has led before this one, since this one led last.
-        inherited: the annotations that it left when it released the Lease; none where it did not.
     """
 
     def __init__(
@@ -181,30 +169,17 @@ class LeaseElector:
         """Write an annotation of the Lease at once if it is new, and with each renewal.
 
         For the leader, and for as long as it leads: a later leader writes its own.
-
-        Args:
-            key: in the domain `stowplan.dev/`, whose annotations are all the holder's.
-            value: replaces that of before.
         """
         if self._annotations.get(key) != value:
             self._annotations[key] = value
             self._changed.set()
 
     def leave(self, key: str, value: str) -> None:
-        """Leave an annotation for the next leader, if this one releases the Lease.
-
-        Args:
-            key: as in `annotate`.
-            value: likewise.
-        """
+        """Leave an annotation for the next leader, if this one releases the Lease."""
         self._left[key] = value
 
     async def run(self, *duties: Duty) -> None:
-        """Take part until cancelled; then end the duties and, after them, release the Lease.
-
-        Args:
-            duties: run whenever this replica leads; one that ends or fails is started again.
-        """
+        """Take part until cancelled; then end the duties and, after them, release the Lease."""
         watch = asyncio.create_task(self._watch())
         try:
             while True:

@@ -31,14 +31,6 @@ class LeaderEndpoint:
     It writes a slice per IP family as soon as it leads, and deletes them before the Lease is
     released: callers are refused at once then, and do not wait for a process that ends. The next
     leader replaces what one that was killed has left.
-
-    Args:
-        connection: to the API server.
-        namespace: of the Service.
-        service: its name, with which those of the slices begin.
-        addresses: of this process, at most one of each family.
-        port: where it answers reviews.
-        may_write: whether this process leads at this very moment.
     """
 
     def __init__(
@@ -88,11 +80,7 @@ class LeaderEndpoint:
         return True
 
     async def keep(self) -> None:
-        """Write the slices unless they are as they should be.
-
-        Raises:
-            ApiError: one cannot be read or written.
-        """
+        """Write the slices unless they are as they should be."""
         for name, wanted in self._slices.items():
             found = await self._read(name)
             if not self._may_write():

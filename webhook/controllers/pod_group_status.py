@@ -18,12 +18,11 @@ import msgspec
 from engine.gang import GangKey, GangMember, MemberPhase, is_final, settled_status
 from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP
-from engine.model.gang import POD_GROUP_LABEL
-from engine.model.pod_group import PodGroup, PodGroupStatus
+from engine.model.gang import POD_GROUP_LABEL, PodGroup, PodGroupStatus
 from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.client.pages import PagedLists
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.objects import UNREADABLE
 from webhook.quota import MonotonicClock
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
@@ -59,31 +58,19 @@ _pod_group: Final = msgspec.json.Decoder(api.PodGroup).decode
 
 @dataclass(slots=True)
 class _Record:
-    """What was done about one PodGroup; moments by the clock of the controller.
-
-    Attributes:
-        seen: what its status was made of last; None where it has to be made again.
-        wanted: the status that was made then, None before the first time.
-        version: made by the last write.
-    """
+    """What was done about one PodGroup; moments by the clock of the controller."""
 
     attempted_at: float = float("-inf")
-    seen: Hashable = None
+    seen: Hashable = None  # what its status was made of last; None where it has to be made again
+    # the status that was made then, None before the first time
     wanted: PodGroupStatus | None = None
-    version: int = 0
+    version: int = 0  # made by the last write
 
 
 class PodGroupStatusController:
     """The task of the leader; restarted whenever this replica starts to lead.
 
     PodGroups of Koordinator are left alone: its phases are others.
-
-    Args:
-        connection: to the API server.
-        view: the cluster, with its PodGroups.
-        members: those of a gang that have not finished, in any order.
-        clock: of pauses.
-        may_write: whether this replica leads at this very moment.
     """
 
     def __init__(
@@ -167,11 +154,7 @@ class PodGroupStatusController:
         record.seen, record.wanted = seen, wanted
 
     async def _listed(self, key: GangKey) -> list[MemberPhase]:
-        """Return the members of a gang, those that have finished too.
-
-        Raises:
-            ApiError: they cannot be listed.
-        """
+        """Return the members of a gang, those that have finished too."""
         if len(key.name) > _LONGEST_LABEL:  # no pod can name it
             return []
         query = (("labelSelector", f"{POD_GROUP_LABEL}={key.name}"),)
@@ -179,11 +162,7 @@ class PodGroupStatusController:
         return await PagedLists(self._connection).read(path, query, _member_in)
 
     async def _write(self, pod_group: PodGroup, status: PodGroupStatus) -> int:
-        """Write a status; return the resourceVersion that it made.
-
-        Raises:
-            ApiError: it cannot be written.
-        """
+        """Write a status; return the resourceVersion that it made."""
         key = pod_group.gang.key
         path = (
             f"/apis/{pod_group.group}/v1alpha1/namespaces/{key.namespace}/podgroups/{key.name}"

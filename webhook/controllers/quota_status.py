@@ -2,63 +2,243 @@
 
 No verdict rests on `status.used`; it is for people and dashboards. So it may be late: a write of
 the status makes a replica that reserves at that moment try again, which must stay rare.
+
+The audit of ElasticQuotas: finds namespaces whose pods use more than `max`.
+
+No verdict lets that happen. It does where pods were created while nobody judged them, where a quota
+is younger than its pods, or where `max` was lowered.
+
+The controller of figures: annotations of ElasticQuotas by which people see what they share.
+
+No verdict rests on them. A write makes a replica that reserves on the same quota at that moment try
+again, so there are few: of what has changed, and of one quota every ten seconds at most.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
+from typing import Final
 
 import msgspec
 
 from engine.model import api
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey
+from engine.model.elastic_quota import (
+    SECONDS_PER_RELEASE_ANNOTATION,
+    UPSTREAM_GROUP,
+    ElasticQuota,
+    QuotaKey,
+    release_interval,
+)
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
-from engine.quota import StatusCounts, decode_reservations, status_used
+from engine.quota import QuotaUsage, StatusCounts, decode_reservations, status_used
 from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
-from webhook.quota import QuotaConfig
+from webhook.cluster.object_event import ObjectEvent, quota_reference
+from webhook.quota import MonotonicClock, QuotaConfig
 
-_MERGE_PATCH = "application/merge-patch+json"
+_ROUND_SECONDS = 5.0
+_SETTLE_SECONDS = 30.0  # pods that are replaced may overlap in the view for a moment
+_INTERVAL_SECONDS = 3600.0  # an Event is kept for an hour
+_RETRY_SECONDS = 60.0
+_MOST_EVENTS = 20  # in a round
 
-_decode = msgspec.json.Decoder(api.ElasticQuota).decode
+
+class QuotaAudit:
+    """The task of the leader that reports quotas whose pods use more than `max`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        usages: Callable[[], Iterable[QuotaUsage]],
+        identity: str,
+        show: Callable[[int], None] = lambda _quotas: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: MonotonicClock | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._connection = connection
+        self._usages = usages
+        self._identity = identity
+        self._show = show
+        self._now = now
+        self._clock = clock or MonotonicClock()
+        self._may_write = may_write
+        self._since: dict[QuotaKey, tuple[float, datetime]] = {}
+        self._due_at: dict[QuotaKey, float] = {}
+
+    async def run(self) -> None:
+        """Repeat rounds until cancelled."""
+        self._since.clear()
+        self._due_at.clear()
+        try:
+            while True:
+                await self.round()
+                await self._clock.sleep(_ROUND_SECONDS)
+        finally:
+            self._show(0)  # the next leader counts them
+
+    async def round(self) -> None:
+        """Count the quotas above `max`, and write the Events that are due."""
+        now = self._clock.now()
+        above = {usage.quota.key: usage for usage in self._usages() if usage.exceeded}
+        self._since = {key: self._since.get(key, (now, self._now())) for key in above}
+        self._due_at = {key: at for key, at in self._due_at.items() if key in above}
+        lasting = [key for key, (since, _) in self._since.items() if now - since >= _SETTLE_SECONDS]
+        self._show(len(lasting))
+        due = [key for key in lasting if now >= self._due_at.get(key, now)]
+        for key in due[:_MOST_EVENTS] if self._may_write() else ():
+            written = await self._event(above[key]).write(self._connection, self._identity)
+            self._due_at[key] = now + (_INTERVAL_SECONDS if written else _RETRY_SECONDS)
+
+    def _event(self, usage: QuotaUsage) -> ObjectEvent:
+        _, since = self._since[usage.quota.key]
+        return ObjectEvent(
+            about=quota_reference(usage.quota),
+            reason="QuotaOverMax",
+            action="Audited",
+            message=f"pods use more than max: {usage.clause}",
+            since=since,
+            until=self._now(),
+        )
+
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_FIGURES_ROUND_SECONDS: Final = 1.0
+_APART_SECONDS: Final = 10.0
+_MOST_WRITES: Final = 10  # in a round
+_CALL_SECONDS: Final = 5.0
+_TOLERANCE: Final = 0.2
+"""The part by which the time between releases must have changed to be written for itself alone."""
+
+_decode: Final = msgspec.json.Decoder(api.ElasticQuota).decode
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerRules:
-    """Scope and rates of the controller.
-
-    Attributes:
-        counts: pods that `status.used` adds up. With `Running` the controller of scheduler-plugins
-            writes the same, should it run as well.
-        groups: API groups whose status is written. Koordinator's scheduler writes that of its own
-            quotas.
-        round_seconds: pause between two rounds.
-        prune_seconds: least time between two removals of reservations.
-        settle_seconds: time for which a status is wrong before it is written: pods rarely come
-            alone.
-        apart_seconds: least time between two writes of one status.
-        most_writes: of all quotas in a round.
-        drift_seconds: time after which a wrong status or a reservation counts as drift.
-    """
-
-    counts: StatusCounts = "Running"
-    groups: Collection[str] = (UPSTREAM_GROUP,)
-    round_seconds: float = 1.0
-    prune_seconds: float = 5.0
-    settle_seconds: float = 1.0
-    apart_seconds: float = 5.0
-    most_writes: int = 20
-    drift_seconds: float = 60.0
 
 
 @dataclass(slots=True)
 class _Record:
+    """The writes of one quota; moments by the clock of the controller."""
+
+    attempted_at: float = float("-inf")
+    version: int = 0  # made by the last write
+    written: Mapping[str, str] = field(default_factory=dict)
+
+
+class QuotaFigureController:
+    """The task of the leader; restarted whenever this replica starts to lead."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        quotas: Callable[[], Iterable[ElasticQuota]],
+        figures: Callable[[], Mapping[QuotaKey, Mapping[str, str]]],
+        clock: MonotonicClock | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._connection = connection
+        self._quotas = quotas
+        self._figures = figures
+        self._clock = clock or MonotonicClock()
+        self._may_write = may_write
+        self._records: dict[QuotaKey, _Record] = {}
+
+    async def run(self) -> None:
+        """Repeat rounds until cancelled."""
+        self._records.clear()
+        while True:
+            await self.round()
+            await self._clock.sleep(_FIGURES_ROUND_SECONDS)
+
+    async def round(self) -> None:
+        """Write the figures that have changed and are due, those that wait for longest first."""
+        now, expected = self._clock.now(), self._figures()
+        quotas = {quota.key: quota for quota in self._quotas()}
+        self._records = {key: each for key, each in self._records.items() if key in quotas}
+        due = [
+            (self._records.setdefault(key, _Record()).attempted_at, key, wanted)
+            for key, quota in quotas.items()
+            if _is_news(self._shown(quota), wanted := expected.get(key, {}))
+        ]
+        due.sort(key=lambda each: each[:2])
+        for attempted_at, key, wanted in due[:_MOST_WRITES]:
+            if now - attempted_at >= _APART_SECONDS and self._may_write():
+                await self._write(quotas[key], wanted)
+
+    def _shown(self, quota: ElasticQuota) -> Mapping[str, str]:
+        """Return the figures of a quota; the last write may not have been observed yet."""
+        record = self._records.get(quota.key)
+        if record is not None and record.version > quota.version:
+            return record.written
+        return quota.figures
+
+    async def _write(self, quota: ElasticQuota, wanted: Mapping[str, str]) -> None:
+        """Write the figures of a quota; after a failure they are written when they are due."""
+        record = self._records[quota.key]
+        record.attempted_at = self._clock.now()
+        texts = {**dict.fromkeys(self._shown(quota)), **wanted}  # null removes a name
+        path = (
+            f"/apis/{quota.group}/v1alpha1/namespaces/{quota.namespace}/elasticquotas/{quota.name}"
+        )
+        body = msgspec.json.encode({"metadata": {"uid": quota.uid, "annotations": texts}})
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                answer = await self._connection.write(
+                    "PATCH", path, body, content_type=_MERGE_PATCH
+                )
+            version = _decode(answer).metadata.version
+        except (ApiError, TimeoutError, msgspec.DecodeError) as error:
+            reason = str(error) or "no answer in time"
+            _log.debug("figures of quota `%s/%s`: %s", quota.namespace, quota.name, reason)
+            return
+        record.version, record.written = version, wanted
+
+
+def _is_news(shown: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Return whether figures differ by more than a time that is only guessed."""
+    if _without_interval(shown) != _without_interval(wanted):
+        return True
+    before, after = release_interval(shown), release_interval(wanted)
+    if before is None or after is None:
+        return before != after
+    return abs(after - before) > _TOLERANCE * before
+
+
+def _without_interval(figures: Mapping[str, str]) -> dict[str, str]:
+    return {key: text for key, text in figures.items() if key != SECONDS_PER_RELEASE_ANNOTATION}
+
+
+_STATUS_MERGE_PATCH = "application/merge-patch+json"
+
+_decode_quota = msgspec.json.Decoder(api.ElasticQuota).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRules:
+    """Scope and rates of the controller."""
+
+    # pods that `status.used` adds up. With `Running` the controller of scheduler-plugins writes the
+    # same, should it run as well
+    counts: StatusCounts = "Running"
+    # API groups whose status is written. Koordinator's scheduler writes that of its own quotas
+    groups: Collection[str] = (UPSTREAM_GROUP,)
+    round_seconds: float = 1.0  # pause between two rounds
+    prune_seconds: float = 5.0  # least time between two removals of reservations
+    # time for which a status is wrong before it is written: pods rarely come alone
+    settle_seconds: float = 1.0
+    apart_seconds: float = 5.0  # least time between two writes of one status
+    most_writes: int = 20  # of all quotas in a round
+    drift_seconds: float = 60.0  # time after which a wrong status or a reservation counts as drift
+
+
+@dataclass(slots=True)
+class _StatusRecord:
     """The status of a quota; moments by the clock of the controller."""
 
     wrong_since: float | None = None
@@ -68,18 +248,7 @@ class _Record:
 
 
 class QuotaController:
-    """The task of the leader; restarted whenever this replica starts to lead.
-
-    Args:
-        connection: to the API server.
-        view: the cluster.
-        prune: removes ended reservations from all quotas.
-        config: clock and timeouts of the ledger.
-        may_write: whether this replica leads at this very moment.
-        show_drift: called in each round with the number of quotas whose `status` or `reservations`
-            drift.
-        rules: scope and rates.
-    """
+    """The task of the leader; restarted whenever this replica starts to lead."""
 
     def __init__(
         self,
@@ -100,7 +269,7 @@ class QuotaController:
         self._may_write = may_write
         self._show_drift = show_drift
         self._rules = rules or ControllerRules()
-        self._records: dict[QuotaKey, _Record] = {}
+        self._records: dict[QuotaKey, _StatusRecord] = {}
         self._reserved_since: dict[tuple[QuotaKey, str], float] = {}
         self._stuck: set[QuotaKey] = set()
         self._pruned_at = float("-inf")
@@ -146,7 +315,7 @@ class QuotaController:
 
     def _is_wrong(self, quota: ElasticQuota, used: Amounts, now: float) -> bool:
         """Whether a status differs; the last write may not have been observed yet."""
-        record = self._records.setdefault(quota.key, _Record())
+        record = self._records.setdefault(quota.key, _StatusRecord())
         reported = quota.used
         if record.written is not None and record.written[0] > quota.version:
             reported = record.written[1]
@@ -190,9 +359,9 @@ class QuotaController:
                     "PATCH",
                     path,
                     msgspec.json.encode({"status": {"used": texts}}),
-                    content_type=_MERGE_PATCH,
+                    content_type=_STATUS_MERGE_PATCH,
                 )
-            version = _decode(answer).metadata.version
+            version = _decode_quota(answer).metadata.version
         except (ApiError, TimeoutError, msgspec.DecodeError) as error:
             reason = str(error) or "no answer in time"
             _log.debug("status of quota `%s/%s`: %s", quota.namespace, quota.name, reason)

@@ -6,9 +6,6 @@ dashboard is served alone: the templates of its pages take memory.
 """
 
 from webhook.dashboard.app import build_dashboard
-from webhook.dashboard.cluster_source import ClusterSource
-from webhook.dashboard.pod_decisions import PodDecisions
-from webhook.dashboard.pods import ReadPod, stored_pods
 from webhook.dashboard.readers import (
     Anybody,
     Reader,
@@ -19,7 +16,13 @@ from webhook.dashboard.readers import (
     TokenReaders,
 )
 from webhook.dashboard.routes import PREFIX
-from webhook.dashboard.source import DashboardSource
+from webhook.dashboard.source import (
+    ClusterSource,
+    DashboardSource,
+    PodDecisions,
+    ReadPod,
+    stored_pods,
+)
 
 __all__ = [
     "PREFIX",

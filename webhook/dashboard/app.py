@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from aiohttp import web
 
 from webhook import pages
-from webhook.dashboard.live import LiveUpdates
 from webhook.dashboard.readers import (
     LONGEST_TOKEN,
     Reader,
@@ -22,7 +23,6 @@ from webhook.dashboard.readers import (
     SignInError,
     UnavailableError,
 )
-from webhook.dashboard.rendering import RenderLimiter
 from webhook.dashboard.routes import (
     PREFIX,
     SHOWN,
@@ -32,6 +32,93 @@ from webhook.dashboard.routes import (
     pages_for,
 )
 from webhook.dashboard.source import DashboardSource
+
+_POLL_SECONDS: Final = 0.25
+_SHORTEST_SILENCE_SECONDS: Final = 1.0
+_LONGEST_SILENCE_SECONDS: Final = 4.0
+"""Ages and guesses of waits change without an event; and a write finds out who has gone."""
+
+_LONGEST_SECONDS: Final = 600.0
+"""Of a stream; then the browser connects again, and its reader is authorized again."""
+
+_MOST_STREAMS: Final = 32
+_NONE: Final = -1  # a version of no cluster
+
+
+class LiveUpdates:
+    """Streams with the version of the cluster: when it has changed, at most once in a second."""
+
+    def __init__(self, version: Callable[[], int]) -> None:
+        self._version = version
+        self._streams = 0
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Send events until the reader leaves, or for ten minutes."""
+        if self._streams >= _MOST_STREAMS:
+            raise web.HTTPServiceUnavailable(text="too many readers at a time\n")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        self._streams += 1
+        try:
+            await response.prepare(request)
+            with suppress(ConnectionResetError):  # the reader has left
+                await self._send(response)
+        finally:
+            self._streams -= 1
+        return response
+
+    async def _send(self, response: web.StreamResponse) -> None:
+        loop = asyncio.get_running_loop()
+        # The page may be older than its stream: the first event comes whether or not there is news.
+        sent, sent_at = _NONE, loop.time()
+        until = sent_at + _LONGEST_SECONDS
+        while loop.time() < until:
+            await asyncio.sleep(_POLL_SECONDS)
+            version, silence = self._version(), loop.time() - sent_at
+            has_changed = version != sent and silence >= _SHORTEST_SILENCE_SECONDS
+            if has_changed or silence >= _LONGEST_SILENCE_SECONDS:
+                await response.write(b"data: %d\n\n" % version)
+                sent, sent_at = version, loop.time()
+
+
+_MOST_WAITING: Final = 16
+_REST: Final = 3.0
+"""By how much longer nothing is rendered than the last page took: a quarter of a processor is what
+readers take at most, however many there are."""
+
+_Rendered = TypeVar("_Rendered")
+
+
+class RenderLimiter:
+    """One page at a time is made, and then nothing for a while."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def render(self, prepare: Callable[[], Awaitable[Callable[[], _Rendered]]]) -> _Rendered:
+        """Return what is rendered."""
+        if self._waiting >= _MOST_WAITING:
+            text = "too many readers at a time"
+            raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        self._waiting += 1
+        try:
+            await self._turn.acquire()
+        finally:
+            self._waiting -= 1
+        spent_seconds = 0.0
+        try:
+            work = await prepare()
+            rendered, spent_seconds = await asyncio.to_thread(_timed, work)
+            return rendered
+        finally:
+            asyncio.get_running_loop().call_later(_REST * spent_seconds, self._turn.release)
+
+
+def _timed(work: Callable[[], _Rendered]) -> tuple[_Rendered, float]:
+    """Return the result of some work, and the seconds of processor time that it took."""
+    began = time.thread_time()
+    return work(), time.thread_time() - began
+
 
 _HEADERS: Final = {
     "Content-Security-Policy": (

@@ -6,9 +6,8 @@ which is the command line's, or a change of the cluster: the only write is a pod
 """
 
 from webhook.doctor.checks import CHECKS, run_checks
-from webhook.doctor.finding import Finding, Level
-from webhook.doctor.held_queue import HeldQueue, read_held_queue
-from webhook.doctor.installation import Installation
+from webhook.doctor.held_pods import HeldQueue, read_held_queue
+from webhook.doctor.installation import Finding, Installation, Level
 
 __all__ = [
     "CHECKS",

@@ -8,11 +8,10 @@ from typing import Final
 
 import msgspec
 
-from engine.model.count_text import counted
+from engine.errors import counted
 from engine.report import BindingStatus, StatusReport
 from webhook.cluster.client.connection import ApiError
-from webhook.doctor.finding import Finding, Level
-from webhook.doctor.installation import MUTATING, Installation, statuses
+from webhook.doctor.installation import MUTATING, Finding, Installation, Level, statuses
 
 _PATH: Final = "bind"
 _POD: Final = "stowplan-doctor-never-created"

@@ -8,14 +8,19 @@ from http import HTTPStatus
 
 from cryptography import x509
 
-from engine.model.count_text import counted
+from engine.errors import counted
 from webhook.certificates import certificates_of
 from webhook.certificates.authority import is_for, is_signed_by, is_valid
 from webhook.cluster.client.connection import ApiError
-from webhook.doctor.finding import Finding, Level
-from webhook.doctor.installation import Installation, statuses
+from webhook.doctor.installation import (
+    Configuration,
+    Finding,
+    Installation,
+    Level,
+    Webhook,
+    statuses,
+)
 from webhook.doctor.objects import PodSpec, Secret
-from webhook.doctor.webhook_configurations import Configuration, Webhook
 
 _SOON = timedelta(days=14)  # ours is renewed a month before its end
 _RENEW = (

@@ -8,24 +8,18 @@ from http import HTTPStatus
 import msgspec
 
 from webhook.cluster.client.connection import ApiError
-from webhook.doctor.addresses import addresses
-from webhook.doctor.admission import admission, webhooks
+from webhook.doctor.admission import admission, rollout, webhooks
 from webhook.doctor.bindings import bindings
 from webhook.doctor.certificates import certificates
-from webhook.doctor.finding import Finding, Level
 from webhook.doctor.gangs import gangs
-from webhook.doctor.held_pods import held_pods
-from webhook.doctor.hold_limits import hold_limits
-from webhook.doctor.installation import Installation
+from webhook.doctor.held_pods import held_pods, hold_limits
+from webhook.doctor.installation import Finding, Installation, Level
 from webhook.doctor.objects import Version
-from webhook.doctor.other_controllers import other_controllers
-from webhook.doctor.platform import platform
-from webhook.doctor.policies import policies
-from webhook.doctor.priority_classes import priority_classes
+from webhook.doctor.platform import other_controllers, platform
+from webhook.doctor.policies import policies, priority_classes
 from webhook.doctor.quota_queues import quota_queues
-from webhook.doctor.replicas import replicas, sources
+from webhook.doctor.replicas import addresses, replicas, sources
 from webhook.doctor.rights import rights
-from webhook.doctor.rollout import rollout
 
 Check = Callable[[Installation], AsyncIterator[Finding]]
 

@@ -8,21 +8,52 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from engine.errors import QuantityError
-from engine.model.count_text import counted
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota
+import msgspec
+
+from engine.errors import QuantityError, counted
+from engine.model import api
+from engine.model.elastic_quota import (
+    KOORDINATOR_GROUP,
+    QUEUED_ANNOTATION,
+    UPSTREAM_GROUP,
+    ElasticQuota,
+    quota_of,
+    release_interval,
+)
 from engine.model.namespace import QUOTA_MODE_ANNOTATION
-from engine.model.quantity import amount_text, base_units
-from engine.model.quota_figures import QUEUED_ANNOTATION, release_interval
-from engine.model.resource_names import PODS
+from engine.model.quantity import PODS, amount_text, base_units
 from engine.model.resources import Amounts
 from engine.model.time import SECOND
 from engine.report import expected_wait
-from webhook.cluster.client.connection import ApiError
-from webhook.doctor.finding import Finding, Level
-from webhook.doctor.installation import ADMISSION, Installation
+from webhook.cluster.client.connection import ApiError, Connection
+from webhook.doctor.installation import ADMISSION, Finding, Installation, Level
 from webhook.doctor.objects import Deployment, Named, Node, ObjectList, PodSpec, ResourceQuota
-from webhook.doctor.quota_list import list_quotas
+
+_decode = msgspec.json.Decoder(ObjectList[msgspec.Raw]).decode
+_quota = msgspec.json.Decoder(api.ElasticQuota).decode
+
+
+async def list_quotas(connection: Connection, namespace: str = "") -> list[ElasticQuota]:
+    """Return the quotas of both API groups; of a group that the cluster does not have none.
+
+    A quota that cannot be read is left out: replicas count it among what they skip.
+    """
+    quotas = []
+    within = f"namespaces/{namespace}/" if namespace else ""
+    for group in (UPSTREAM_GROUP, KOORDINATOR_GROUP):
+        try:
+            listed = await connection.get(f"/apis/{group}/v1alpha1/{within}elasticquotas")
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            continue
+        for raw in _decode(listed).items:
+            try:
+                quotas.append(quota_of(_quota(raw)))
+            except (QuantityError, msgspec.DecodeError):
+                continue
+    return quotas
+
 
 _MOST_NAMED: Final = 3
 _MOST_NAMESPACES: Final = 20  # whose ResourceQuotas are read
@@ -33,19 +64,12 @@ _DEFAULT_MODE: Final = "Enforce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Queues:
-    """What queues.
+    """What queues."""
 
-    Attributes:
-        spec: of the Deployment, with its settings.
-        namespaces: in mode Queue.
-        annotated: those of them whose annotation says so.
-        quotas: all that could be read, by namespace.
-    """
-
-    spec: PodSpec
-    namespaces: frozenset[str]
-    annotated: frozenset[str]
-    quotas: Mapping[str, Sequence[ElasticQuota]]
+    spec: PodSpec  # of the Deployment, with its settings
+    namespaces: frozenset[str]  # in mode Queue
+    annotated: frozenset[str]  # those of them whose annotation says so
+    quotas: Mapping[str, Sequence[ElasticQuota]]  # all that could be read, by namespace
 
     @property
     def members(self) -> list[ElasticQuota]:

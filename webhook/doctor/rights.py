@@ -9,8 +9,14 @@ import msgspec
 
 from engine.model.elastic_quota import UPSTREAM_GROUP
 from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
-from webhook.doctor.finding import Finding, Level
-from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
+from webhook.doctor.installation import (
+    ADMISSION,
+    MUTATING,
+    VALIDATING,
+    Finding,
+    Installation,
+    Level,
+)
 from webhook.doctor.objects import PodSpec
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -6,17 +6,21 @@ of a cluster that is not escaped. Figures are data for plotly.js; what plotly ha
 not used.
 """
 
-from webhook.pages.assets import Asset, assets
-from webhook.pages.document import Frame, document, update
-from webhook.pages.messages import message_page, sign_in_page, starting_page
-from webhook.pages.node import node_page
-from webhook.pages.nodes import nodes_page
-from webhook.pages.page import Page
+from webhook.pages.document import (
+    Asset,
+    Frame,
+    Page,
+    assets,
+    document,
+    message_page,
+    sign_in_page,
+    starting_page,
+    update,
+)
+from webhook.pages.nodes import node_page, nodes_page
 from webhook.pages.pod import pod_page, pods_page
-from webhook.pages.policies import policies_page
-from webhook.pages.policy import policy_page
-from webhook.pages.queue import queue_page
-from webhook.pages.quotas import quotas_page
+from webhook.pages.policies import policies_page, policy_page
+from webhook.pages.quotas import queue_page, quotas_page
 from webhook.pages.report import report_page
 
 __all__ = [

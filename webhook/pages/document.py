@@ -4,15 +4,172 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from importlib.resources import files
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.pages.assets import PLOTS, SCRIPT, STYLES, asset_table, style_ids
-from webhook.pages.page import Figure, Page
-from webhook.pages.templates import render
+from engine.errors import counted
+from engine.model.quantity import base_units
+from engine.model.rule_outcomes import RuleInput, unit_of
+from engine.model.time import SECOND, Micros
+from engine.report import eta_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+Figure: TypeAlias = Mapping[str, Any]
+"""`data` and `layout` as plotly.js reads them; every text of a cluster in it is `plot_text`."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One page.
+
+    Attributes:
+        name: its URL below the dashboard, such as `nodes`; "" if it never changes.
+        title: what it shows.
+        body: HTML of its main part. Elements with a class `live` and an id are replaced by those of
+            an update; others stay.
+        figures: by the id of the element that each is drawn in.
+    """
+
+    name: str
+    title: str
+    body: str
+    figures: Mapping[str, Figure] = {}
+
+
+_WHOLE = 100
+
+
+def amount(value: int | None, resource: str, whole: int | None = None) -> str:
+    """Return an amount in base units as people write it: `1.5 GiB`, `5.8 of 8 cores`."""
+    if value is None:
+        return "unknown"
+    return RuleInput("", value, unit_of(resource), capacity=whole).describe()
+
+
+def percent(part: int | None, whole: int | None) -> float | None:
+    """Return a part in percent of a whole, to a tenth; None where either is unknown or nothing."""
+    if part is None or not whole:
+        return None
+    return round(_WHOLE * part / whole, 1)
+
+
+def points(value: float | None, *, signed: bool = False) -> str:
+    """Return points of scores to a tenth; with their sign where they are a difference."""
+    if value is None:
+        return "unknown"
+    return f"{value:+.1f}" if signed else f"{value:.1f}"
+
+
+def moment_text(iso: str) -> str:
+    """Return a moment in ISO 8601 of UTC as people read it: `2026-03-02 10:00:00 UTC`."""
+    moment, offset, _ = iso.partition("+00:00")
+    return f"{moment.replace('T', ' ')} UTC" if offset else iso
+
+
+def render(template: str, /, **values: object) -> str:
+    """Return HTML of a template, such as `nodes.html`."""
+    return _environment().get_template(template).render(**values)
+
+
+def linked(choice: Mapping[str, str]) -> Callable[..., str]:
+    """Return what makes a link to the same page with some of a choice changed."""
+
+    def link(**change: object) -> str:
+        kept = {**choice, **{key: str(value) for key, value in change.items()}}
+        return f"?{urlencode({key: value for key, value in kept.items() if value})}"
+
+    return link
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    # Imported where pages are asked for: it takes some megabytes, and most replicas show none.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+    environment = Environment(
+        loader=PackageLoader("webhook.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "amount": amount,
+        "counted": counted,
+        "in_base_units": lambda quantity, name: base_units(name, quantity),
+        "moment": moment_text,
+        "percent": percent,
+        "points": points,
+        "wait": lambda seconds: eta_text(Micros(seconds * SECOND)),
+    }
+    return environment
+
+
+PLOTS = "plotly.js"
+SCRIPT = "pages.js"
+STYLES = "pages.css"
+
+_SCRIPT_TYPE = "text/javascript; charset=utf-8"
+_DIGITS = 12  # of a digest in a name
+
+_STYLE_ID = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that never changes under its name.
+
+    Attributes:
+        name: with a digest of what it contains, so that browsers may keep it for ever.
+        content_type: of HTTP.
+    """
+
+    name: str
+    content_type: str
+    body: bytes
+
+
+@lru_cache(maxsize=1)
+def asset_table() -> Mapping[str, Asset]:
+    """Return the files by what they are: `PLOTS`, `SCRIPT`, `STYLES`; 5 MB, read once."""
+    own = files("webhook.pages") / "static"
+    plots = files("plotly") / "package_data" / "plotly.min.js"
+    return {
+        PLOTS: _asset(PLOTS, _SCRIPT_TYPE, plots.read_bytes()),
+        SCRIPT: _asset(SCRIPT, _SCRIPT_TYPE, (own / SCRIPT).read_bytes()),
+        STYLES: _asset(STYLES, "text/css; charset=utf-8", (own / STYLES).read_bytes()),
+    }
+
+
+def assets() -> Mapping[str, Asset]:
+    """Return the files by their names in URLs."""
+    return {asset.name: asset for asset in asset_table().values()}
+
+
+@lru_cache(maxsize=1)
+def style_ids() -> tuple[str, ...]:
+    """Return the ids of style elements that plotly.js adds unless there are elements with them.
+
+    They are for maps, which no page has; our Content-Security-Policy would refuse them.
+    """
+    return tuple(sorted(set(_STYLE_ID.findall(asset_table()[PLOTS].body.decode()))))
+
+
+def _asset(name: str, content_type: str, body: bytes) -> Asset:
+    stem, _, suffix = name.rpartition(".")
+    digest = hashlib.sha256(body).hexdigest()[:_DIGITS]
+    return Asset(f"{stem}.{digest}.{suffix}", content_type, body)
+
 
 PAGES: Final[Mapping[str, str]] = {
     "nodes": "Nodes",
@@ -106,3 +263,70 @@ def _hashes(texts: list[str]) -> str:
     """Return the sources that admit inline texts, `'none'` for no text."""
     digests = (hashlib.sha256(text.encode()).digest() for text in texts)
     return " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in digests) or "'none'"
+
+
+def message_page(title: str, text: str) -> Page:
+    """Return a page of one message: what is missing, and what to do."""
+    return Page(name="", title=title, body=render("message.html", text=text))
+
+
+def starting_page(name: str, missing: Sequence[str]) -> Page:
+    """Return what stands in place of a page until the cluster is read; then an update follows.
+
+    Args:
+        name: of the page.
+        missing: what is not read yet.
+    """
+    text = f"The cluster is still being read: {', '.join(missing)}. This page comes by itself."
+    return Page(
+        name=name, title=PAGES.get(name, name.capitalize()), body=render("message.html", text=text)
+    )
+
+
+def sign_in_page(problem: str = "") -> Page:
+    """Return the page with a form for a token, posted to `sign-in`.
+
+    Args:
+        problem: why the last token did not do; "" for none.
+    """
+    return Page(name="", title="Sign in", body=render("sign_in.html", problem=problem))
+
+
+_T = TypeVar("_T")
+
+Query: TypeAlias = Mapping[str, str]
+"""The query of a URL by key."""
+
+MOST_TEXT = 256  # of a value that is read: longer than any name
+_MOST_DIGITS = 6
+
+
+def chosen(query: Query, key: str, options: Sequence[str]) -> str:
+    """Return the option that a query names, the first one if it names none of them."""
+    value = query.get(key, "")
+    return value if value in options else options[0]
+
+
+def text_of(query: Query, key: str) -> str:
+    """Return a text without spaces around it, cut short."""
+    return query.get(key, "").strip()[:MOST_TEXT]
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[_T]):
+    """One part of a long list."""
+
+    items: Sequence[_T]  # of this part
+    number: int  # from 1
+    parts: int  # how many there are, at least 1
+    total: int  # items of all parts
+
+
+def part_of(items: Sequence[_T], query: Query, size: int) -> Part[_T]:
+    """Return the part that `part` of a query names, the nearest one if there is no such part."""
+    parts = max(1, -(-len(items) // size))
+    text = query.get("part", "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    number = min(max(1, int(text) if is_number else 1), parts)
+    start = (number - 1) * size
+    return Part(tuple(islice(items, start, start + size)), number, parts, len(items))

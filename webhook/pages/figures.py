@@ -9,10 +9,26 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any, Final
 
-from webhook.pages.page import Figure
-from webhook.pages.scale import step_for
+from webhook.pages.document import Figure
+
+_ROUND: Final = (10, 20, 25, 50)
+_WHOLE: Final = 100
+
+
+def step_for(most: float, steps: int, *, least: int) -> int:
+    """Return a round width, in percentage points, of which so many steps reach at least `most`."""
+    widths = chain(_ROUND, (_WHOLE * n for n in count(1)))
+    return next(width for width in widths if width >= least and width * steps >= most)
+
+
+def end_of(levels: Iterable[float | None], thresholds: Iterable[float]) -> float:
+    """Return where a scale ends: at 100 %, or beyond it at what is shown and its thresholds."""
+    known = (level for level in levels if level is not None)
+    return max(chain(known, thresholds, (float(_WHOLE),)))
+
 
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Okabe and Ito's colours, which people of every colour vision tell apart."""
@@ -202,15 +218,10 @@ def upright(at: float, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Equal bins of percentages from 0, of which the last has all from its begin on.
+    """Equal bins of percentages from 0, of which the last has all from its begin on."""
 
-    Attributes:
-        width: of each, percentage points.
-        count: how many.
-    """
-
-    width: int
-    count: int
+    width: int  # of each, percentage points
+    count: int  # how many
 
     @classmethod
     def up_to(cls, end: float) -> Bins:

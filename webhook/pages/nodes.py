@@ -2,20 +2,191 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import groupby
+from typing import Any, Final
 
 import numpy as np
 
-from engine.report import Measure, NodeNames, NodesReport, Threshold
-from webhook.pages.amounts import percent
-from webhook.pages.figures import Bins, grouped_bars, upright
-from webhook.pages.heat_map import heat_map
-from webhook.pages.page import Figure, Page
-from webhook.pages.query import Query, chosen, part_of, text_of
-from webhook.pages.scale import end_of
-from webhook.pages.templates import linked, render
+from engine.model.quantity import CPU, MEMORY
+from engine.report import Measure, NodeNames, NodeReport, NodesReport, Threshold
+from webhook.pages.document import (
+    Figure,
+    Page,
+    Query,
+    chosen,
+    linked,
+    part_of,
+    percent,
+    render,
+    text_of,
+)
+from webhook.pages.figures import (
+    Bins,
+    axis,
+    end_of,
+    grouped_bars,
+    layout,
+    plot_text,
+    step_for,
+    upright,
+)
+
+_WIDER_THAN_HIGH: Final = 3
+_LEAST_COLUMNS: Final = 24
+_WIDE, _NARROW = 44, 20  # pixels
+_MOST_NAMED_ZONES: Final = 20
+_EDGE: Final = "rgba(128,128,128,0.9)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Nodes that look the same."""
+
+    name: str
+    until: float  # the percentage that they are below
+    color: str
+    symbol: str = "square"
+
+
+_COLORS: Final = ("#fdf0b5", "#d9c86f", "#9a9477", "#575d6d", "#123570", "#00123b")
+"""Cividis, dark for full: a scale that loses nothing in grey."""
+
+_WHOLE: Final = 100
+_NARROWEST: Final = 20  # percentage points of a step
+
+_ABOVE: Final = _Step("above the threshold", math.inf, "#d55e00", "x")
+_UNKNOWN: Final = _Step("unknown", math.inf, _EDGE, "circle-open")
+
+
+def heat_map(
+    names: Sequence[str],
+    zones: Sequence[str],
+    percent: Sequence[float | None],
+    threshold: float | None,
+    *,
+    end: float = 100,
+) -> Figure:
+    """Return a square per node by its percentage; one above the threshold is a cross.
+
+    Args:
+        names: of the nodes.
+        zones: of the same nodes, "" for none.
+        percent: of the same nodes, None where it is unknown.
+        threshold: in percent, None for none.
+        end: of the scale where there is no threshold, in percent.
+    """
+    grid = _grid(zones)
+    # Nodes above the threshold are crosses: finer steps tell the others apart.
+    scale = _scale(end if threshold is None else max(_WHOLE, threshold))
+    steps = [_step(value, threshold, scale) for value in percent]
+    data = [
+        _trace(step, [i for i, found in enumerate(steps) if found is step], grid, names, percent)
+        for step in (*scale, _ABOVE, _UNKNOWN)
+    ]
+    hidden: dict[str, Any] = {
+        "showgrid": False,
+        "zeroline": False,
+        "showticklabels": False,
+        "ticks": "",
+    }
+    zone_axis = hidden | {
+        "showticklabels": bool(grid.labels),
+        "tickvals": [row for row, _ in grid.labels],
+        "ticktext": [plot_text(zone) for _, zone in grid.labels],
+    }
+    return {
+        "data": [trace for trace in data if trace["x"]],
+        "layout": layout(
+            height=300,
+            showlegend=False,  # the page has one that wraps
+            margin={"l": 110 if grid.labels else 10, "r": 10, "t": 10, "b": 10},
+            meta={"columns": grid.columns, "rows": grid.rows, "widest": _widest(len(names))},
+            xaxis=axis(**hidden, automargin=False),
+            yaxis=axis(**zone_axis, automargin=False),
+        ),
+    }
+
+
+def _widest(nodes: int) -> int:
+    """Return the greatest width of a square in pixels: a few nodes may take more room."""
+    return _WIDE if nodes <= _LEAST_COLUMNS else _NARROW
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Where nodes are drawn."""
+
+    x: Sequence[int]
+    y: Sequence[int]
+    columns: int
+    rows: int
+    # the row in which each zone begins, and its name; none where zones are not split
+    labels: Sequence[tuple[int, str]]
+
+
+def _grid(zones: Sequence[str]) -> _Grid:
+    """Return a place for each node; each zone begins a row, unless there are very many."""
+    columns = max(_LEAST_COLUMNS, math.ceil(math.sqrt(len(zones) * _WIDER_THAN_HIGH)))
+    is_split = 1 < len(set(zones)) <= _MOST_NAMED_ZONES
+    order = sorted(range(len(zones)), key=lambda i: zones[i] if is_split else "")
+    x, y, row, labels = [0] * len(zones), [0] * len(zones), 0, list[tuple[int, str]]()
+    for zone, members in groupby(order, key=lambda i: zones[i] if is_split else ""):
+        if is_split:
+            labels.append((row, zone or "no zone"))
+        at = -1
+        for at, node in enumerate(members):
+            x[node], y[node] = at % columns, row + at // columns
+        row += at // columns + 1
+    return _Grid(x, y, columns, max(row, 1), labels)
+
+
+def _scale(end: float) -> Sequence[_Step]:
+    """Return the steps from 0 to the end of a scale, and one for what is beyond."""
+    width = step_for(end, len(_COLORS) - 1, least=_NARROWEST)
+    last = (len(_COLORS) - 1) * width
+    bounds = [(start, start + width) for start in range(0, last, width)]
+    within = [
+        _Step(f"{start} to {until} %" if start else f"below {until} %", until, color)
+        for (start, until), color in zip(bounds, _COLORS, strict=False)
+    ]
+    return (*within, _Step(f"{last} % and more", math.inf, _COLORS[-1]))
+
+
+def _step(value: float | None, threshold: float | None, scale: Sequence[_Step]) -> _Step:
+    if value is None:
+        return _UNKNOWN
+    if threshold is not None and value > threshold:
+        return _ABOVE
+    return next(step for step in scale if value < step.until)
+
+
+def _trace(
+    step: _Step,
+    nodes: Sequence[int],
+    grid: _Grid,
+    names: Sequence[str],
+    percent: Sequence[float | None],
+) -> dict[str, Any]:
+    is_known = step is not _UNKNOWN
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{step.name} ({len(nodes):,})",
+        "x": [grid.x[node] for node in nodes],
+        "y": [grid.y[node] for node in nodes],
+        "text": [plot_text(names[node], most=80) for node in nodes],
+        "customdata": [percent[node] for node in nodes] if is_known else [],
+        "hovertemplate": f"%{{text}}{': %{customdata} %' if is_known else ''}<extra></extra>",
+        "marker": {
+            "symbol": step.symbol,
+            "color": step.color,
+            "line": {"color": _EDGE, "width": 1 if step is _UNKNOWN else 0.5},
+        },
+    }
+
 
 _MEASURES: Final = tuple(measure.value for measure in Measure)
 _SORTS: Final = ("name", "zone", "pods", *_MEASURES)
@@ -25,21 +196,15 @@ _MOST_SUGGESTED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A node in the table.
-
-    Attributes:
-        allocatable: of the resource that is shown, base units.
-        amounts: by measure, base units, None where one is unknown.
-        levels: the same in percent of what the node offers.
-    """
+    """A node in the table."""
 
     name: str
     zone: str
     pods: int
     is_cordoned: bool
-    allocatable: int
-    amounts: Mapping[str, int | None]
-    levels: Mapping[str, float | None]
+    allocatable: int  # of the resource that is shown, base units
+    amounts: Mapping[str, int | None]  # by measure, base units, None where one is unknown
+    levels: Mapping[str, float | None]  # the same in percent of what the node offers
     report_age: int | None
 
 
@@ -175,15 +340,10 @@ def _facts(
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """How the bars of a measure are drawn.
+    """How the bars of a measure are drawn."""
 
-    Attributes:
-        end: where they are full, in percent.
-        threshold: the lowest, in percent; None for none.
-    """
-
-    end: float
-    threshold: int | None
+    end: float  # where they are full, in percent
+    threshold: int | None  # the lowest, in percent; None for none
 
 
 def _bar(report: NodesReport, resource: str, measure: str) -> _Bar:
@@ -228,3 +388,71 @@ def _distribution(
         "annotations": [label for _, label in marks],
     }
     return {"data": figure["data"], "layout": shown}
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeBar:
+    """Where a bar is full, and its threshold; see the page of nodes."""
+
+    end: float
+    threshold: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A measure of a resource: base units, None where it is unknown."""
+
+    amount: int | None
+    level: float | None
+    bar: _NodeBar
+
+
+def node_page(report: NodeReport) -> Page:
+    """Return the page of a node."""
+    nodes, i = report.nodes, report.nodes.names.index(report.name)
+    offered = {
+        name: columns.allocatable[i]
+        for name, columns in nodes.resources.items()
+        if columns.allocatable[i]
+    }
+    return Page(
+        name="node",
+        title=f"Node {report.name}",
+        body=render(
+            "node.html",
+            report=report,
+            zone=nodes.zones[i],
+            is_cordoned=nodes.unschedulable[i],
+            age=nodes.report_age_seconds[i],
+            measures=tuple(Measure),
+            offered=offered,
+            cells={
+                name: {each: _cell(nodes, name, each, i) for each in Measure} for name in offered
+            },
+            shown=[
+                name for name in offered if name in {CPU, MEMORY} or _is_asked_for(report, name)
+            ],
+        ),
+    )
+
+
+def _is_asked_for(report: NodeReport, resource: str) -> bool:
+    return any(each.requests.get(resource) for each in report.pods)
+
+
+def _cell(nodes: NodesReport, resource: str, measure: Measure, i: int) -> _Cell:
+    columns = nodes.resources[resource]
+    amounts = {
+        Measure.REQUESTS: (columns.requests, columns.allocatable),
+        Measure.LIMITS: (columns.limits, columns.allocatable),
+        Measure.LOAD: (columns.usage, columns.raw_allocatable),
+    }
+    amount, offered = (column[i] for column in amounts[measure])
+    thresholds = [
+        each.percent
+        for each in nodes.thresholds
+        if (each.resource, each.measure) == (resource, measure)
+    ]
+    level = percent(amount, offered)
+    bar = _NodeBar(end_of([level], thresholds), min(thresholds, default=None))
+    return _Cell(amount, level, bar)

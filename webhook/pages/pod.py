@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.report import DecisionReport, NodeNames, PodReport, PodsReport, RuleReason
+from webhook.pages.document import Figure, Page, Query, linked, part_of, render, text_of
 from webhook.pages.figures import Bars, stacked_rows
-from webhook.pages.page import Figure, Page
-from webhook.pages.query import Query, part_of, text_of
-from webhook.pages.templates import linked, render
 
 _RANKED: Final = 20
 _DRAWN: Final = 10
@@ -20,29 +18,19 @@ _LISTED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a decision says of the node that a reader asks about.
-
-    Attributes:
-        rank: 1 for the best, 0 if the node is no candidate, or beyond those that are listed.
-        points_behind: its points less than those of the best.
-        reasons: why it was rejected.
-    """
+    """What a decision says of the node that a reader asks about."""
 
     node: str
-    rank: int = 0
-    points_behind: int = 0
-    reasons: Sequence[RuleReason] = ()
+    rank: int = 0  # 1 for the best, 0 if the node is no candidate, or beyond those that are listed
+    points_behind: int = 0  # its points less than those of the best
+    reasons: Sequence[RuleReason] = ()  # why it was rejected
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """One decision on the page, with what is listed of it.
+    """One decision on the page, with what is listed of it."""
 
-    Attributes:
-        key: the beginning of the ids of its elements.
-    """
-
-    key: str
+    key: str  # the beginning of the ids of its elements
     title: str
     decision: DecisionReport
     answer: _Answer | None

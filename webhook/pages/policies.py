@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from engine.report import PoliciesReport, RuleKind
+from engine.report import PoliciesReport, PolicyRow, RuleKind, Threshold
+from webhook.pages.document import Figure, Page, Query, render
 from webhook.pages.figures import Bars, stacked_rows
-from webhook.pages.page import Figure, Page
-from webhook.pages.query import Query
-from webhook.pages.templates import render
 
 _DRAWN: Final = 20
 OUTCOMES: Final = ("placed", "abstained", "denied")
@@ -38,3 +37,26 @@ def _turned_away(report: PoliciesReport) -> dict[str, Figure]:
         return {}
     names, nodes = zip(*found[:_DRAWN], strict=True)
     return {"turned-away": stacked_rows(names, [Bars("nodes", nodes)], x="nodes rejected")}
+
+
+def policy_page(policy: PolicyRow, thresholds: Sequence[Threshold], *, counted: bool) -> Page:
+    """Return the page of a policy.
+
+    Args:
+        policy: the policy.
+        thresholds: of its filters.
+        counted: whether decisions are counted: nobody does in a recording.
+    """
+    figures = None if policy.outcome is None else policy.outcome.total
+    return Page(
+        name="policy",
+        title=f"Policy {policy.name}",
+        body=render(
+            "policy.html",
+            policy=policy,
+            figures=figures if figures is not None and figures.pods else None,
+            thresholds=thresholds,
+            outcomes=OUTCOMES,
+            is_counted=counted,
+        ),
+    )

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.report import QuotaAmount, QuotaRow, QuotasReport
-from webhook.pages.amounts import percent
+from engine.report import QueueReport, QuotaAmount, QuotaRow, QuotasReport
+from webhook.pages.document import (
+    Figure,
+    Page,
+    Query,
+    chosen,
+    linked,
+    part_of,
+    percent,
+    render,
+    text_of,
+)
 from webhook.pages.figures import Bars, marks_in_rows, stacked_rows, upright
-from webhook.pages.page import Figure, Page
-from webhook.pages.query import Query, chosen, part_of, text_of
-from webhook.pages.templates import linked, render
 
 _ROWS: Final = 50
 _DRAWN: Final = 25
@@ -19,15 +26,11 @@ _DRAWN: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """How full one resource of a quota is.
-
-    Attributes:
-        whole: what percentages are of: `max`, or `min` where there is no `max`.
-    """
+    """How full one resource of a quota is."""
 
     quota: QuotaRow
     amount: QuotaAmount
-    whole: int
+    whole: int  # what percentages are of: `max`, or `min` where there is no `max`
 
     @property
     def name(self) -> str:
@@ -106,3 +109,27 @@ def _fill(levels: Sequence[_Level]) -> Figure:
     )
     marks = marks_in_rows("min", minima)
     return {"data": [*figure["data"], marks], "layout": figure["layout"]}
+
+
+_QUEUE_ROWS: Final = 100
+
+
+def queue_page(report: QueueReport, query: Query) -> Page:
+    """Return the page of held pods.
+
+    Args:
+        report: the queue, of the namespace that was chosen or of all.
+        query: `namespace`, `part`.
+    """
+    namespace = text_of(query, "namespace")
+    return Page(
+        name="queue",
+        title="Queue",
+        body=render(
+            "queue.html",
+            report=report,
+            namespace=namespace,
+            part=part_of(report.pods, query, _QUEUE_ROWS),
+            link=linked({"namespace": namespace}),
+        ),
+    )

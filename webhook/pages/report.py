@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from engine.model.count_text import counted
+from engine.errors import counted
 from engine.report import (
     ArmReport,
     Measure,
@@ -23,12 +23,9 @@ from engine.report import (
     arms_of_policies,
     spread_of,
 )
-from webhook.pages.document import self_contained
-from webhook.pages.figures import Bars, Bins, grouped_bars, lines, stacked_rows
-from webhook.pages.heat_map import heat_map
-from webhook.pages.page import Figure, Page
-from webhook.pages.scale import end_of
-from webhook.pages.templates import render
+from webhook.pages.document import Figure, Page, render, self_contained
+from webhook.pages.figures import Bars, Bins, end_of, grouped_bars, lines, stacked_rows
+from webhook.pages.nodes import heat_map
 
 _RULES: Final = 20
 _FATES: Final = 200  # groups of pods
@@ -38,16 +35,11 @@ _HOUR: Final = 3_600
 
 @dataclass(frozen=True, slots=True)
 class _Plots:
-    """Plots that stand under one heading.
-
-    Attributes:
-        captions: by the id of the plot.
-        wide: whether each takes the whole width.
-    """
+    """Plots that stand under one heading."""
 
     title: str
-    captions: Mapping[str, str]
-    wide: bool = False
+    captions: Mapping[str, str]  # by the id of the plot
+    wide: bool = False  # whether each takes the whole width
 
 
 def report_page(report: SimulationReport) -> str:
@@ -80,16 +72,11 @@ def report_page(report: SimulationReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """A figure of the first arm, and of those that are compared with it.
-
-    Attributes:
-        before: of the first arm, "" where nothing is compared.
-        after: of the others; of the first one where there is none.
-    """
+    """A figure of the first arm, and of those that are compared with it."""
 
     title: str
-    before: str
-    after: Sequence[str]
+    before: str  # of the first arm, "" where nothing is compared
+    after: Sequence[str]  # of the others; of the first one where there is none
 
 
 def _tiles(report: SimulationReport) -> Sequence[_Tile]:
@@ -123,23 +110,16 @@ def _fullest(measure: Measure, resource: str, arm: ArmReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """Pods of a what-if that are alike: of one owner, with one fate for one reason.
+    """Pods of a what-if that are alike: of one owner, with one fate for one reason."""
 
-    Attributes:
-        arms: the names of those in which it is so.
-        of: their owner, or the one pod.
-        to: nodes with their numbers of pods, most pods first.
-        victims: whom others are evicted for.
-    """
-
-    arms: str
+    arms: str  # the names of those in which it is so
     pods: int
-    of: str
+    of: str  # their owner, or the one pod
     fate: PodFate
     origins: str
-    to: str
+    to: str  # nodes with their numbers of pods, most pods first
     message: str
-    victims: tuple[Victim, ...]
+    victims: tuple[Victim, ...]  # whom others are evicted for
 
 
 def _fates(report: SimulationReport) -> Sequence[_Fate]:

@@ -23,27 +23,17 @@ _decode = msgspec.json.Decoder(DecisionExcerpt).decode
 
 
 class RecordedDecision(DecisionReport, frozen=True, kw_only=True):
-    """A decision as the debug page shows it.
+    """A decision as the debug page shows it."""
 
-    Attributes:
-        left_out_before: number of decisions not recorded since the previous recorded one.
-    """
-
-    left_out_before: int
+    left_out_before: int  # number of decisions not recorded since the previous recorded one
 
 
 class _Recorded(NamedTuple):
-    """A recorded decision.
+    """A recorded decision."""
 
-    Attributes:
-        pod: its key.
-        excerpt: as JSON.
-        left_out_before: as in `RecordedDecision`.
-    """
-
-    pod: str
-    excerpt: bytes
-    left_out_before: int
+    pod: str  # its key
+    excerpt: bytes  # as JSON
+    left_out_before: int  # as in `RecordedDecision`
 
     @property
     def size(self) -> int:
@@ -83,12 +73,7 @@ class Explanations:
         return len(self._recorded)
 
     def offer(self, excerpt: Callable[[], DecisionExcerpt], *, always: bool = False) -> None:
-        """Record a decision, unless there are too many.
-
-        Args:
-            excerpt: makes it; called only for a decision that is recorded.
-            always: whether to record it at any rate.
-        """
+        """Record a decision, unless there are too many."""
         if not self._limit:
             return
         if not always and not self._takes_token():
@@ -99,12 +84,7 @@ class Explanations:
         self._left_out = 0
 
     def latest(self, *, pod: str = "", limit: int | None = None) -> Iterator[msgspec.Raw]:
-        """Explanations as JSON, newest first, of what is recorded now; each takes 0.1 ms to make.
-
-        Args:
-            pod: only those whose `namespace/name` contains this text.
-            limit: at most so many.
-        """
+        """Explanations as JSON, newest first, of what is recorded now; 0.1 ms each."""
         found = [recorded for recorded in reversed(self._recorded) if pod in recorded.pod]
         return (recorded.explanation() for recorded in found[:limit])
 

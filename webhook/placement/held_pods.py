@@ -3,22 +3,124 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from engine.gang import gang_metadata_of
+from engine.gang import Gang, GangKey, GangMember, gang_described_by, gang_metadata_of, member_of
 from engine.model import api
+from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION, refused_in
 from engine.model.pod import Pod
+from engine.model.pod_shape import shape_of
 from engine.model.quantity import INT64_MAX
-from engine.model.shape_computation import shape_of
 from engine.model.time import SECOND, Micros, micros
-from engine.release import HeldPod
-from webhook.placement.advice_limits import MOST_BYTES, beyond_limits
-from webhook.placement.shares import Shares
+from engine.quota.queueing import NamespaceQueues, QueueRules
+from engine.release import HeldPod, QueueOrder
+from engine.report import QueueEntry, QueueReport, ReleaserReport, queue_report
+from engine.view import ClusterView
+from webhook.placement.placer import MOST_BYTES, beyond_limits
+
+
+class Shares:
+    """What namespaces have of a budget: none may have more than is left.
+
+    So one alone has half of it at most, and the next half of what is left then: something is left
+    for each, and less for each.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._left = budget
+        self._by_namespace = Counter[str]()  # INVARIANT: together with what is left, the budget
+
+    def has_room(self, namespace: str, amount: int) -> bool:
+        """Return whether a namespace may have so much more."""
+        return self._by_namespace[namespace] + amount <= self._left
+
+    def take(self, namespace: str, amount: int) -> None:
+        """Let a namespace have more, or less of a negative amount."""
+        self._left -= amount
+        self._by_namespace[namespace] += amount
+        if not self._by_namespace[namespace]:
+            del self._by_namespace[namespace]
+
+
+class GangMembers:
+    """An observer that keeps what matters of each member that has not finished, some 300 bytes.
+
+    Pods that name no gang cost one look at their labels. Whoever may create pods may name gangs;
+    memory follows the pods that do.
+    """
+
+    def __init__(self) -> None:
+        self._by_gang: dict[GangKey, dict[str, GangMember]] = {}
+        self._described: dict[GangKey, dict[str, Gang]] = {}  # by the keys of pods that say more
+        self._gang_of: dict[str, GangKey] = {}
+
+    def __len__(self) -> int:
+        """Return the number of members."""
+        return len(self._gang_of)
+
+    def __iter__(self) -> Iterator[GangKey]:
+        """Iterate over the keys of the gangs that have members."""
+        return iter(list(self._by_gang))
+
+    def gang_of(self, pod_key: str) -> GangKey | None:
+        """Return the gang of a pod by `namespace/name`, None if it is in none."""
+        return self._gang_of.get(pod_key)
+
+    def of(self, key: GangKey) -> tuple[GangMember, ...]:
+        """Return the members of a gang, in any order."""
+        return tuple(self._by_gang.get(key, {}).values())
+
+    def described(self, key: GangKey) -> Gang | None:
+        """Return the gang that its oldest member describes, None if none describes it."""
+        found = self._described.get(key)
+        if not found:
+            return None
+        members = self._by_gang[key]
+        return found[min(found, key=lambda pod_key: _age(members[pod_key]))]
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
+        """Keep a pod if it is a member."""
+        if pod.key in self._gang_of:
+            self._forget(pod.key)
+        member = member_of(pod)
+        if member is None:
+            return
+        key = member.key
+        self._gang_of[key] = member.gang
+        self._by_gang.setdefault(member.gang, {})[key] = member
+        gang = gang_described_by(pod)
+        if gang is not None:
+            self._described.setdefault(member.gang, {})[key] = gang
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Forget a pod."""
+        key = f"{namespace}/{name}"
+        if key in self._gang_of:
+            self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        gang = self._gang_of.pop(key)
+        for by_gang in (self._by_gang, self._described):
+            members = by_gang.get(gang)
+            if members is not None:
+                members.pop(key, None)
+                if not members:
+                    del by_gang[gang]
+
+
+def _age(member: GangMember) -> tuple[float, str]:
+    """Return a key by which the oldest member is the first, the same on every replica."""
+    created = float("inf") if member.created is None else member.created.timestamp()
+    return created, member.uid
+
 
 DEFAULT_HOLD_SECONDS: Final = 60
 DEFAULT_HOLD_MAX: Final = 10_000
@@ -47,15 +149,15 @@ class HeldPods:
     may be held: the pods beyond it do not count, and of those beyond it in bytes only who they are
     is kept, about 1 KiB each.
 
+    Attributes:
+        changed: set with each pod that is held from now on, or was and has changed; whoever waits
+            for it clears it.
+
     Args:
         now: the time of day.
         hold_seconds: the bound of a hold.
         most: number of pods that should be held at most; 0 where none should be.
         most_bytes: bytes of objects that are kept at most.
-
-    Attributes:
-        changed: set with each pod that is held from now on, or was and has changed; whoever waits
-            for it clears it.
     """
 
     def __init__(
@@ -214,3 +316,111 @@ def _identity_of(pod: Pod) -> Pod:
         created=pod.created,
         shape=_NO_SHAPE,
     )
+
+
+_MOST_LISTED: Final = 1_000  # in some 20 ms, during which no review is answered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOrder:
+    """The held pods in order."""
+
+    held: HeldPods  # the pods that are held
+    order: QueueOrder  # in which they are released
+    queue_rules: QueueRules  # by which they wait for quota
+    view: Callable[[], ClusterView]  # for the order
+    now: Callable[[], Micros]  # the time of day
+
+    def report(
+        self,
+        releaser: ReleaserReport | None,
+        *,
+        lists: Callable[[Pod], bool],
+        limit: int | None = None,
+    ) -> QueueReport:
+        """Return the queue of this moment."""
+        view, queues = self.view(), NamespaceQueues(self.queue_rules)
+        queues.update(view)
+        ordered = self.order.sorted(self.held, view, pod_of=_pod_of)
+        return queue_report(
+            [_entry(held, queues) for held in ordered],
+            self.now(),
+            queue_sort=self.order.sort,
+            releaser=releaser,
+            lists=lists,
+            most=_MOST_LISTED if limit is None else min(limit, _MOST_LISTED),
+        )
+
+
+def _entry(held: HeldPod, queues: NamespaceQueues) -> QueueEntry:
+    pod = held.pod
+    queue = queues.of(pod) if pod.is_queued else None
+    return QueueEntry(
+        pod=pod,
+        release_by=held.release_by,
+        raw=held.raw,
+        quota=None if queue is None else queue.quota,
+    )
+
+
+def _pod_of(held: HeldPod) -> Pod:
+    return held.pod
+
+
+_LONGEST_SILENCE_SECONDS: Final = 15.0
+"""Since the last renewal of the Lease; then another replica takes over."""
+
+_MANY: Final = 3
+"""Overdue or refused pods of a namespace after which it holds no further ones, whoever is at fault.
+"""
+
+
+class ObservedLease(Protocol):
+    """The Lease of the leader election, as one replica observes it."""
+
+    @property
+    def holder(self) -> str: ...  # noqa: D102 - "" for none
+    @property
+    def annotations(self) -> Mapping[str, str]: ...  # noqa: D102 - as the holder wrote them
+    @property
+    def age_seconds(self) -> float: ...  # noqa: D102 - since the last observed renewal
+
+
+class Refusal(StrEnum):
+    """Why no pod may be held now; the label of its metric."""
+
+    NONE = ""
+    NO_LEADER = "no_leader"  # nobody renews the Lease
+    NOT_RELEASING = "not_releasing"  # its holder has released no pod lately that was due
+    OVERDUE = "overdue"  # pods are held for too long
+    FULL = "full"  # too many pods of the namespace are held
+
+
+class HoldGuard:
+    """Says whether pods may be held: while their release can be relied on, and never otherwise.
+
+    A pod whose release is refused is the affair of its namespace: the leader has named that on the
+    Lease long before the pod counts as overdue.
+    """
+
+    def __init__(self, lease: Callable[[], ObservedLease], held: HeldPods) -> None:
+        self._lease = lease
+        self._held = held
+
+    def refusal(self, now: Micros, namespace: str = "") -> Refusal:
+        """Return why no pod of a namespace may be held at a moment, "" if it may.
+
+        Without a namespace, why none may of any.
+        """
+        lease = self._lease()
+        if not lease.holder or lease.age_seconds >= _LONGEST_SILENCE_SECONDS:
+            return Refusal.NO_LEADER
+        if lease.annotations.get(RELEASING_ANNOTATION) != "true":
+            return Refusal.NOT_RELEASING
+        refused = refused_in(lease.annotations.get(REFUSED_IN_ANNOTATION, ""))
+        if refused.get(namespace, 0) >= _MANY:  # what waits for quota or a gang is never overdue
+            return Refusal.NOT_RELEASING
+        overdue = self._held.overdue(now)
+        if len(overdue.get(namespace, ())) >= _MANY or not overdue.keys() <= refused.keys():
+            return Refusal.OVERDUE
+        return Refusal.FULL if self._held.is_full(namespace) else Refusal.NONE

@@ -8,13 +8,202 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
-from engine.policy import CompiledPolicy, PolicySet
-from engine.view import PodSumProfile
-from webhook.placement.policy_files import PolicyFiles
-from webhook.placement.policy_resources import PolicyResources, ResourceStanding
+import msgspec
+
+from engine.binding import BindingAction, BindingDecision
+from engine.model import api
+from engine.model.decision import Decision, PlacementRequest, Verdict
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+from engine.policy import CompiledPolicy, Mode, NodeExpression, PolicySet
+from engine.view import ClusterView, PodSumProfile
+from webhook.placement.placer import Placement, Rejections, rejections_of
+from webhook.placement.policy_files import PolicyFiles, PolicyResources, ResourceStanding
+
+_OUTCOMES: Final = {
+    Verdict.PLACE: "placed",
+    Verdict.ABSTAIN: "abstained",
+    Verdict.DENY: "denied",
+}
+
+_ENFORCE: Final = Mode.ENFORCE.value  # plain text: an enum's hash takes longer than counting
+_AUDIT: Final = Mode.AUDIT.value
+
+Counts: TypeAlias = Mapping[tuple[str, str, str], int]
+"""Label values to a number that only grows."""
+
+
+class PolicyCounts:
+    """Decisions by policy, mode and outcome; rejected nodes by policy, mode and filter; failures.
+
+    A policy starts at 0 when it comes into force, or when its mode changes; what went out of force
+    is forgotten. So there are as many counts as the policies in force have rules.
+    """
+
+    def __init__(self) -> None:
+        self._policies = PolicySet()
+        self._decisions: dict[tuple[str, str, str], int] = {}
+        self._rejections: dict[tuple[str, str, str], int] = {}
+        self._errors: dict[str, tuple[int, str]] = {}
+
+    def count(self, placement: Placement, policies: PolicySet) -> None:
+        """Count one placement by some policies."""
+        self._follow(policies)
+        self._add(_ENFORCE, placement.policies, placement.verdict, placement.rejections)
+        self._note(placement.errors)
+        audit = placement.audit
+        if audit is not None:
+            self._add(_AUDIT, audit.policies, audit.verdict, audit.rejections)
+
+    def count_release(self, decision: Decision, verdict: Verdict, policies: PolicySet) -> None:
+        """Count the decision at the release of one held pod."""
+        self._follow(policies)
+        self._add(_ENFORCE, decision.policies, verdict, rejections_of(decision))
+        self._note(decision.errors)
+        audit = decision.audit
+        if audit is not None:
+            self._add(_AUDIT, audit.policies, audit.verdict, rejections_of(audit))
+
+    def count_binding(self, made: BindingDecision, policies: PolicySet) -> None:
+        """Count the decision on one binding."""
+        self._follow(policies)
+        for mode, each in ((_ENFORCE, made), (_AUDIT, made.audit)):
+            decision = None if each is None else each.decision
+            if each is None or decision is None:
+                continue
+            is_denied = each.action is BindingAction.DENY
+            verdict = Verdict.DENY if is_denied else decision.verdict
+            self._add(mode, decision.policies, verdict, rejections_of(decision))
+            if mode == _ENFORCE:
+                self._note(decision.errors)
+
+    def decisions(self, policies: PolicySet) -> Counts:
+        """Number of decisions that a policy took part in, by policy, mode and outcome."""
+        self._follow(policies)
+        return self._decisions
+
+    def rejections(self, policies: PolicySet) -> Counts:
+        """Number of nodes that a filter was the first to reject, by policy, mode and filter."""
+        self._follow(policies)
+        return self._rejections
+
+    def errors(self, policy: str) -> tuple[int, str]:
+        """Return how often a part of a policy could not be evaluated, and the last line of it."""
+        return self._errors.get(policy, (0, ""))
+
+    def _note(self, errors: tuple[str, ...]) -> None:
+        """Count lines that begin with the name of their policy."""
+        for line in errors:
+            policy, _, text = line.partition(": ")
+            count, _ = self._errors.get(policy, (0, ""))
+            self._errors[policy] = count + 1, text
+
+    def _add(
+        self, mode: str, policies: tuple[str, ...], verdict: Verdict, rejections: Rejections
+    ) -> None:
+        outcome = _OUTCOMES[verdict]
+        for policy in policies:
+            self._decisions[policy, mode, outcome] += 1
+        for policy, rule, nodes in rejections:
+            self._rejections[policy, mode, rule] += nodes
+
+    def _follow(self, policies: PolicySet) -> None:
+        """Keep the counts of these policies, and no others."""
+        if policies is self._policies:
+            return
+        self._policies = policies
+        names = {policy.name for policy in policies}
+        self._errors = {name: each for name, each in self._errors.items() if name in names}
+        before = self._decisions, self._rejections
+        self._decisions = {key: before[0].get(key, 0) for key in _decision_keys(policies)}
+        self._rejections = {key: before[1].get(key, 0) for key in _rejection_keys(policies)}
+
+
+def _decision_keys(policies: PolicySet) -> Iterator[tuple[str, str, str]]:
+    for policy in policies:
+        for outcome in _OUTCOMES.values():
+            yield policy.name, policy.mode.value, outcome
+
+
+def _rejection_keys(policies: PolicySet) -> Iterator[tuple[str, str, str]]:
+    for policy in policies:
+        for rule in policy.filters:
+            yield policy.name, policy.mode.value, rule.name
+
+
+_REQUESTS: Final[tuple[dict[str, str], ...]] = ({"cpu": "100m", "memory": "128Mi"}, {})
+"""Of one pod each: by them alone Koordinator counts the first as production, the other as batch."""
+
+_MOST_RULES: Final = 64
+"""Expressions whose columns are filled, those of the policies that come first.
+
+A view remembers 256 columns of nodes; more rules would forget those of others.
+"""
+
+_log = logging.getLogger(__name__)
+
+
+class KnownCluster(Protocol):
+    """A cluster as it is known; see `webhook.cluster.Cluster`."""
+
+    def now(self) -> Micros: ...  # noqa: D102 (see the class)
+    def view(self) -> ClusterView: ...  # noqa: D102
+
+
+class WarmUp:
+    """Fills the columns that decisions share, in steps that hold no view between them.
+
+    The first decision by a set of policies, and the first one after a node came, would fill them.
+    """
+
+    def __init__(
+        self, cluster: KnownCluster, decide: Callable[[PlacementRequest, PolicySet], object]
+    ) -> None:
+        self._cluster = cluster
+        self._decide = decide
+        self._requests = [_request(resources) for resources in _REQUESTS]
+
+    def steps(self, policies: PolicySet) -> Iterator[None]:
+        """Fill the columns for policies, in force or not yet; one rule or decision each step.
+
+        The rules come first, also those that apply to few pods. Decisions for plain pods fill what
+        plugins and patches remember.
+        """
+        rules = (
+            (policy, rule.evaluator)
+            for policy in policies
+            for rule in policy.rules
+            if isinstance(rule.evaluator, NodeExpression)
+        )
+        for policy, expression in islice(rules, _MOST_RULES):
+            self._try(lambda: self._refresh(policy, expression))  # noqa: B023 - called at once
+            yield
+        for request in self._requests:
+            self._try(lambda: self._decide(request, policies))  # noqa: B023 - called at once
+            yield
+
+    def _refresh(self, policy: CompiledPolicy, expression: NodeExpression) -> None:
+        cluster = self._cluster
+        expression.refresh(policy.context(self._requests[0], cluster.view(), cluster.now()))
+
+    def _try(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception:  # noqa: BLE001 - policies must not fail to load for a trial
+            _log.exception("a trial evaluation failed")
+
+
+def _request(resources: dict[str, str]) -> PlacementRequest:
+    container = {"name": "plain", "resources": {"requests": resources}}
+    pod = {"metadata": {"name": "plain"}, "spec": {"containers": [container]}}
+    raw = msgspec.json.encode(pod)
+    pod_read = pod_of(msgspec.json.decode(raw, type=api.Pod), namespace="default")
+    return PlacementRequest(pod=pod_read, raw=raw)
+
 
 PlacementMode: TypeAlias = Literal["Enforce", "Audit", "Off"]
 """Effect of policies: each by its own mode, a report of what all would do, or none."""
@@ -28,8 +217,6 @@ _APART_SECONDS: Final = 0.8  # between two times: the columns of new policies ta
 _LOOK_SECONDS: Final = 0.25  # between two looks for changed nodes
 _REST: Final = 20  # times as long as their columns took: a twentieth of a processor at most
 
-_log = logging.getLogger(__name__)
-
 
 class WatchedCluster(Protocol):
     """A cluster whose nodes change; see `webhook.cluster.Cluster`."""
@@ -41,25 +228,8 @@ class WatchedCluster(Protocol):
 class LivePolicies:
     """The policies in force: of files the last valid set, of the API each that is accepted.
 
-    Args:
-        paths: policy files and folders of them.
-        resources: the policies of the API; None where none are taken.
-        track: called with the profiles of a set before it comes into force, so that the view keeps
-            their sums.
-        prepare: called with them before `track`; reviews are decided by the previous set between
-            its steps, none of which may take long.
-        warm_up: fills the caches of a set after `track` and before reviews are decided by it; in
-            steps, like `prepare`.
-        now: the time of day.
-        only_audit: whether all policies are in Audit mode, whatever their own.
-        may_start_empty: whether invalid files at the start leave no policy in force until a reload
-            succeeds, instead of raising.
-
     Attributes:
         loaded_at: when policies last came into force.
-
-    Raises:
-        InvalidFileError: the files are invalid at the start, and it may not start empty.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
@@ -130,12 +300,7 @@ class LivePolicies:
         return total.hexdigest()
 
     def keep_in_audit(self, digests: Mapping[str, str]) -> None:
-        """Keep policies in Audit mode, whatever they say themselves, and no others.
-
-        Args:
-            digests: of the policies, in hexadecimal digits, by name. One that has another digest by
-                now was changed by somebody, and acts by its own mode again.
-        """
+        """Keep policies in Audit mode, whatever they say themselves, and no others."""
         if digests == self._audited:
             return
         self._audited = dict(digests)

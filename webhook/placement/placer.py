@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -21,11 +22,11 @@ from engine.binding import (
     decide_binding,
     decide_in_haste,
 )
-from engine.model.decision import Decision, Verdict
+from engine.model import api
+from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.kubernetes_version import KubernetesVersion
-from engine.model.placement_options import PlacementAt
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
+from engine.model.policy_resource import PlacementAt
 from engine.model.rule_outcomes import SCHEDULER
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
@@ -35,6 +36,63 @@ from engine.policy import CompiledPolicy, PolicySet
 from engine.report import BindingReport, DecisionExcerpt, binding_excerpt, excerpt_of
 from engine.view import ClusterView, Freshness
 from webhook.placement.explanations import Explanations
+
+MOST_BYTES = 256 * 1024
+
+_MOST = {
+    "containers": 100,
+    "container statuses": 100,
+    "amounts of resources": 400,
+    "node selector terms": 50,
+    "node selector requirements": 250,
+    "node selector values": 2_000,
+    "tolerations": 500,
+}
+"""What a pod may have for advice; at each, a decision over 5,000 nodes takes some 20 ms."""
+
+
+def beyond_limits(pod: api.Pod) -> str:
+    """Return what a pod has too much of, such as `more than 256 containers`; "" for nothing."""
+    for what, count in _counts(pod):
+        if count > _MOST[what]:
+            return f"more than {_MOST[what]} {what}"
+    return ""
+
+
+def _counts(pod: api.Pod) -> Iterator[tuple[str, int]]:
+    spec, status = pod.spec, pod.status
+    app, init = spec.containers or (), spec.init_containers or ()
+    statuses = len(status.container_statuses or ()) + len(status.init_container_statuses or ())
+    yield "containers", len(app) + len(init)
+    yield "container statuses", statuses
+    lists = chain((spec.resources,), (container.resources for container in chain(app, init)))
+    yield "amounts of resources", sum(map(_amounts, lists)) + len(spec.overhead or ())
+    yield "tolerations", len(spec.tolerations or ())
+    terms = list(_terms(spec))
+    requirements = [
+        requirement
+        for term in terms
+        for requirement in chain(term.match_expressions or (), term.match_fields or ())
+    ]
+    yield "node selector terms", len(terms)
+    yield "node selector requirements", len(requirements) + len(spec.node_selector or ())
+    yield "node selector values", sum(len(each.values or ()) for each in requirements)
+
+
+def _amounts(resources: api.ResourceRequirements | None) -> int:
+    return len(resources.requests or ()) + len(resources.limits or ()) if resources else 0
+
+
+def _terms(spec: api.PodSpec) -> Iterator[api.NodeSelectorTerm]:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if affinity is None:
+        return
+    required = affinity.required_during_scheduling_ignored_during_execution
+    if required is not None:
+        yield from required.node_selector_terms or ()
+    for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ():
+        yield preferred.preference
+
 
 _LONGEST_EVALUATION_SECONDS = 0.2
 """Time limit of the expressions of all policies for one pod; the remaining rules err."""
@@ -57,51 +115,30 @@ Rejections: TypeAlias = tuple[tuple[str, str, int], ...]
 
 
 class AuditedDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision that the matching policies in Audit mode would have made.
+    """The decision that the matching policies in Audit mode would have made."""
 
-    Attributes:
-        policies: their names, by precedence.
-        verdict: place, abstain or deny.
-        message: one line for a person.
-        rejections: by their filters.
-    """
-
-    policies: tuple[str, ...]
-    verdict: Verdict
-    message: str
-    rejections: Rejections
+    policies: tuple[str, ...]  # their names, by precedence
+    verdict: Verdict  # place, abstain or deny
+    message: str  # one line for a person
+    rejections: Rejections  # by their filters
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision and its encoding, without the view that a `Decision` keeps alive.
+    """A decision and its encoding, without the view that a `Decision` keeps alive."""
 
-    Attributes:
-        pod: the pod.
-        verdict: place, abstain or deny.
-        message: one line for a person; the denial's text when denied.
-        policies: names of the policies that were applied, by precedence.
-        candidates: number of nodes that may take the pod.
-        errors: rules that could not be evaluated, with the reason.
-        abstained: number of rules that abstained, by the domain that was too old.
-        rejections: by the filters of policies.
-        audit: None where no matching policy is in Audit mode.
-        is_meant_to_be_held: whether a policy has the pod held.
-        patch: operations and warnings for the pod.
-        advice: by which the pod counts as assumed; in a second round of admission that of the
-            first.
-    """
-
-    pod: Pod
-    verdict: Verdict
-    message: str = ""
-    policies: tuple[str, ...] = ()
-    candidates: int = 0
-    errors: tuple[str, ...] = ()
+    pod: Pod  # the pod
+    verdict: Verdict  # place, abstain or deny
+    message: str = ""  # one line for a person; the denial's text when denied
+    policies: tuple[str, ...] = ()  # names of the policies that were applied, by precedence
+    candidates: int = 0  # number of nodes that may take the pod
+    errors: tuple[str, ...] = ()  # rules that could not be evaluated, with the reason
+    # number of rules that abstained, by the domain that was too old
     abstained: Mapping[str, int] = {}
-    rejections: Rejections = ()
-    audit: AuditedDecision | None = None
-    is_meant_to_be_held: bool = False
-    patch: Patch
+    rejections: Rejections = ()  # by the filters of policies
+    audit: AuditedDecision | None = None  # None where no matching policy is in Audit mode
+    is_meant_to_be_held: bool = False  # whether a policy has the pod held
+    patch: Patch  # operations and warnings for the pod
+    # by which the pod counts as assumed; in a second round of admission that of the first
     advice: Advice
 
 
@@ -151,11 +188,6 @@ class Placer:
         """Decide for a pod, and count it on its advised node unless it is denied.
 
         One that is decided at its binding gets what its policies promise, and counts nowhere.
-
-        Args:
-            request: the pod; the labels of its namespace and the time limit are filled in here.
-            policies: those in force.
-            dry_run: leaves no trace: the pod will not be created.
         """
         # INVARIANT: no view is alive before and after `_decided`: a change would have to copy it.
         previous = None if dry_run else self.withdraw(request.pod)
@@ -194,12 +226,7 @@ class Placer:
         return not (self._decides_bindings and at is PlacementAt.BINDING)
 
     def promise(self, request: PlacementRequest, policies: Sequence[CompiledPolicy]) -> Patch:
-        """Return what policies promise a pod, whenever its node is decided.
-
-        Args:
-            request: the pod.
-            policies: those that would decide for it.
-        """
+        """Return what policies promise a pod, whenever its node is decided."""
         view = self._view()
         return encode_promises(policies, self.completed(request, view), view, self._now())
 
@@ -233,15 +260,7 @@ class Placer:
         view: ClusterView,
         limits: MoveLimits,
     ) -> BindingDecision:
-        """Decide on the binding of a pod; keeps the view alive.
-
-        Args:
-            request: the pod, as it is stored.
-            node_name: the node that the scheduler took.
-            policies: those in force.
-            view: the cluster without the pod, but with all bindings that are on their way.
-            limits: what these allow.
-        """
+        """Decide on the binding of a pod; keeps the view alive."""
         return decide_binding(
             self.completed(request, view),
             node_name,

@@ -3,28 +3,238 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import Raw
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
+from engine.model.pod import DeploymentPod, Pod, deployment_pod_of
 from engine.model.quantity import INT64_MAX
-from engine.quota import PendingWrite, QuotaState, Reservation, quotas_of
+from engine.model.resources import Amounts
+from engine.quota import (
+    AllowanceConfig,
+    PendingWrite,
+    QuotaState,
+    Reservation,
+    ReservationTimeouts,
+    quotas_of,
+)
+from engine.view import ClusterState, ClusterView
+from webhook.cluster.watch.source_status import SourceStatus
 from webhook.identity import new_identity
-from webhook.quota.config import QuotaConfig
-from webhook.quota.observed import ObservedCluster
 from webhook.quota.store import ConflictError, Store, StoreError, UnreachableError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonotonicClock:
+    """Durations, and randomness to spread them.
+
+    Attributes:
+        now: seconds that only go forward.
+        sleep: waits for some seconds.
+        jitter: a number in [0, 1).
+    """
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaConfig:
+    """Configuration of everything that reads and writes quotas.
+
+    Attributes:
+        clock: of all moments of the ledger.
+        call_seconds: timeout of a request to the API server.
+        timeouts: lifetime of reservations.
+        allowances: conditions and size of allowances.
+    """
+
+    clock: MonotonicClock = field(default_factory=MonotonicClock)
+    call_seconds: float = 3.0
+    timeouts: ReservationTimeouts = field(default_factory=ReservationTimeouts)
+    allowances: AllowanceConfig = field(default_factory=AllowanceConfig)
+
+
+class DeploymentPods:
+    """An observer of the pods that a pod of a newer revision may replace.
+
+    Only namespaces are kept whose quota allows surges. What was there before it did is listed once.
+
+    Attributes:
+        is_tracked: whether a quota of a namespace allows surges; called for each event.
+    """
+
+    def __init__(self) -> None:
+        self.is_tracked: Callable[[str], bool] = lambda _: False
+        self._pods: dict[str, dict[str, DeploymentPod]] = {}  # by namespace and name
+        self._listed: set[str] = set()
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | Raw) -> None:  # noqa: ARG002 - of the protocol
+        """Keep a pod that may be replaced; forget it once it ends."""
+        namespace = pod.namespace
+        if not self.is_tracked(namespace):
+            self._pods.pop(namespace, None)
+            self._listed.discard(namespace)
+            return
+        of = replaceable(pod)
+        if of is not None:
+            self._pods.setdefault(namespace, {})[pod.name] = of
+        elif namespace in self._pods:
+            self._pods[namespace].pop(pod.name, None)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Forget a pod."""
+        if namespace in self._pods:
+            self._pods[namespace].pop(name, None)
+
+    def is_listed(self, namespace: str) -> bool:
+        """Return whether all pods of a namespace are known that may be replaced."""
+        return namespace in self._listed or not self.is_tracked(namespace)
+
+    def add_listed(self, namespace: str, pods: Iterable[Pod]) -> None:
+        """Add the pods of a namespace that were there before it was kept.
+
+        What has been observed meanwhile is as new, and stays.
+        """
+        known = self._pods.setdefault(namespace, {})
+        for pod in pods:
+            of = replaceable(pod)
+            if of is not None:
+                known.setdefault(pod.name, of)
+        self._listed.add(namespace)
+
+    def replaced_by(self, namespace: str, new: DeploymentPod) -> Iterator[str]:
+        """Yield the names of the pods of other revisions that a pod may replace."""
+        for name, known in self._pods.get(namespace, {}).items():
+            if known.deployment == new.deployment and known.revision != new.revision:
+                yield name
+
+
+def replaceable(pod: Pod) -> DeploymentPod | None:
+    """Return of which Deployment a pod is that holds quota and is not about to end."""
+    if pod.deleting or pod.is_terminal or pod.is_queued:
+        return None
+    return deployment_pod_of(pod.generate_name, pod.labels, pod.owner_kinds)
+
+
+_MOST_PODS = 32_768  # some 8 MiB; one that is evicted counts twice until the API server is asked
+
+
+class ObservedPods:
+    """Versions of the pods observed last where they may have reservations, deleted ones included.
+
+    Args:
+        most: pods remembered.
+
+    Attributes:
+        is_tracked: whether pods of a namespace may have reservations; called for each event.
+    """
+
+    def __init__(self, *, most: int = _MOST_PODS) -> None:
+        self.is_tracked: Callable[[str], bool] = lambda _: True
+        self._most = most
+        self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | Raw) -> None:  # noqa: ARG002 - of the protocol
+        """Record a pod of a watch event."""
+        self.observe(pod.namespace, pod.uid, version)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Keep the version of a deleted pod: its reservation may outlive it."""
+
+    def observe(self, namespace: str, uid: str, version: int) -> None:
+        """Record a pod at a resourceVersion."""
+        if not self.is_tracked(namespace):
+            return
+        self._versions[uid] = max(version, self._versions.get(uid, 0))
+        self._versions.move_to_end(uid)
+        if len(self._versions) > self._most:
+            self._versions.popitem(last=False)
+
+    def version(self, uid: str) -> int:
+        """Return the newest version at which a pod was observed, 0 if it was not."""
+        return self._versions.get(uid, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCluster:
+    """The cluster as a replica observes it; no part of it may lag behind `observed_version`.
+
+    Attributes:
+        view: pods and quotas.
+        pods: versions of the pods delivered by watch.
+        observed_version: the resourceVersion up to which all pods have been observed, 0 before the
+            first list.
+        requests: what a pod, by `namespace/name`, adds to the view's requests of its namespace, or
+            to those of scheduled pods alone; nothing if it is unknown.
+        deployments: the pods that others may replace.
+        quotas_synced: whether a namespace without a quota in the view has none.
+    """
+
+    view: Callable[[], ClusterView]
+    pods: ObservedPods = field(default_factory=ObservedPods)
+    deployments: DeploymentPods = field(default_factory=DeploymentPods)
+    observed_version: Callable[[], int] = lambda: INT64_MAX
+    quotas_synced: Callable[[], bool] = lambda: True
+    requests: Callable[[str, bool], Amounts] = lambda _key, _scheduled: {}
+
+
+def observe_cluster(
+    state: ClusterState,
+    sources: Mapping[str, SourceStatus],
+    pods: ObservedPods,
+    deployments: DeploymentPods,
+) -> ObservedCluster:
+    """Return a live cluster.
+
+    Args:
+        state: kept by the sources.
+        sources: of pods and of ElasticQuotas among others, by name.
+        pods: an observer of the pods of the same cluster.
+        deployments: another one.
+    """
+    pod_source = sources["pods"]
+    quota_sources = [
+        source for name, source in sources.items() if name.startswith("elasticquotas.")
+    ]
+
+    def quotas_synced() -> bool:
+        return all_synced(quota_sources)
+
+    # Until the quotas are synced, any pod may have a reservation; a label may name any quota.
+    pods.is_tracked = lambda namespace: (
+        state.has_quota(namespace) or state.has_quota_tree or not quotas_synced()
+    )
+    deployments.is_tracked = state.allows_surge
+    return ObservedCluster(
+        view=state.view,
+        pods=pods,
+        deployments=deployments,
+        observed_version=lambda: pod_source.version,
+        quotas_synced=quotas_synced,
+        requests=lambda key, scheduled: state.requests(key, scheduled=scheduled),
+    )
+
+
+def all_synced(sources: Iterable[SourceStatus]) -> bool:
+    """Whether each source was listed in full, or is known not to exist."""
+    return all(
+        source.synced or (source.last_contact is not None and not source.present)
+        for source in sources
+    )
+
 
 _MOST_CONFIRMED = 16  # pods at a time; there are more only after an outage
 
 
 class QuotaCache:
     """The quotas of a namespace as this replica knows them.
-
-    Args:
-        namespace: of the quotas.
-        observed: the cluster as this replica observes it.
-        store: the API server.
-        config: clock, timeouts and allowances.
-        count_write: called with the outcome of each write.
 
     Attributes:
         backs_off_until: an earlier write would take the turn of other replicas.
@@ -157,11 +367,7 @@ class QuotaCache:
             return  # a surge waits
 
     async def write(self, state: QuotaState, pending: PendingWrite) -> bool:
-        """Write a quota; return whether that certainly succeeded.
-
-        Raises:
-            StoreError: it was refused, and will be again.
-        """
+        """Write a quota; return whether that certainly succeeded."""
         key, started = state.quota.key, self._clock.now()
         self._stale[key] = INT64_MAX  # until the outcome is known, only reading helps
         try:

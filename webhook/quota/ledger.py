@@ -19,9 +19,8 @@ from engine.quota import (
     quotas_of,
 )
 from engine.quota.queueing import CohortLending
-from webhook.quota.config import QuotaConfig
+from webhook.quota.cache import ObservedCluster, QuotaConfig
 from webhook.quota.namespace_batcher import NamespaceBatcher
-from webhook.quota.observed import ObservedCluster
 from webhook.quota.store import Store, StoreError
 
 _REFRESH_SECONDS = 0.1  # soon enough for requests that wait for a recall; sends no request

@@ -3,7 +3,7 @@
 A verdict is returned after the reservations it rests on have been written on the version of the
 quota it was judged by; so the winner of a race has counted everybody before, on any replica. Most
 requests need no write: they are drawn from the allowance. The rest of the proof is with
-`engine.quota.QuotaState` and `engine.quota.local_allowance`.
+`engine.quota.QuotaState` and `engine.quota.reservations`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ from engine.quota import (
     record_demand,
     used_by_namespace,
 )
-from webhook.quota.cache import QuotaCache
-from webhook.quota.config import QuotaConfig
-from webhook.quota.observed import ObservedCluster
+from webhook.quota.cache import ObservedCluster, QuotaCache, QuotaConfig
 from webhook.quota.store import Store, StoreError
 
 _MOST_AT_A_TIME = 256
@@ -62,17 +60,7 @@ class _Waiter:
 
 
 class NamespaceBatcher:
-    """Judges the requests of a namespace, one batch after the other.
-
-    Args:
-        namespace: of the requests.
-        observed: the cluster as this replica observes it.
-        store: where quotas are written.
-        config: clock, timeouts and allowances.
-        count_write: called with the outcome of each write.
-        rules: what is compared.
-        lends: judges the pods that have no turn; None where no pod waits for one.
-    """
+    """Judges the requests of a namespace, one batch after the other."""
 
     def __init__(
         self,
@@ -102,11 +90,7 @@ class NamespaceBatcher:
         return self._worker is None and not self._lock.locked()
 
     async def admit(self, request: QuotaRequest) -> QuotaVerdict:
-        """Return the verdict on a request; if it is admitted, its share is reserved.
-
-        Raises:
-            QuotaUndecidedError: there is none.
-        """
+        """Return the verdict on a request; if it is admitted, its share is reserved."""
         record_demand(request, self._cache.cached() or [], self._rules, self._clock.now())
         if self._draws(request):
             return QuotaVerdict()
@@ -128,11 +112,7 @@ class NamespaceBatcher:
             self._refresh()
 
     async def prune_reservations(self) -> None:
-        """Remove ended reservations from the quotas; what fails is left for the next time.
-
-        Raises:
-            StoreError: the API server refuses.
-        """
+        """Remove ended reservations from the quotas; what fails is left for the next time."""
         async with self._lock:
             if not await self._read():
                 return

@@ -4,21 +4,236 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, Protocol
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import choose_encoder
 
+from engine.model.gang import pod_group_of
+from engine.model.kinds import WATCHED
+from engine.quota import mode_of, queues_pods
+from engine.quota.tree import QuotaPaths
 from engine.report import OutcomeReport
-from webhook.admission.handler import ReviewHandler
+from engine.view import ClusterView
+from webhook.admission.handler import (
+    ConcurrencyLimiter,
+    Decide,
+    ReviewHandler,
+    ReviewLimits,
+    ignored,
+)
+from webhook.admission.hold import GangHolds, PodHolder
+from webhook.admission.placement import PlacementReviews
+from webhook.admission.policies import PolicyReviews
+from webhook.admission.quota import QuotaReviews
+from webhook.admission.quota_objects import QuotaObjectReviews, QuotaRolloutReviews, by_resource
+from webhook.background import one_at_a_time
+from webhook.binding import BindingDecider, BindingReviews
+from webhook.cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.live_policies import LivePolicies, PolicyCounts
+from webhook.placement.placer import Placer
 from webhook.serving.authorization import Authorize
-from webhook.serving.client_names import AllowedClients
 from webhook.serving.health import Health
-from webhook.serving.held_queue import HeldQueueReporter
-from webhook.serving.metrics_page import metrics_page
+from webhook.serving.services import HeldQueueReporter, Services
+from webhook.serving.tls import AllowedClients
+from webhook.settings import Settings
+
+
+def metrics_page(
+    registry: CollectorRegistry,
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return the handler of the page.
+
+    With a thousand quotas there are thousands of samples, and their text takes 70 ms: so it is
+    written in a thread, and reviews go on between one metric and the next. The handler of
+    prometheus_client does all at once.
+    """
+
+    async def page(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(",".join(request.headers.getall(hdrs.ACCEPT, [])))
+        names = request.query.getall("name[]", [])
+        collected = []
+        for metric in (registry.restricted_registry(names) if names else registry).collect():
+            collected.append(metric)
+            await asyncio.sleep(0)
+        write = partial(encode, _Collected(collected))
+        response = web.Response(body=await asyncio.to_thread(one_at_a_time, write))
+        response.headers[hdrs.CONTENT_TYPE] = content_type
+        response.enable_compression()
+        return response
+
+    return page
+
+
+class _Collected:
+    """Metrics as of a moment, which can be written like a registry."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them."""
+        return iter(self._metrics)
+
+
+_MOST_POLICIES_IN_FLIGHT: Final = 8
+
+
+def review_paths(
+    settings: Settings,
+    services: Services,
+    placer: Placer,
+    policies: LivePolicies,
+    counts: PolicyCounts,
+    metrics: Metrics,
+) -> tuple[ReviewHandler, ...]:
+    """Handlers of all paths: advice fails open, the others by the API server's failure policy."""
+    handler = partial(
+        ReviewHandler, limits=_limits(settings), metrics=metrics, clock=time.monotonic
+    )
+    most = settings.max_in_flight
+    quota_objects = QuotaObjectReviews(
+        view=services.cluster.state.view, rules=settings.quota_rules()
+    )
+    # 1. Placement: no advice is better than late advice.
+    limiter = ConcurrencyLimiter(most, time.monotonic)
+    pods = _placement(settings, services, placer, policies, counts, metrics, limiter)
+    advise = ignored if pods is None else pods.review
+    mutate = by_resource(pods=advise, quotas=quota_objects.fill)
+    handle = partial(handler, "mutate", mutate, fails_open=True, limiter=limiter)
+    if pods is not None:
+        handle = partial(handle, shortcut=pods.without_waiting, undecided=pods.undecided)
+    handlers = [handle()]
+    # 2. Quota.
+    validate = by_resource(pods=_judge_quota(settings, services), quotas=quota_objects.review)
+    limiter = ConcurrencyLimiter(most, time.monotonic)
+    handlers.append(handler("validate", validate, fails_open=False, limiter=limiter))
+    # 3. Policies that are resources: few at a time, which wait for each other.
+    policy = PolicyReviews(
+        file_names=lambda: policies.file_names,
+        cost_of_others=policies.cost_of_others,
+        excluded_namespaces=settings.excluded_namespaces,
+        clock=time.monotonic,
+    )
+    few = _MOST_POLICIES_IN_FLIGHT
+    limiter = ConcurrencyLimiter(few, time.monotonic)
+    handlers.append(handler("policies", policy.review, fails_open=False, limiter=limiter))
+    # 4. New quotas, which wait for API servers: on a path of their own they keep no pod waiting.
+    if services.quota_coverage is not None:
+        limiter = ConcurrencyLimiter(most, time.monotonic)
+        rollout = QuotaRolloutReviews(services.quota_coverage)
+        handlers.append(handler("rollout", rollout.review, fails_open=False, limiter=limiter))
+    return tuple(handlers)
+
+
+def binding_path(settings: Settings, decider: BindingDecider, metrics: Metrics) -> ReviewHandler:
+    """Handler of bindings; the time for one is short, and it waits for no other reviews."""
+    reviews = BindingReviews(decider)
+    return ReviewHandler(
+        "bind",
+        reviews.review,
+        fails_open=True,
+        limits=_limits(settings),
+        limiter=ConcurrencyLimiter(settings.max_in_flight, time.monotonic),
+        metrics=metrics,
+        clock=time.monotonic,
+        shortcut=reviews.arrived,
+        undecided=reviews.undecided,
+        answered=reviews.answered,
+    )
+
+
+def _limits(settings: Settings) -> ReviewLimits:
+    return ReviewLimits(
+        default_timeout_seconds=settings.default_timeout_seconds,
+        deadline_fraction=settings.deadline_fraction,
+    )
+
+
+def _placement(
+    settings: Settings,
+    services: Services,
+    placer: Placer,
+    policies: LivePolicies,
+    counts: PolicyCounts,
+    metrics: Metrics,
+    limiter: ConcurrencyLimiter,
+) -> PlacementReviews | None:
+    """Return what holds or advises new pods, None where they are left alone."""
+    holder = None
+    if services.hold_guard is not None:
+        view = services.cluster.state.view
+        holder = PodHolder(
+            placer,
+            services.hold_guard,
+            queues=_queues(settings, view),
+            gangs=GangHolds(view, _has_pod_groups(services.cluster)),
+            now=services.cluster.now,
+            seconds=settings.hold_seconds,
+            counts=counts,
+            count_refusal=metrics.hold_refused,
+        )
+    if settings.placement_mode == "Off" and holder is None:  # pods may be held for quota as well
+        return None
+    return PlacementReviews(
+        placer,
+        lambda: policies.current,
+        time.monotonic,
+        counts,
+        holder,
+        queue=limiter,
+    )
+
+
+def _judge_quota(settings: Settings, services: Services) -> Decide:
+    """Return what is done with a pod that may exceed a quota."""
+    return QuotaReviews(
+        ledger=services.ledger,
+        view=services.cluster.state.view,
+        mode=settings.quota_mode,
+        excluded_namespaces=settings.excluded_namespaces,
+        rules=settings.quota_rules(),
+        queues=settings.hold,
+        record_denial=services.record_denial,
+        withdraw=services.cluster.withdraw,
+        version_of=services.pod_version,
+        unseen_seconds=settings.quota_reservation_seconds,
+    ).review
+
+
+def _queues(
+    settings: Settings, view: Callable[[], ClusterView]
+) -> Callable[[str, str | None], bool]:
+    """Return whether pods of a namespace and of a label wait for quota."""
+    paths, mode = QuotaPaths(settings.quota_rules()), settings.quota_mode
+
+    def queues(namespace: str, label: str | None) -> bool:
+        now = view()
+        if queues_pods(now, namespace, mode):
+            return True
+        if not paths.may_have(now) or mode_of(now, namespace, mode) != "Queue":
+            return False
+        return label is None or bool(paths.quotas_of(now, namespace, label))
+
+    return queues
+
+
+def _has_pod_groups(cluster: Cluster) -> Callable[[], bool]:
+    """Return what tells whether the API server has PodGroups."""
+    sources = [
+        cluster.sources[kind.name]
+        for kind in WATCHED
+        if kind.decode is pod_group_of and kind.name in cluster.sources
+    ]
+    return lambda: any(source.present for source in sources)
+
 
 _LIMIT = re.compile("[0-9]{0,6}")
 
@@ -30,14 +245,7 @@ def build_app(
     max_body_bytes: int,
     clients: AllowedClients | None = None,
 ) -> web.Application:
-    """Application for the API server, and for a kubelet that needs no client certificate.
-
-    Args:
-        handlers: of reviews.
-        health: for the probes.
-        max_body_bytes: largest body of a review.
-        clients: who may send reviews; None for everybody.
-    """
+    """Application for the API server, and for a kubelet that needs no client certificate."""
     app = build_probe_app(health, client_max_size=max_body_bytes)
     for handler in handlers:
         handle = clients.guard(handler.path, handler.handle) if clients else handler.handle
@@ -81,15 +289,7 @@ def build_monitoring_app(
     outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     authorize: Authorize | None,
 ) -> web.Application:
-    """Application for people and Prometheus.
-
-    Args:
-        metrics: for Prometheus.
-        explanations: for people.
-        queue: of held pods, for people; None where none is held.
-        outcome: what became of decisions, for people; None where nobody judges it.
-        authorize: who may read debug pages; None for nobody.
-    """
+    """Application for people and Prometheus."""
     app = web.Application()
     app.router.add_get("/metrics", metrics_page(metrics.registry))
     if authorize is not None:
@@ -137,11 +337,7 @@ def _decisions_page(
 
 
 def _asked_for(request: web.Request) -> tuple[str, int | None]:
-    """Return a part of the keys of pods, and the most of them, None for all.
-
-    Raises:
-        web.HTTPBadRequest: the limit is not a number.
-    """
+    """Return a part of the keys of pods, and the most of them, None for all."""
     limit = request.query.get("limit", "")
     if not _LIMIT.fullmatch(limit):
         raise web.HTTPBadRequest(text="`limit` is a number\n")

@@ -28,9 +28,6 @@ class TokenAuthorizer:
 
     The right is to `get` the path of the page, a `nonResourceURL`. Nothing is cached: these pages
     are for people, and a right that is withdrawn ends at once.
-
-    Args:
-        reviews: by the API server.
     """
 
     def __init__(self, reviews: AccessReviews) -> None:
@@ -38,12 +35,7 @@ class TokenAuthorizer:
         self._in_progress = 0
 
     async def authorize(self, request: web.Request) -> None:
-        """Return if the caller may read the page.
-
-        Raises:
-            HTTPException: 401 without a valid token, 403 without the right, 429 while too many
-                callers are reviewed, 503 if the API server does not say.
-        """
+        """Return if the caller may read the page."""
         header = request.headers.get("Authorization", "")
         token = header.removeprefix(_SCHEME).strip()
         if not header.startswith(_SCHEME) or not token:

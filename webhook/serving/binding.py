@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from engine.binding import BindingLedger
-from engine.model.selector_text import parse_selector_text
+from engine.model.selectors import parse_selector_text
 from engine.model.time import SECOND, Micros
 from engine.view import ClusterState
 from webhook.background import in_background
@@ -25,9 +25,8 @@ from webhook.cluster import Cluster
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.controllers.leader_election import LeaseElector, steady_clock
-from webhook.placement.live_policies import LivePolicies
+from webhook.placement.live_policies import LivePolicies, PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 from webhook.settings import Settings
 
 _SETTLED: Final = "stowplan.dev/bindings-settled"
@@ -39,11 +38,6 @@ _LAG: Final = 5 * SECOND
 
 class BindingServices:
     """What this replica sees of bindings, from the first pod on.
-
-    Args:
-        connection: to the API server, for Events.
-        identity: of this process, written in each Event.
-        now: the time of day.
 
     Attributes:
         seen: an observer of pods.
@@ -81,18 +75,7 @@ class BindingServices:
         counts: PolicyCounts,
         registry: CollectorRegistry,
     ) -> BindingDecider:
-        """Return what decides while `lead` runs; it follows bindings until the stack unwinds.
-
-        Args:
-            stack: of everything that is started.
-            settings: the settings.
-            cluster: the one whose state is followed.
-            elector: of the leader.
-            placer: decides.
-            policies: those in force.
-            counts: where decisions are counted.
-            registry: of metrics.
-        """
+        """Return what decides while `lead` runs; it follows bindings until the stack unwinds."""
         if self._ledger is None:
             raise ValueError("bindings are decided by what is followed")
         pods = cluster.sources["pods"]

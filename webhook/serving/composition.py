@@ -15,26 +15,27 @@ from aiohttp import web
 from engine.model.time import Micros, date
 from engine.report import OutcomeReport
 from webhook.background import in_background, on_change
-from webhook.certificates.secret_source import SecretSource
+from webhook.certificates.secret import SecretSource
 from webhook.cluster import Cluster, RecordedPods, Recording
 from webhook.cluster.watch.source_status import log_changes
 from webhook.controllers.outcome import AuditedPolicies
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
-from webhook.placement.live_policies import LivePolicies
-from webhook.placement.policy_counts import PolicyCounts
-from webhook.serving.acceptor import ReviewQueue
-from webhook.serving.app import build_app, build_monitoring_app, build_probe_app
-from webhook.serving.client_names import AllowedClients
-from webhook.serving.connections import Connections, most_connections
+from webhook.placement.live_policies import LivePolicies, PolicyCounts
+from webhook.serving.app import build_app, build_monitoring_app, build_probe_app, review_paths
 from webhook.serving.control import Control, ControlContext, build_control
 from webhook.serving.health import Health
-from webhook.serving.held_queue import held_queue
-from webhook.serving.placing import live_policies, placer_of
-from webhook.serving.review_paths import review_paths
-from webhook.serving.server import RunningServer, listen
-from webhook.serving.services import EMBEDDED, LiveServices, Role, ServiceBuilder
-from webhook.serving.tls import LiveCertificate
+from webhook.serving.server import Connections, ReviewQueue, RunningServer, listen, most_connections
+from webhook.serving.services import (
+    EMBEDDED,
+    LiveServices,
+    Role,
+    ServiceBuilder,
+    held_queue,
+    live_policies,
+    placer_of,
+)
+from webhook.serving.tls import AllowedClients, LiveCertificate
 from webhook.settings import Settings
 
 _LOG_STALENESS_SECONDS = 5.0
@@ -56,21 +57,7 @@ async def run_server(
     recorded_pods: RecordedPods | None = None,
     now: Callable[[], Micros] = wall_clock,
 ) -> AsyncIterator[RunningServer]:
-    """Join the parts of a process, and listen until the block is left.
-
-    Args:
-        settings: the settings.
-        recording: a recorded cluster; None for the live cluster of the settings.
-        role: what the process does.
-        recorded_pods: those of the recording, for the dashboard.
-        now: the time of day.
-
-    Raises:
-        InvalidFileError: the kubeconfig cannot be used, or a policy, unless it may be repaired
-            while a replica of a live cluster waits.
-        TlsError: the certificate cannot be used.
-        SettingsError: a port cannot be listened on.
-    """
+    """Join the parts of a process, and listen until the block is left."""
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         # 1. The services: the only step in which a live cluster and a recording differ.

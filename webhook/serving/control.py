@@ -6,21 +6,40 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from prometheus_client import CollectorRegistry
 
 from engine.eviction import NodeFit
-from engine.model.elastic_quota import ReclaimMode
-from engine.model.time import Micros, date
+from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_RECLAIM
+from engine.model.time import SECOND, Micros, date
 from engine.outcome import WorseRules
 from engine.pipeline import policies_for
+from engine.quota import QuotaMode, Reach, mode_of, quota_figures, quota_usages, reach_of
+from engine.quota.tree import QuotaPaths
 from engine.release import HeldPod
-from engine.view import WhatIf
+from engine.view import ClusterView, WhatIf
 from webhook.admission.handler import ReviewHandler
 from webhook.binding import BindingDecider
 from webhook.cluster import Cluster
-from webhook.cluster.client.connection import connected
+from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.client.watched_objects import ConfigMapStore, Requests
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.creation_reviews import CreationReviewController
-from webhook.controllers.eviction import EvictionWriter
+from webhook.controllers.eviction import (
+    EvictionContext,
+    EvictionController,
+    EvictionMetrics,
+    EvictionWriter,
+    Guards,
+    PlanInputs,
+    RunningPods,
+    build,
+    quotas_without,
+    waiting_for,
+)
 from webhook.controllers.gang import GangCollector, GangContext, GangController, GangMetrics
 from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
@@ -33,8 +52,21 @@ from webhook.controllers.outcome import (
 )
 from webhook.controllers.pod_group_status import PodGroupStatusController
 from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
+from webhook.controllers.quota_rollout import (
+    QuotaCoverage,
+    QuotaRolloutController,
+    RolloutConfiguration,
+    StoredQuotas,
+)
+from webhook.controllers.quota_status import (
+    ControllerRules,
+    QuotaAudit,
+    QuotaController,
+    QuotaFigureController,
+)
 from webhook.controllers.release import (
     GangDecider,
+    QuotaPace,
     ReleaseCollector,
     ReleaseContext,
     ReleaseController,
@@ -45,62 +77,174 @@ from webhook.controllers.release import (
     build_context,
 )
 from webhook.metrics import Metrics
-from webhook.placement.live_policies import LivePolicies
+from webhook.placement.live_policies import LivePolicies, PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
-from webhook.serving.evicting import eviction_controller
-from webhook.serving.quota_duties import QuotaDuties
-from webhook.serving.review_paths import binding_path
-from webhook.serving.services import ControlledPods, LiveServices, Services
+from webhook.quota import QuotaLedger
+from webhook.serving.app import binding_path
+from webhook.serving.services import ControlledPods, LiveServices, Services, quota_config
 from webhook.settings import Settings
+
+
+def eviction_controller(
+    release: ReleaseContext,
+    cluster: Cluster,
+    *,
+    running: RunningPods,
+    gangs: GangController,
+    policies: LivePolicies,
+    settings: Settings,
+    registry: CollectorRegistry,
+) -> EvictionController:
+    """Return the controller, a task of the leader."""
+    connection, may_write, now = release.connection, release.may_write, release.now
+    quota_queue = release.quota_queue
+    config_map = ConfigMapStore(
+        connection,
+        namespace=settings.namespace,
+        name=f"{settings.lease}-reclaim",
+        may_write=may_write,
+    )
+    guards = Guards(config_map, now)
+    context = EvictionContext(
+        connection=connection,
+        may_write=may_write,
+        identity=release.identity,
+        metrics=EvictionMetrics(registry, lambda: may_write() and guards.is_paused),
+        state=cluster.state,
+        held=release.held,
+        running=running,
+        reclaims=release.reclaims,
+        guards=guards,
+        standing=partial(quotas_without, quota_queue, cluster.state),
+        tree=QuotaPaths(settings.quota_rules()).tree,
+        is_limited=partial(_is_limited, settings.quota_mode),
+        policies=lambda: policies.current,
+        freshness=cluster.freshness,
+        scope=settings.scope(),
+        in_flight_percent=settings.evictions_in_flight_percent,
+        count_write=release.metrics.written,
+        now=now,
+    )
+    inputs = PlanInputs(
+        lambda: cluster.is_synced and policies.is_loaded,
+        [cluster.sources[kind.name] for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_RECLAIM)],
+        now,
+    )
+    return build(
+        context,
+        waiting=waiting_for(quota_queue),
+        preemptors=release.preemptors,
+        gangs=gangs,
+        eviction_delay=Micros(settings.reclaim_after_seconds * SECOND),
+        is_ready=inputs.are_ready,
+    )
+
+
+def _is_limited(default: QuotaMode, view: ClusterView, namespace: str) -> bool:
+    return mode_of(view, namespace, default) == "Queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaDuties:
+    """Builds the controllers of quotas."""
+
+    connection: Connection  # to the API server
+    watched: Requests  # the same, for our configurations
+    cluster: Cluster  # in which quotas and pods are seen
+    settings: Settings  # how quotas are judged
+    may_write: Callable[[], bool]  # whether this replica leads
+
+    def status(
+        self, ledger: QuotaLedger, show_drift: Callable[[str, int], None]
+    ) -> QuotaController:
+        """Return what keeps `status.used` right, and prunes reservations of a ledger."""
+        return QuotaController(
+            self.connection,
+            view=self.cluster.state.view,
+            prune=ledger.prune_reservations,
+            config=quota_config(self.settings),
+            may_write=self.may_write,
+            show_drift=show_drift,
+            rules=ControllerRules(counts=self.settings.quota_status_counts),
+        )
+
+    def audit(self, identity: str, show: Callable[[int], None]) -> QuotaAudit:
+        """Return what reports quotas that use more than their `max`."""
+        return QuotaAudit(
+            self.connection,
+            usages=lambda: quota_usages(self.cluster.state.view(), self.settings.quota_rules()),
+            identity=identity,
+            show=show,
+            may_write=self.may_write,
+        )
+
+    def rollout(
+        self, coverage: QuotaCoverage, show: Callable[[Reach], None]
+    ) -> QuotaRolloutController:
+        """Return what lets API servers ask about namespaces with a quota alone."""
+        view = self.cluster.state.view
+
+        def known() -> Reach:
+            quotas = chain.from_iterable(view().namespaces.quotas.values())
+            return reach_of(quota.key for quota in quotas)
+
+        return QuotaRolloutController(
+            RolloutConfiguration(self.watched, self.settings.webhook_configurations[0]),
+            coverage,
+            known=known,
+            stored=StoredQuotas(self.connection).reach,
+            settle_seconds=self.settings.quota_reservation_seconds,
+            may_write=self.may_write,
+            show=show,
+        )
+
+    def figures(self, pace: QuotaPace) -> QuotaFigureController:
+        """Return what writes the figures of quotas that queue on them."""
+        view, rules = self.cluster.state.view, self.settings.queue_rules()
+
+        def quotas() -> Iterator[ElasticQuota]:
+            return chain.from_iterable(view().namespaces.quotas.values())
+
+        def annotations() -> dict[QuotaKey, dict[str, str]]:
+            seen, firsts = view(), pace.first_waits()
+            found = quota_figures(seen, rules.rules, rules.mode, capacity=rules.capacity(seen))
+            return {
+                key: each.annotations(firsts.get(key), pace.interval(key))
+                for each in found
+                for key in (each.usage.quota.key,)
+            }
+
+        return QuotaFigureController(
+            self.connection, quotas=quotas, figures=annotations, may_write=self.may_write
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What a process does that may lead; nothing in one that never does.
+    """What a process does that may lead; nothing in one that never does."""
 
-    Attributes:
-        duties: of the leader, in the order in which they are started.
-        handlers: of reviews that the leader alone decides.
-        bindings: decides them; None where nobody does.
-        outcome: the duty that counts where pods are bound; None where nobody does.
-    """
-
-    duties: Sequence[Duty] = ()
-    handlers: Sequence[ReviewHandler] = ()
-    bindings: BindingDecider | None = None
+    duties: Sequence[Duty] = ()  # of the leader, in the order in which they are started
+    handlers: Sequence[ReviewHandler] = ()  # of reviews that the leader alone decides
+    bindings: BindingDecider | None = None  # decides them; None where nobody does
+    # the duty that counts where pods are bound; None where nobody does
     outcome: OutcomeController | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlContext:
-    """What the features of control are built of.
+    """What the features of control are built of."""
 
-    Attributes:
-        stack: unwinds when this process ends, after the duties have.
-        services: those of the process.
-        live: those of its live cluster.
-        pods: what control knows of pods.
-        settings: the settings.
-        placer: decides.
-        policies: those in force.
-        audited: keeps policies in Audit mode for what they did.
-        counts: where decisions are counted.
-        metrics: where the features are counted.
-        now: the time of day.
-    """
-
-    stack: AsyncExitStack
-    services: Services
-    live: LiveServices
-    pods: ControlledPods
-    settings: Settings
-    placer: Placer
-    policies: LivePolicies
-    audited: AuditedPolicies | None
-    counts: PolicyCounts
-    metrics: Metrics
-    now: Callable[[], Micros]
+    stack: AsyncExitStack  # unwinds when this process ends, after the duties have
+    services: Services  # those of the process
+    live: LiveServices  # those of its live cluster
+    pods: ControlledPods  # what control knows of pods
+    settings: Settings  # the settings
+    placer: Placer  # decides
+    policies: LivePolicies  # those in force
+    audited: AuditedPolicies | None  # keeps policies in Audit mode for what they did
+    counts: PolicyCounts  # where decisions are counted
+    metrics: Metrics  # where the features are counted
+    now: Callable[[], Micros]  # the time of day
 
     @property
     def cluster(self) -> Cluster:

@@ -22,10 +22,8 @@ from webhook.dashboard import (
     stored_pods,
 )
 from webhook.placement.explanations import Explanations
-from webhook.placement.live_policies import LivePolicies
-from webhook.placement.policy_counts import PolicyCounts
-from webhook.serving.held_queue import HeldQueueReporter
-from webhook.serving.services import Services
+from webhook.placement.live_policies import LivePolicies, PolicyCounts
+from webhook.serving.services import HeldQueueReporter, Services
 from webhook.settings import Settings
 
 
@@ -41,19 +39,7 @@ def webhook_dashboard(  # noqa: PLR0913 - named parts, joined in one place
     recorded_pods: RecordedPods | None,
     bindings: Callable[[], BindingStatus] | None,
 ) -> web.Application:
-    """Return the dashboard of a webhook.
-
-    Args:
-        settings: its settings.
-        services: the cluster, and on a live one the connection to its API server.
-        policies: those in force.
-        counts: of what they decided.
-        explanations: of the latest decisions.
-        queue: the held pods; None where none is held.
-        outcome: where pods were bound; None where nobody counts.
-        recorded_pods: those of a recording; None for a live cluster.
-        bindings: what became of bindings; None where nobody decides them.
-    """
+    """Return the dashboard of a webhook."""
     cluster = services.cluster
     readers: Readers = Anybody()
     read_pod: ReadPod = (recorded_pods or RecordedPods()).read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.model.placement_options import PlacementAt, PlacementOptions
+from engine.model.policy_resource import PlacementAt, PlacementOptions
 from engine.model.time import SECOND, Micros, date
 from engine.report import (
     BindingStatus,
@@ -18,7 +18,7 @@ from engine.report import (
 from webhook.cluster.cluster import Cluster
 from webhook.cluster.watch.source_status import SourceStatus, age_seconds
 from webhook.placement.live_policies import LivePolicies
-from webhook.placement.policy_resources import Acceptance
+from webhook.placement.policy_files import Acceptance
 from webhook.serving.tls import LiveCertificate
 
 
@@ -35,17 +35,6 @@ class Health:
     The kubelet's readiness probe is a TLS call already, so the replica makes none to itself. The
     parts that this probe ignores are checked on the certificate: its validity, and whether the
     authorities in the webhook configurations signed it.
-
-    Args:
-        policies: the policies in force.
-        cluster: the cluster. No view of it is taken: probes are frequent, also during the first
-            list, when each view is expensive.
-        certificate: the one in use.
-        now: the time of day.
-        modes: of placement and quota.
-        reviews: number of reviews answered, by path.
-        held: the held pods; None where pods are never held.
-        bindings: what became of bindings; None where nobody decides them.
 
     Attributes:
         draining: set while the process ends.

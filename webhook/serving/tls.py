@@ -9,53 +9,87 @@ import socket
 import ssl
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
+from aiohttp import web
 from cryptography import x509
 
+from webhook.admission.handler import Outcome
 from webhook.background import on_change
 from webhook.certificates import Authority, KeyPair, TlsError, certificates_of
+from webhook.metrics import Metrics
+
+Handle: TypeAlias = Callable[[web.Request], Awaitable[web.Response]]
+"""Responds to a request."""
+
+_MOST_LOGGED: Final = 64  # refused names; each is logged once, so that nobody can fill the log
+
+_log = logging.getLogger(__name__)
+
+
+class AllowedClients:
+    """Lets only callers with certain names send reviews, as `requestheader-allowed-names` does.
+
+    That the certificate is valid and of an accepted authority, TLS has verified before.
+    """
+
+    def __init__(self, names: frozenset[str], metrics: Metrics) -> None:
+        self._names = names
+        self._metrics = metrics
+        self._logged: set[frozenset[str]] = set()
+
+    def guard(self, path: str, handle: Handle) -> Handle:
+        """Return a handler that refuses other callers with 403, before it reads their request."""
+
+        async def guarded(request: web.Request) -> web.Response:
+            names = frozenset(names_of(request.get_extra_info("peercert") or {}))
+            if not self._names.isdisjoint(names):
+                return await handle(request)
+            self._metrics.reviewed(path, Outcome.FORBIDDEN, 0.0)
+            shown = ", ".join(f"`{name}`" for name in sorted(names)) or "no name"
+            if names not in self._logged and len(self._logged) < _MOST_LOGGED:
+                self._logged.add(names)
+                _log.warning("reviews refused: a client certificate for %s is not allowed", shown)
+            text = f"the client certificate is for {shown}: see `--client-allowed-names`\n"
+            return web.Response(status=HTTPStatus.FORBIDDEN, text=text)
+
+        return guarded
+
+
+def names_of(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """Yield common names, DNS names and URIs of a certificate."""
+    for distinguished_name in certificate.get("subject", ()):
+        yield from (value for key, value in distinguished_name if key == "commonName")
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in {"DNS", "URI"}:
+            yield value
+
 
 _SELF_SIGNED_FOR = timedelta(days=365)
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-
-_log = logging.getLogger(__name__)
 
 
 class CertificateSource(Protocol):
     """Source of the serving pair: files, a pair made at start, or a Secret."""
 
     def pair(self) -> KeyPair:
-        """The pair to serve now.
-
-        Raises:
-            TlsError: it cannot be read, or does not exist yet.
-        """
+        """The pair to serve now."""
 
     def is_trusted(self, chain: Sequence[x509.Certificate]) -> bool | None:
-        """Whether the webhook configurations trust a certificate; None where that is unknown.
-
-        Args:
-            chain: the served certificate, then those of its issuers.
-        """
+        """Whether the webhook configurations trust a certificate; None where that is unknown."""
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
         """Call `changed` when `pair` may have changed; returns at once if it never does."""
 
 
 class CertificateFiles:
-    """A pair in two PEM files that others renew, such as a mounted Secret.
-
-    Args:
-        cert: the certificate, then its chain.
-        key: its private key, without a password.
-        every_seconds: interval at which the files are checked for changes; 0 for never.
-    """
+    """A pair in two PEM files that others renew, such as a mounted Secret."""
 
     def __init__(self, cert: Path, key: Path, *, every_seconds: float = 0) -> None:
         self._cert = cert
@@ -63,11 +97,7 @@ class CertificateFiles:
         self._every_seconds = every_seconds
 
     def pair(self) -> KeyPair:
-        """Read the files.
-
-        Raises:
-            TlsError: one of them cannot be read.
-        """
+        """Read the files."""
         return KeyPair(
             cert_pem=_bytes(self._cert),
             key_pem=_bytes(self._key),
@@ -86,12 +116,7 @@ class CertificateFiles:
 
 
 class SelfSigned:
-    """A pair with an authority of its own, made now and held in memory.
-
-    Args:
-        now: shortly after the start of its validity.
-        names: host names and addresses of the certificate, besides those of this machine.
-    """
+    """A pair with an authority of its own, made now and held in memory."""
 
     def __init__(self, *, now: datetime, names: Iterable[str] = ()) -> None:
         authority = Authority.new(now=now, valid_for=_SELF_SIGNED_FOR)
@@ -114,19 +139,12 @@ class SelfSigned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCertificate:
-    """The certificate that callers get.
+    """The certificate that callers get."""
 
-    Attributes:
-        context: of the listener for reviews.
-        probe_context: of a listener for probes, whose callers show no certificate.
-        expires_at: the end of the certificate's validity.
-        ca_pem: authority that callers must trust (`caBundle`); empty if it is not known.
-    """
-
-    context: ssl.SSLContext
-    probe_context: ssl.SSLContext
-    expires_at: datetime
-    ca_pem: bytes = b""
+    context: ssl.SSLContext  # of the listener for reviews
+    probe_context: ssl.SSLContext  # of a listener for probes, whose callers show no certificate
+    expires_at: datetime  # the end of the certificate's validity
+    ca_pem: bytes = b""  # authority that callers must trust (`caBundle`); empty if it is not known
 
 
 class LiveCertificate:
@@ -138,17 +156,8 @@ class LiveCertificate:
     one to many callers. Whether a caller must show a certificate is a property of the listener; by
     which authorities it is verified, one of the context in use.
 
-    Args:
-        source: of the pair.
-        client_ca: authorities of accepted client certificates; None accepts every client.
-        client_ca_every_seconds: interval at which that file is checked for changes; 0 for never.
-        now: the time of day.
-
     Attributes:
         current: the certificate in use.
-
-    Raises:
-        TlsError: the source has no valid pair, or `client_ca` cannot be used.
     """
 
     def __init__(
@@ -242,11 +251,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _server_context(client_authorities: bytes | None) -> ssl.SSLContext:
-    """TLS settings of a server; without client authorities, as PEM, it accepts every client.
-
-    Raises:
-        ssl.SSLError: the authorities are not PEM.
-    """
+    """TLS settings of a server; without client authorities, as PEM, it accepts every client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -5,7 +5,7 @@ the configuration file, else from the default here. The help of the command line
 descriptions.
 """
 
-from webhook.settings.quota import QuotaRollout
+from webhook.settings.sections import QuotaRollout
 from webhook.settings.settings import ServeSettings, Settings
 from webhook.settings.sources import SettingsError, ShownEnvironment
 

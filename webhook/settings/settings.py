@@ -13,15 +13,17 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from engine.model.selector_text import parse_selector_text
+from engine.model.selectors import parse_selector_text
 from engine.quota.queueing import NodeSelection, QueueRules
-from webhook.settings.binding import BindingSettings
-from webhook.settings.cluster import ClusterSettings
-from webhook.settings.control import ControlSettings
-from webhook.settings.placement import PlacementSettings
-from webhook.settings.quota import QuotaSettings
-from webhook.settings.release import ReleaseSettings
-from webhook.settings.server import ServerSettings
+from webhook.settings.sections import (
+    BindingSettings,
+    ClusterSettings,
+    ControlSettings,
+    PlacementSettings,
+    QuotaSettings,
+    ReleaseSettings,
+    ServerSettings,
+)
 from webhook.settings.sources import (
     ENVIRONMENT_PREFIX,
     ConfigurationFile,

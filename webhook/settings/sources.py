@@ -57,12 +57,7 @@ class ConfigurationFile(PydanticBaseSettingsSource):
         raise NotImplementedError
 
     def __call__(self) -> dict[str, Any]:
-        """Settings in the file.
-
-        Raises:
-            SettingsError: it cannot be read, or names another file. Unknown keys are left to the
-                validation, which finds all mistakes.
-        """
+        """Settings in the file."""
         document = _document(self.current_state.get("config"))
         if document is None:
             return {}
@@ -99,13 +94,7 @@ def _unknown(document: Document, key: str, known: Iterable[str] = ()) -> Diagnos
 def problems_of(
     invalid: ValidationError, given: Mapping[str, Any], known: Iterable[str]
 ) -> list[Diagnostic]:
-    """Return each mistake with the flag, variable or line of its value, those of a file in order.
-
-    Args:
-        invalid: the mistakes.
-        given: values of flags, by the names of settings.
-        known: the names of the settings that a file may have.
-    """
+    """Return each mistake with the flag, variable or line of its value, in order of a file."""
     document = _document(given.get("config") or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG"))
     problems = [
         _problem(error, given, document, known) for error in invalid.errors(include_url=False)

@@ -1,6 +1,6 @@
 """Functions of the language, a file per family; a new family is a file and a line below.
 
-Operators never belong here (`engine.cel.operators`), nor macros (`engine.cel.macros`). A family
+Operators never belong here (`engine.cel.operators`), nor macros (`engine.cel.parser`). A family
 uses values, operators and the registry, never the parser, the checker or a Kubernetes object.
 """
 
@@ -10,46 +10,38 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.cel.functions import (
-    conversions,
-    encoders,
     format,  # noqa: A004 (the family is named after the Kubernetes library)
-    format_strings,
-    k8s_lists,
     lists,
     mathematics,
     network,
-    optionals,
     quantity,
     regex,
     semver,
-    sets,
     standard,
     strings,
-    timestamps,
-    url,
 )
 from engine.cel.functions.registry import Function, Overload, Preparation, function_table
 
 FAMILIES: Final[tuple[tuple[Overload, ...], ...]] = (
     standard.FUNCTIONS,
-    conversions.FUNCTIONS,
-    timestamps.FUNCTIONS,
+    standard.CONVERSIONS,
+    standard.TIMESTAMPS,
     # Extensions of the language.
-    encoders.FUNCTIONS,
-    format_strings.FUNCTIONS,
+    strings.ENCODERS,
+    strings.FORMAT,
     lists.FUNCTIONS,
     mathematics.FUNCTIONS,
-    optionals.FUNCTIONS,
-    sets.FUNCTIONS,
+    standard.OPTIONALS,
+    lists.SETS,
     strings.FUNCTIONS,
     # Kubernetes.
     format.FUNCTIONS,
-    k8s_lists.FUNCTIONS,
+    lists.KUBERNETES_LISTS,
     network.FUNCTIONS,
     quantity.FUNCTIONS,
     regex.FUNCTIONS,
     semver.FUNCTIONS,
-    url.FUNCTIONS,
+    network.URLS,
 )
 
 FUNCTIONS: Final[Mapping[tuple[str, bool], Function]] = function_table(FAMILIES)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from engine.cel.errors import CelError
+from engine.cel.functions.network import check_url
 from engine.cel.functions.registry import Overload
-from engine.cel.functions.url import check_url
 from engine.cel.values import ABSENT, OPTIONAL, CelType, Opaque, OptionalValue, present
 
 _LABEL_LENGTH: Final = 63  # bytes

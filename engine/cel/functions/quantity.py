@@ -30,11 +30,7 @@ class CelQuantity(Opaque):
 
 
 def quantity(text: str) -> CelQuantity:
-    """Parse a quantity.
-
-    Raises:
-        CelError: it is not one, or is outside the accepted range.
-    """
+    """Parse a quantity."""
     try:
         return CelQuantity(parse_quantity(text))
     except QuantityError as error:
@@ -61,12 +57,7 @@ def is_integer(value: CelQuantity) -> bool:
 
 
 def as_integer(value: CelQuantity) -> int:
-    """Return the amount as an int.
-
-    Raises:
-        CelError: it does not fit in 64 bits, or Kubernetes keeps it in fractions or as a big
-            decimal, as it does `1000m` and `1.5Gi`.
-    """
+    """Return the amount as an int."""
     if not value.amount.is_integer:
         raise CelError(f"`{value.amount}` is not an integer of 64 bits as Kubernetes reads it")
     return value.amount.value()

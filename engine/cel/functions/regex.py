@@ -38,11 +38,7 @@ class Pattern:
     __slots__ = ("regex",)
 
     def __init__(self, source: str) -> None:
-        """Compile `source`.
-
-        Raises:
-            CelError: it is too long, or RE2 does not accept it.
-        """
+        """Compile `source`."""
         if len(source) > MAX_PATTERN:
             raise CelError(
                 f"a regular expression of {len(source)} characters is over {MAX_PATTERN}"
@@ -90,9 +86,6 @@ def find_all(budget: Budget, text: str, pattern: Pattern, limit: int = INT_MAX) 
     """Return the non-overlapping matches from left to right; a negative `limit` means all.
 
     An empty match counts only at a character boundary that does not touch the match before it.
-
-    Raises:
-        BudgetExhaustedError: too long a text, or too many matches.
     """
     # A match costs up to a scan of the whole text, so both factors are bounded.
     budget.check_text(len(text))

@@ -46,9 +46,6 @@ def semver(text: str, normalize: bool = False) -> Semver:  # noqa: FBT001, FBT00
     """Parse a version.
 
     With `normalize` a leading `v`, leading zeros and a missing minor or patch number are accepted.
-
-    Raises:
-        CelError: it is not a semantic version.
     """
     if len(text) > MAX_LENGTH:
         raise CelError(f"a semantic version is at most {MAX_LENGTH} characters long")
@@ -98,11 +95,7 @@ def is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT0
 
 
 def major(version: Semver) -> int:
-    """Return the major number.
-
-    Raises:
-        CelError: it does not fit in an int.
-    """
+    """Return the major number."""
     return to_int(version.core[0])
 
 

@@ -1,12 +1,18 @@
 """Operators on whole columns: the only semantics of the language that are implemented twice.
 
 Each kernel gives, row by row, the value or the fault of its counterpart in `engine.cel.operators`,
-`engine.cel.evaluate.logic` or `engine.cel.functions`. The values of rows at fault are garbage, so
+`engine.cel.evaluate` or `engine.cel.functions`. The values of rows at fault are garbage, so
 callers silence numpy's warnings. A column of shape () holds a value of any type for all rows, one
 of shape (n,) is bool, int64, float64, or of times, see `time_kernels`.
 
 numpy compares an int with a double as a double, rounded from 2**53 on, and so does
 `engine.cel.values.comparable`.
+
+Operators on columns of timestamps and durations; see `kernels` for what a kernel promises.
+
+Such columns are datetime64 and timedelta64 in microseconds, the precision of Kubernetes' times and
+of what we compute with them. A value with nanoseconds has no column: it is a constant of dtype
+object, and whatever meets one is evaluated row by row.
 """
 
 from __future__ import annotations
@@ -21,10 +27,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel.ast import HowMany
-from engine.cel.values import INT_MAX, INT_MIN
-from engine.cel.vector import time_kernels
+from engine.cel.values import INT_MAX, INT_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, Duration, Timestamp
 from engine.cel.vector.columns import FAILED, Bools, Column, NotVectorizableError, either
-from engine.cel.vector.time_kernels import is_time
+
+_NANOS_PER_MICRO: Final = 1000
+_MILLISECOND: Final = 1000  # microseconds
+_SECOND: Final = 1000 * _MILLISECOND
+_MINUTE: Final = 60 * _SECOND
+_HOUR: Final = 60 * _MINUTE
+
+_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    "M": (TIMESTAMP_MIN // _NANOS_PER_MICRO, TIMESTAMP_MAX // _NANOS_PER_MICRO),
+    "m": (-(-INT_MIN // _NANOS_PER_MICRO), INT_MAX // _NANOS_PER_MICRO),
+}
+"""The least and greatest microseconds that the language allows, by kind of dtype."""
+
+_SIGNS: Final[Mapping[tuple[str, str], Callable[[Any, Any], Any]]] = {
+    ("+", "Mm"): np.add,
+    ("+", "mM"): np.add,
+    ("+", "mm"): np.add,
+    ("-", "MM"): np.subtract,
+    ("-", "Mm"): np.subtract,
+    ("-", "mm"): np.subtract,
+}
+
+
+def is_time(values: NDArray[Any]) -> bool:
+    """Return whether an array is of timestamps or durations, or is a constant that is one."""
+    kind = values.dtype.kind
+    return kind in "Mm" or (kind == "O" and isinstance(values.item(), Timestamp | Duration))
+
+
+def refuse_nanoseconds(*columns: Column) -> None:
+    """Refuse constants that are times beyond the precision of columns."""
+    for column in columns:
+        if column.values.dtype.kind == "O" and is_time(column.values):
+            raise NotVectorizableError
+
+
+def arithmetic(symbol: str, left: Column, right: Column) -> Column:
+    """Return `left + right` or `left - right` where at least one is of times."""
+    refuse_nanoseconds(left, right)
+    apply = _SIGNS.get((symbol, left.values.dtype.kind + right.values.dtype.kind))
+    if apply is None:
+        return FAILED
+    # INVARIANT: no sum of two columns within bounds leaves 64 bits.
+    values = apply(left.values, right.values)
+    least, greatest = _BOUNDS[values.dtype.kind]
+    micros = values.view(np.int64)
+    wrong = (micros < least) | (micros > greatest)
+    faults = either(left.faults, right.faults)
+    return Column(values, either(faults, wrong) if wrong.any() else faults)
+
+
+def seconds(column: Column) -> Column:
+    """Return `int(timestamp)`: seconds since the epoch, rounded down."""
+    if column.values.dtype.kind != "M":
+        return FAILED
+    return Column(column.values.view(np.int64) // _SECOND, column.faults)
+
+
+def _whole(unit: int, *, below: int | None = None) -> Callable[[Column], Column]:
+    """Return the kernel that counts whole units of a duration, truncated toward zero."""
+
+    def count(column: Column) -> Column:
+        refuse_nanoseconds(column)
+        if column.values.dtype.kind != "m":
+            return FAILED
+        micros = column.values.view(np.int64)
+        if below is not None:
+            micros = np.fmod(micros, below)
+        return Column((micros - np.fmod(micros, unit)) // unit, column.faults)
+
+    return count
+
+
+DURATION_PARTS: Final[Mapping[str, Callable[[Column], Column]]] = {
+    "getHours": _whole(_HOUR),
+    "getMinutes": _whole(_MINUTE),
+    "getSeconds": _whole(_SECOND),
+    "getMilliseconds": _whole(_MILLISECOND, below=_SECOND),
+}
+"""Kernels of the functions of a duration, by name."""
 
 Kernel: TypeAlias = Callable[..., Column]
 """Maps the columns of the operands to that of the result."""
@@ -132,11 +216,7 @@ class LoopAccumulator:
 
 
 def choose(test: Column, then: Column, otherwise: Column) -> Column:
-    """Return `test ? then : otherwise`; faults of the branch not taken are ignored.
-
-    Raises:
-        NotVectorizableError: the branches are of different types.
-    """
+    """Return `test ? then : otherwise`; faults of the branch not taken are ignored."""
     faults = test.faults
     if then.faults is not None or otherwise.faults is not None:
         faults = either(faults, np.where(test.values, _mask(then), _mask(otherwise)))
@@ -164,13 +244,7 @@ def _arithmetic(
     on_doubles: Callable[[_Doubles, _Doubles], _Doubles] | None,
     of_times: str = "",
 ) -> Kernel:
-    """Return the kernel of an operator.
-
-    Args:
-        on_ints: gives the results, and where they are beyond 64 bits.
-        on_doubles: gives the results; None where it has none of doubles.
-        of_times: its symbol if it has results of timestamps and durations.
-    """
+    """Return the kernel of an operator."""
 
     def apply(left: Column, right: Column) -> Column:
         a, b = left.values, right.values
@@ -184,7 +258,7 @@ def _arithmetic(
                 faults = either(left.faults, right.faults)
                 return Column(result, either(faults, wrong) if wrong.any() else faults)
         if of_times and (is_time(a) or is_time(b)):
-            return time_kernels.arithmetic(of_times, left, right)
+            return arithmetic(of_times, left, right)
         if _is_huge(a) or _is_huge(b):
             raise NotVectorizableError  # the result may fit into 64 bits
         return FAILED
@@ -240,20 +314,14 @@ _ZERO: Final = Column(np.array(0, np.int64))
 def _comparison(
     compare: Callable[[Any, Any], Any], *, across_types: Column, is_order: bool
 ) -> Kernel:
-    """Return the kernel of a comparison.
-
-    Args:
-        compare: applied to values that can be compared.
-        across_types: its value for incomparable types.
-        is_order: whether NaN is a fault, as it has no order.
-    """
+    """Return the kernel of a comparison."""
 
     def apply(left: Column, right: Column) -> Column:
         faults = either(left.faults, right.faults)
         a, b = left.values, right.values
         if a.dtype.kind + b.dtype.kind not in _NATIVELY_COMPARED:
             if is_time(a) or is_time(b):
-                time_kernels.refuse_nanoseconds(left, right)
+                refuse_nanoseconds(left, right)
             a, b = _comparable(a, b), _comparable(b, a)
             if a is None or b is None:
                 return Column(across_types.values, either(across_types.faults, faults))
@@ -309,7 +377,7 @@ def to_int(column: Column) -> Column:
     """Return `int(column)`, truncated; a value beyond 64 bits is a fault."""
     values = column.values
     if values.dtype.kind == "M":
-        return time_kernels.seconds(column)
+        return seconds(column)
     if values.dtype.kind != "f":
         return column if values.dtype.kind == "i" else FAILED
     wrong = ~((values > float(INT_MIN)) & (values < float(INT_MAX)))  # NaN is wrong, too
@@ -318,11 +386,7 @@ def to_int(column: Column) -> Column:
 
 
 def _extreme(of_two: np.ufunc) -> Kernel:
-    """Return the kernel of `math.greatest` or `math.least`: the first of equals wins.
-
-    Args:
-        of_two: the extreme of two values, NaN where one of them is.
-    """
+    """Return the kernel of `math.greatest` or `math.least`: the first of equals wins."""
 
     def pick(*columns: Column) -> Column:
         if any(column.values.dtype.kind in "bMm" for column in columns):

@@ -13,25 +13,17 @@ from engine.cel.vector.columns import COLUMN_TYPES, Layout, Leaf, Path
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A node of a resolved tree with its dependencies and its type.
+    """A node of a resolved tree with its dependencies and its type."""
 
-    Attributes:
-        node: the node.
-        below: the parts directly below, in source order; empty if the node is one path of a row.
-        type: of its values wherever it has one, if certain to be one of `COLUMN_TYPES`, else None.
-        leaf: the leaf whose value or presence the node is, if it is exactly that.
-        rows: paths of the leaves that it reads.
-        request: whether it reads a variable that all rows share.
-        free: variables of enclosing macros that it reads.
-    """
-
-    node: ast.Node
+    node: ast.Node  # the node
+    # the parts directly below, in source order; empty if the node is one path of a row
     below: tuple[Part, ...] = ()
+    # of its values wherever it has one, if certain to be one of `COLUMN_TYPES`, else None
     type: CelType | None = None
-    leaf: Leaf | None = None
-    rows: frozenset[Path] = frozenset()
-    request: bool = False
-    free: frozenset[str] = frozenset()
+    leaf: Leaf | None = None  # the leaf whose value or presence the node is, if it is exactly that
+    rows: frozenset[Path] = frozenset()  # paths of the leaves that it reads
+    request: bool = False  # whether it reads a variable that all rows share
+    free: frozenset[str] = frozenset()  # variables of enclosing macros that it reads
 
     @property
     def constant(self) -> bool:

@@ -16,6 +16,7 @@ from engine.cel.unparse import unparse
 from engine.cel.values import BOOL, DOUBLE, DURATION, INT, STRING, TIMESTAMP
 from engine.cel.vector.columns import Layout, constant
 from engine.cel.vector.kernels import (
+    DURATION_PARTS,
     FUNCTIONS,
     OPERATORS,
     Kernel,
@@ -23,7 +24,6 @@ from engine.cel.vector.kernels import (
     negate,
     not_,
 )
-from engine.cel.vector.loop_step import TURNS, Loop
 from engine.cel.vector.parts import Part, part_of, row_path
 from engine.cel.vector.plan import Plan
 from engine.cel.vector.scalar_fallback import (
@@ -33,18 +33,19 @@ from engine.cel.vector.scalar_fallback import (
     constant_name,
 )
 from engine.cel.vector.steps import (
+    TURNS,
     Apply,
     Conditional,
     Constant,
     Literal,
     Logic,
+    Loop,
     Numbers,
     Presence,
     Step,
     Strategy,
     TextLookup,
 )
-from engine.cel.vector.time_kernels import DURATION_PARTS
 
 _ROWS: Final = 5000
 _COST_OF_EVALUATION: Final = 0.8

@@ -16,6 +16,7 @@ from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame
 from engine.cel.values import NUMBERS, Duration, Timestamp
 from engine.cel.vector.columns import (
+    FEW,
     MOMENTS,
     SPANS,
     Bools,
@@ -24,11 +25,14 @@ from engine.cel.vector.columns import (
     NotVectorizableError,
     Path,
     Table,
+    combinations_of,
     constant,
+    positions_of,
+    rows_of,
+    sizes_of,
 )
-from engine.cel.vector.combinations import FEW, combinations_of, positions_of, rows_of, sizes_of
+from engine.cel.vector.kernels import refuse_nanoseconds
 from engine.cel.vector.steps import EvalContext, Step, outcome
-from engine.cel.vector.time_kernels import refuse_nanoseconds
 
 MOST_DISTINCT: Final = 512
 """Evaluations per request that are free; beyond, each costs an iteration of the budget."""
@@ -50,12 +54,7 @@ class Accepts(enum.Enum):
     DURATION = enum.auto()
 
     def admit(self, value: Any) -> Any:  # noqa: ANN401 (any CEL value to one that numpy takes)
-        """Convert a value to the type of the column.
-
-        Raises:
-            CelError: it is a fault.
-            NotVectorizableError: it is not of the type that was certain.
-        """
+        """Convert a value to the type of the column."""
         kind = type(value)
         if self is Accepts.NUMBER:
             if kind in NUMBERS:
@@ -81,11 +80,7 @@ _TIMES: Final[Mapping[type, np.dtype[Any]]] = {Timestamp: MOMENTS, Duration: SPA
 
 
 def _time(value: object) -> NDArray[Any]:
-    """Return a timestamp or duration as numpy takes it.
-
-    Raises:
-        NotVectorizableError: it has nanoseconds.
-    """
+    """Return a timestamp or duration as numpy takes it."""
     column = constant(value)
     refuse_nanoseconds(column)
     return column.values
@@ -97,20 +92,13 @@ class ScalarFallback(Step):
 
     Its constants, the sub-expressions that read the request alone, are evaluated first. Their
     values belong to the cache key of the column, so pods of one template share it.
-
-    Attributes:
-        accepts: the values that its position allows.
-        paths: the leaves that it reads; at least one.
-        closure: reads the leaves, and the constants by the names of `constant_name`.
-        evaluation_steps: what one evaluation costs of the budget for columns.
-        is_root: whether it is a whole expression.
     """
 
-    accepts: Accepts
-    paths: tuple[Path, ...]
-    closure: Closure
-    evaluation_steps: int
-    is_root: bool = False
+    accepts: Accepts  # the values that its position allows
+    paths: tuple[Path, ...]  # the leaves that it reads; at least one
+    closure: Closure  # reads the leaves, and the constants by the names of `constant_name`
+    evaluation_steps: int  # what one evaluation costs of the budget for columns
+    is_root: bool = False  # whether it is a whole expression
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Evaluate the column, or take it from the cache of the table."""
@@ -156,14 +144,7 @@ class ScalarFallback(Step):
     def evaluate(
         self, table: Table, constants: Frame, budget: Budget | None, mask: Bools | None
     ) -> Column:
-        """Evaluate the column, shape (n,).
-
-        Args:
-            table: the rows.
-            constants: the variables of the closure other than the leaves.
-            budget: what it may cost; if None, each evaluation has a budget of its own.
-            mask: the rows to evaluate, None for all; others may get any value.
-        """
+        """Evaluate the column, shape (n,)."""
         columns = self._dictionaries(table)
         if columns is None:
             numbers = np.arange(len(table)) if mask is None else np.flatnonzero(mask)

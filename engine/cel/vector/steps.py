@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from engine.cel.ast import HowMany
 from engine.cel.errors import BudgetExhaustedError, CelError
-from engine.cel.evaluate import BUDGET, Closure, Frame
+from engine.cel.evaluate import BUDGET, Closure, Frame, new_frame
 from engine.cel.vector.columns import (
     FAILED,
     Bools,
@@ -29,6 +30,7 @@ from engine.cel.vector.columns import (
 from engine.cel.vector.kernels import (
     Kernel,
     LogicAccumulator,
+    LoopAccumulator,
     as_bool,
     choose,
 )
@@ -47,15 +49,10 @@ class Strategy(enum.Enum):
 
 
 class EvalContext(NamedTuple):
-    """Input of one evaluation of a plan.
+    """Input of one evaluation of a plan."""
 
-    Attributes:
-        table: the rows.
-        frame: the variables that all rows share, and the budget.
-    """
-
-    table: Table
-    frame: Frame
+    table: Table  # the rows
+    frame: Frame  # the variables that all rows share, and the budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,12 +117,7 @@ class Step(ABC):
 
 
 def outcome(closure: Closure, frame: Frame) -> object:
-    """Return the value of a closure, or the `CelError` that it raised.
-
-    Raises:
-        BudgetExhaustedError: it costs more than the budget.
-        NotVectorizableError: it failed in a way that `&&` and `||` do not absorb.
-    """
+    """Return the value of a closure, or the `CelError` that it raised."""
     try:
         return closure(frame)
     except BudgetExhaustedError:
@@ -183,17 +175,11 @@ class Presence(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TextLookup(Step):
-    """Compares a leaf of type `STRING` with a value that all rows share.
+    """Compares a leaf of type `STRING` with a value that all rows share."""
 
-    Attributes:
-        path: the leaf.
-        operator: `==`, `!=` or `in`, of the leaf and the value.
-        value: the value.
-    """
-
-    path: Path
-    operator: str
-    value: Closure
+    path: Path  # the leaf
+    operator: str  # `==`, `!=` or `in`, of the leaf and the value
+    value: Closure  # the value
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
         """Look the value up among the strings that rows have, then compare codes."""
@@ -254,13 +240,9 @@ class Logic(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Conditional(Step):
-    """`test ? then : otherwise`, the three of `below`; each branch for the rows that take it.
+    """`test ? then : otherwise`, the three of `below`; each branch for the rows that take it."""
 
-    Attributes:
-        convert: applied to both branches, None if they are of one type already.
-    """
-
-    convert: Kernel | None = None
+    convert: Kernel | None = None  # applied to both branches, None if they are of one type already
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:
         """Evaluate the branches that are taken."""
@@ -287,3 +269,47 @@ def _intersect(rows: Bools, mask: Bools | None, context: EvalContext) -> Bools:
         return mask
     expanded: Bools = np.broadcast_to(rows, len(context.table))
     return expanded if mask is None else expanded & mask
+
+
+TURNS: Final = 8
+"""Turns that are assumed for every loop when costs are estimated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loop(Step):
+    """`all`, `exists` or `exists_one` over a list of each row; the predicate is `below`.
+
+    It is evaluated for one element of every row at a time, so as often as the longest list is long.
+    """
+
+    path: Path  # the list
+    paths: tuple[Path, ...]  # the leaves that it reads, the list among them
+    variable: str  # the name of an element
+    how_many: HowMany  # the elements that must satisfy the predicate
+    reads_request: bool  # whether the predicate depends on more than rows
+
+    def _column(self, context: EvalContext, mask: Bools | None) -> Column:
+        """Combine the predicate of all elements; taken from the cache if it reads rows alone."""
+        if self.reads_request:
+            return self._evaluate(context, mask)
+        return context.table.remember(
+            (type(self), self.text),
+            self.paths,
+            lambda rows: self._evaluate(EvalContext(rows, new_frame({}, None)), None),
+            for_all_requests=True,
+        )
+
+    def steps(self, rows: int) -> int:
+        """Return what it costs of a budget where lists are of usual length."""
+        return self._own_steps(rows) + TURNS * sum(step.steps(rows) for step in self.below)
+
+    def _evaluate(self, context: EvalContext, mask: Bools | None) -> Column:
+        found = context.table.elements(self.path, self.variable)
+        if found is None:
+            raise NotVectorizableError
+        (predicate,) = self.below
+        count = LoopAccumulator(self.how_many, len(context.table))
+        for table, present in found:
+            rows = present if mask is None else present & mask
+            count.add(as_bool(predicate.column(EvalContext(table, context.frame), rows)), present)
+        return count.result()

@@ -6,6 +6,7 @@ place where either matters is here, each function with the argument why its resu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TypeAlias
 
@@ -64,9 +65,6 @@ def rounded(values: FloatColumn) -> IntColumn:
 
     Adding the float64 below a half instead of the half itself keeps what lies below it from being
     carried over; a half itself, being a tie then, is carried.
-
-    Args:
-        values: below 2**52 in magnitude.
     """
     return np.trunc(values + np.copysign(_BELOW_HALF, values)).astype(np.int64)
 
@@ -76,10 +74,6 @@ def free_percent(capacity: FloatColumn, free: IntColumn) -> FloatColumn:
 
     Negative where more is taken than there is, and at most 2**53 in magnitude. Floats, for what is
     made of them next is as exact in floats and twice as fast; see `bounded_percent`.
-
-    Args:
-        capacity: integers of a magnitude of at most 2**53, never zero.
-        free: at most 2**56 in magnitude.
     """
     if not _within(free, _EXACT // 100):
         percents = trunc_div(free * 100, capacity)
@@ -118,10 +112,6 @@ def default_normalize(scores: IntColumn, *, reverse: bool = False) -> IntColumn:
     """Return scores scaled so that the greatest becomes MAX_SCORE, truncated.
 
     Source: pkg/scheduler/framework/plugins/helper/normalize_score.go, DefaultNormalizeScore.
-
-    Args:
-        scores: at least 0, below 2**56.
-        reverse: the least score is the best one; without any score above 0 all get MAX_SCORE.
     """
     greatest = int(scores.max(initial=0))
     scaled = trunc_div(scores * MAX_SCORE, greatest) if greatest else scores
@@ -161,10 +151,6 @@ def percent_of(amounts: IntColumn, percents: IntColumn) -> IntColumn:
 
     An amount is 100 * whole + rest, both of its sign, so both terms of the sum have one sign and
     truncating the second truncates the whole.
-
-    Args:
-        amounts: at most 2**48 in magnitude.
-        percents: at most three million in magnitude.
     """
     whole = trunc_div(amounts, 100)
     rest = amounts - 100 * whole
@@ -222,3 +208,19 @@ def _within(values: IntColumn | FloatColumn, bound: int) -> bool:
         return True
     least, greatest = extremes(values)
     return bool(-bound < least and greatest < bound)
+
+
+def broken_line(points: Sequence[tuple[int, int]], at: int) -> int:
+    """Return the height at `at` of the straight lines between points, truncated toward zero.
+
+    Before the first point and after the last it is level.
+    """
+    before, height = points[0]
+    for place, next_height in points:
+        if at <= place:
+            if place == before:
+                return next_height
+            risen, run = (next_height - height) * (at - before), place - before
+            return height + (risen // run if risen >= 0 else -(-risen // run))
+        before, height = place, next_height
+    return height

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit, unit_of
+from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit, unit_of
 from engine.model.time import Micros
 from engine.plugins.base import MAX_SCORE, ReadsAllNodes, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, sum_of_rows
-from engine.plugins.lib.node_selection import allowed_by_labels
+from engine.plugins.lib.constraints import allowed_by_labels
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn
 
 _NEUTRAL = MAX_SCORE / 2
@@ -35,25 +35,18 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(frozen=True)
 class Balance:
-    """What the strategy knows of nodes before a pod is, and of what is used.
+    """What the strategy knows of nodes before a pod is, and of what is used."""
 
-    Attributes:
-        inverse: one through each capacity, 0 where a resource takes no part, (n_resources, n).
-        competing: the nodes over which utilization is to be even, ascending; None for all.
-        numbers: how many of them each resource takes part on, at least 1, (n_resources, 1).
-        inverse_sums: of `inverse` over them, (n_resources, 1).
-        factor: turns twice a distance from the mean into points below 50, (n_resources, n).
-        weights: of the resources that take part, (n_resources, n).
-        total_weight: at least 1, (n,).
-    """
-
+    # one through each capacity, 0 where a resource takes no part, (n_resources, n)
     inverse: FloatColumn
+    # the nodes over which utilization is to be even, ascending; None for all
     competing: NDArray[np.intp] | None
-    numbers: IntColumn
-    inverse_sums: FloatColumn
+    numbers: IntColumn  # how many of them each resource takes part on, at least 1, (n_resources, 1)
+    inverse_sums: FloatColumn  # of `inverse` over them, (n_resources, 1)
+    # turns twice a distance from the mean into points below 50, (n_resources, n)
     factor: FloatColumn
-    weights: FloatColumn
-    total_weight: FloatColumn
+    weights: FloatColumn  # of the resources that take part, (n_resources, n)
+    total_weight: FloatColumn  # at least 1, (n,)
 
     @classmethod
     def of(cls, capacity: IntColumn, weights: FloatColumn, competing: BoolColumn) -> Balance:
@@ -115,31 +108,21 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """The resources that count for a pod.
+    """The resources that count for a pod."""
 
-    Attributes:
-        names: of the resources.
-        weights: of each.
-        own: the amounts of the pod, (n_resources, 1).
-    """
-
-    names: tuple[str, ...]
-    weights: tuple[float, ...]
-    own: IntColumn
+    names: tuple[str, ...]  # of the resources
+    weights: tuple[float, ...]  # of each
+    own: IntColumn  # the amounts of the pod, (n_resources, 1)
 
 
 class BalancedScore(ReadsAllNodes, ABC):
     """Prefers nodes where a pod lowers the variance of utilization over nodes most.
 
     Even is to be what the pod may choose from: the nodes that its label rules allow.
-
-    Attributes:
-        measure: what is used, for the names of inputs.
-        domains: what `capacity` is made from.
     """
 
-    measure: ClassVar[str]
-    domains: ClassVar[tuple[Domain, ...]]
+    measure: ClassVar[str]  # what is used, for the names of inputs
+    domains: ClassVar[tuple[Domain, ...]]  # what `capacity` is made from
 
     @abstractmethod
     def weighed(self, pod: Pod) -> Weighed:

@@ -13,12 +13,11 @@ from weakref import WeakValueDictionary
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from engine.documents import warn
-from engine.model.duration import parse_duration
 from engine.model.quantity import INT64_MAX, INT64_MIN
+from engine.model.time import parse_duration
 from engine.plugins.base import Args
-from engine.plugins.lib.arg_types import Flag, Percent, Seconds, Share, WholePercent
-from engine.plugins.load_aware.sums import LoadProfile
-from engine.plugins.load_aware.usage import UsageSource
+from engine.plugins.lib.args import Flag, Percent, Seconds, Share, WholePercent
+from engine.plugins.load_aware.estimation import LoadProfile, UsageSource
 
 AggregationType: TypeAlias = Literal["", "avg", "p50", "p90", "p95", "p99"]
 """The statistic of a window; empty for none."""

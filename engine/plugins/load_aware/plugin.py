@@ -6,52 +6,443 @@ yet, plus that of the incoming pod. Anything malformed on a node is ignored. If 
 key twice the last value counts; Koordinator merges both.
 """
 
+# Usage thresholds of nodes for LoadAware's filter: its arguments, overlaid by an annotation.
+#
+# Source: Koordinator, pkg/scheduler/plugins/loadaware (helper.go).
+
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Annotated, Final, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from engine.model.measure import Measure, NodeThreshold
 from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape, cached_by_shape
+from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.resources import Amounts
-from engine.model.rule_input import RuleInputs
-from engine.model.rule_outcomes import Codes, FilterResult
-from engine.model.time import Micros
+from engine.model.rule_outcomes import (
+    Codes,
+    FilterResult,
+    Measure,
+    NodeThreshold,
+    RuleInput,
+    RuleInputs,
+    unit_of,
+)
+from engine.model.time import SECOND, DurationError, Micros, parse_duration
 from engine.plugins.base import (
+    MAX_SCORE,
     PASS,
     NeverFaults,
     Plugin,
     Score,
+    Scores,
 )
+from engine.plugins.lib.args import annotation_column, read_annotation
 from engine.plugins.lib.arithmetic import (
+    FloatColumn,
     any_of_rows,
+    free_percent,
     least_reaching,
+    percent_bounds,
+    sum_of_rows,
 )
-from engine.plugins.lib.inputs import report_age
+from engine.plugins.lib.balance import BalancedScore, Weighed
+from engine.plugins.lib.reporting import report_age
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.estimation import estimate
-from engine.plugins.load_aware.expected import (
-    NODE_SIDE,
-    UNREACHABLE,
-    expected_usage,
-    expired_rows,
-    usage_inputs,
+from engine.plugins.load_aware.estimation import (
+    WHOLE_NODE,
+    LoadProfile,
+    Readings,
+    UsageSource,
+    capacity,
+    estimate,
+    estimate_vector,
+    readings_of,
 )
-from engine.plugins.load_aware.score import LoadAwareBalance, LoadAwareScore
-from engine.plugins.load_aware.thresholds import NodeChecks
-from engine.plugins.load_aware.usage import Readings, readings_of
 from engine.view import (
     LOAD_DOMAINS,
+    MISSING,
     BoolColumn,
     ClusterView,
     Domain,
     IntColumn,
     RowWise,
+    extremes,
+    stale_reports,
 )
+
+USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
+"""A node's own thresholds, in JSON."""
+
+_OVERLAYS_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A usage and its thresholds.
+
+    Attributes:
+        source: the usage.
+        thresholds: percent by known resource, in their order; 0 for no threshold.
+    """
+
+    source: UsageSource
+    thresholds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The three checks that may apply to a node, depending on the pod."""
+
+    usage: Check  # for every pod, unless one of the next two applies
+    production: Check  # for production pods, once it has a threshold other than 0
+    aggregated: Check | None  # for all other pods, if there is one, even one without any threshold
+
+    def of(self, *, is_prod: bool) -> Check:
+        """Return the check that applies to a pod; they neither merge nor fall through."""
+        if is_prod and any(self.production.thresholds):
+            return self.production
+        return self.aggregated or self.usage
+
+
+class NodeChecks:
+    """The checks of each node, by the arguments and its annotation."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._known = args.known
+        aggregated = args.aggregated
+        self._of_cluster = Checks(
+            Check(WHOLE_NODE, _on(self._known, args.usage_thresholds)),
+            Check(args.production_source, _on(self._known, args.prod_usage_thresholds)),
+            _aggregated(
+                self._known,
+                aggregated.usage_thresholds,
+                aggregated.usage_aggregation_type,
+                aggregated.usage_aggregated_duration,
+            ),
+        )
+
+    def source_of_all(self, view: ClusterView, *, is_prod: bool) -> UsageSource | None:
+        """Return the usage that a pod is checked against if no node says otherwise, else None."""
+        column = annotation_column(view.whole, USAGE_THRESHOLDS)
+        is_annotated = column.counts[MISSING + 1 :].any()
+        return None if is_annotated else self._of(None, is_prod=is_prod).source
+
+    def sources(self, view: ClusterView, *, is_prod: bool) -> list[UsageSource]:
+        """Return the usage of each node that a pod is checked against."""
+        column = annotation_column(view, USAGE_THRESHOLDS)
+        present = np.flatnonzero(column.counts).tolist()
+        sources = {
+            number: self._of(column.values[number], is_prod=is_prod).source for number in present
+        }
+        return [sources[number] for number in column.codes.tolist()]
+
+    def limits(self, view: ClusterView, *, is_prod: bool) -> Limits:
+        """Return the limits of each node for a pod."""
+
+        def read(text: str | None) -> tuple[int, ...]:
+            check = self._of(text, is_prod=is_prod)
+            return (*check.thresholds, bool(check.source.aggregation))
+
+        width = len(self._known) + 1
+        *by_resource, is_aggregated = read_annotation(view, USAGE_THRESHOLDS, width, read)
+        thresholds, totals = np.stack(by_resource), capacity(view, self._known)
+        bounds = percent_bounds(thresholds)
+        bounds[(thresholds == 0) | (totals <= 0)] = np.inf
+        has_threshold = thresholds.any(axis=0)
+        return Limits(np.vstack([bounds, np.maximum(totals, 1), has_threshold, is_aggregated]))
+
+    def _of(self, text: str | None, *, is_prod: bool) -> Check:
+        """Return the check of a pod on a node with this annotation."""
+        checks = self._of_cluster
+        if text is not None:
+            checks = _overlaid(checks, self._known, text)
+        return checks.of(is_prod=is_prod)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The least usage that is too much on each node.
+
+    Attributes:
+        table: (2 * n_known + 2, n), one array so that it can be remembered: the least percentage
+            of each known resource that is too much, infinity where it is not checked or the node
+            has none; the capacity it is a percentage of, never 0; and two flags.
+    """
+
+    table: NDArray[np.float64]
+
+    @property
+    def by_resource(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The bounds and the totals, (n_known, n) each."""
+        n_known = len(self.table) // 2 - 1
+        return self.table[:n_known], self.table[n_known:-2]
+
+    @property
+    def has_threshold(self) -> BoolColumn:
+        """Nodes with any threshold, even for a resource that the node lacks, (n,)."""
+        flags: BoolColumn = self.table[-2] != 0
+        return flags
+
+    @property
+    def is_aggregated(self) -> BoolColumn:
+        """Nodes whose thresholds apply to a percentile, (n,)."""
+        flags: BoolColumn = self.table[-1] != 0
+        return flags
+
+
+_Thresholds: TypeAlias = (
+    dict[str, Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)] | None] | None
+)
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def _lower(name: str) -> str:
+    return name.replace("_", "")
+
+
+class _Aggregated(msgspec.Struct, rename=_lower):
+    usage_thresholds: _Thresholds = None
+    usage_aggregation_type: str | None = None
+    usage_aggregated_duration: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+
+
+class _Annotation(msgspec.Struct, rename=_lower):
+    usage_thresholds: _Thresholds = None
+    prod_usage_thresholds: _Thresholds = None
+    aggregated_usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+@lru_cache(maxsize=_OVERLAYS_REMEMBERED)
+def _overlaid(checks: Checks, known: tuple[str, ...], text: str) -> Checks:
+    """Return `checks` with those parts replaced that an annotation gives.
+
+    A part that is given replaces the cluster's as a whole. A malformed annotation is ignored.
+    """
+    try:
+        own = _read(text, _Annotation)
+        usage = _read(own.aggregated_usage, _Aggregated)
+        aggregated = _aggregated(
+            known,
+            usage.usage_thresholds,
+            usage.usage_aggregation_type,
+            usage.usage_aggregated_duration,
+        )
+    except (msgspec.DecodeError, DurationError, RecursionError):
+        return checks
+    if own.usage_thresholds:
+        checks = replace(checks, usage=Check(WHOLE_NODE, _on(known, own.usage_thresholds)))
+    if own.prod_usage_thresholds:
+        production = Check(checks.production.source, _on(known, own.prod_usage_thresholds))
+        checks = replace(checks, production=production)
+    if aggregated:
+        checks = replace(checks, aggregated=aggregated)
+    return checks
+
+
+def _read(text: str | msgspec.Raw, kind: type[_Struct]) -> _Struct:
+    """Return a JSON object, in whose keys case does not matter, as Go reads them; null is empty.
+
+    Of a key that is given twice the last value counts, where Go would merge the maps of both.
+    """
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw] | None) or {}
+    by_name = {name.casefold(): value for name, value in fields.items()}
+    return msgspec.json.decode(msgspec.json.encode(by_name), type=kind)
+
+
+def _aggregated(
+    known: tuple[str, ...],
+    thresholds: Mapping[str, int | None] | None,
+    aggregation: str | None,
+    duration: str | None,
+) -> Check | None:
+    """Return a check on a percentile, None unless both thresholds and a type are given."""
+    duration_ns = parse_duration(duration or "")
+    if not thresholds or not aggregation:
+        return None
+    source = UsageSource(aggregation=aggregation, duration_ns=duration_ns)
+    return Check(source, _on(known, thresholds))
+
+
+def _on(known: tuple[str, ...], thresholds: Mapping[str, int | None]) -> tuple[int, ...]:
+    """Return thresholds by known resource; unknown ones are dropped."""
+    return tuple(thresholds.get(name) or 0 for name in known)
+
+
+NODE_SIDE: Final = (Domain.NODES, Domain.METRICS)
+"""What the parts of filter and score are made from that no pod changes."""
+
+UNREACHABLE: Final = 2**60
+"""More than any node can use."""
+
+
+@cached_by_shape
+def expected_usage(shape: PodShape, profile: LoadProfile) -> IntColumn:
+    """Return the estimated usage of a pod by known resource, shape (n_known, 1)."""
+    return np.array(estimate_vector(shape, profile), np.int64)[:, np.newaxis]
+
+
+def usage_inputs(
+    profile: LoadProfile, readings: Readings, part: ClusterView, pod: Pod, totals: FloatColumn
+) -> dict[str, RuleInput]:
+    """Return the expected usage of each known resource on the one node of `part`."""
+    others = (readings.amounts + readings.added(part, profile))[:, 0].tolist()
+    expected = expected_usage(pod.shape, profile)[:, 0].tolist()
+    return {
+        name: RuleInput(f"{name} usage", used + more, unit_of(name), capacity=total, pod=more)
+        for name, used, more, total in zip(
+            profile.known, others, expected, totals.astype(np.int64).tolist(), strict=True
+        )
+    }
+
+
+def expired_rows(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.intp]:
+    """Return the rows whose report is missing, has no time, or is too old."""
+    last_expired = now - args.node_metric_expiration_seconds * SECOND
+    return stale_reports(view).overdue(max(last_expired, 0)).rows
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoreSide(RowWise):
+    """The part of the score that no pod changes."""
+
+    readings: Readings  # the usage that pods add to
+    room: IntColumn  # the rest of the known capacities beyond each reading, (n_known, n)
+    totals: FloatColumn  # those capacities, 1 where a node has none, (n_known, n)
+
+    def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
+        """Return some rows."""
+        return _ScoreSide(
+            self.readings.take(rows), self.room.take(rows, axis=1), self.totals.take(rows, axis=1)
+        )
+
+
+class LoadAwareScore(NeverFaults):
+    """Prefers nodes with much of their capacity unused, by estimate."""
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._profile = args.load_profile
+        self._score_source = args.score_source
+        weights = [args.resource_weights.get(name, 0) for name in self._profile.known]
+        self._weights = np.array(weights, np.float64)[:, np.newaxis]
+        self._are_alike = set(weights) == {1}
+        # INVARIANT: not 0, for weights are filled in unless there is a dominant one.
+        self._total_weight = sum(weights) + args.dominant_resource_weight
+
+    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+        """Return the weighted share of each node that is free, 0 where its report is too old."""
+        side = self._side(view, by_production=_by_production(self._args, pod))
+        taken = side.readings.added(view, self._profile) + expected_usage(pod.shape, self._profile)
+        free = np.subtract(side.room, taken, out=taken)
+        np.maximum(free, 0, out=free)
+        percents = free_percent(side.totals, free)
+        weighed = percents if self._are_alike else percents * self._weights
+        total = sum_of_rows(weighed)
+        if self._args.dominant_resource_weight:
+            total += percents.min(axis=0) * self._args.dominant_resource_weight
+        total /= self._total_weight
+        score = total.astype(np.int64)
+        expired = expired_rows(view, self._args, now)
+        if expired.size:
+            score[expired] = 0
+        return Scores(score)
+
+    def normalize(self, scores: IntColumn) -> IntColumn:
+        """Return the scores, which are percentages unless estimates are negative."""
+        if not scores.size:
+            return scores
+        least, greatest = extremes(scores)
+        return scores if least >= 0 and greatest <= MAX_SCORE else np.clip(scores, 0, MAX_SCORE)
+
+    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+        """Return the expected usage with the pod, and the capacity."""
+        part = view.take(np.array([row]))
+        readings = self._readings(part, by_production=_by_production(self._args, pod))
+        usages = usage_inputs(self._profile, readings, part, pod, self._totals(part)[:, 0])
+        weighted = self._args.resource_weights
+        scored = (usage for name, usage in usages.items() if name in weighted)
+        return (*scored, report_age(view, row, now))
+
+    def _side(self, view: ClusterView, *, by_production: bool) -> _ScoreSide:
+        def make(whole: ClusterView) -> _ScoreSide:
+            readings = self._readings(whole, by_production=by_production)
+            totals = capacity(whole, self._profile.known)
+            room = totals - readings.amounts
+            # Very negative where a node has none of a resource, or its usage is not known.
+            room[(totals <= 0) | ~readings.is_measured] = -UNREACHABLE
+            return _ScoreSide(readings, room, self._totals(whole))
+
+        key = ("LoadAware score", self._profile.known, self._source(by_production=by_production))
+        return view.node_aggregate(key, NODE_SIDE, make)
+
+    def _totals(self, view: ClusterView) -> FloatColumn:
+        """Return each known capacity, 1 where a node has none of it, (n_known, n)."""
+        known = self._profile.known
+
+        def compute(part: ClusterView) -> FloatColumn:
+            return np.maximum(capacity(part, known), 1).astype(np.float64)
+
+        return view.node_column(("LoadAware totals", known), (Domain.NODES,), compute)
+
+    def _readings(self, view: ClusterView, *, by_production: bool) -> Readings:
+        source = self._source(by_production=by_production)
+        return readings_of(view, self._profile.known, source)
+
+    def _source(self, *, by_production: bool) -> UsageSource:
+        return self._args.production_source if by_production else self._score_source
+
+
+class LoadAwareBalance(NeverFaults, BalancedScore):
+    """Prefers nodes where a pod makes the usage of nodes most even, by estimate.
+
+    A node without a report, or with one that is too old, takes no part.
+    """
+
+    measure = "usage"
+    domains = NODE_SIDE
+
+    def __init__(self, args: LoadAwareArgs) -> None:
+        self._args = args
+        self._profile = args.load_profile
+        self._known = self._profile.known
+        self._weights = tuple([float(args.resource_weights.get(name, 0)) for name in self._known])
+
+    def weighed(self, pod: Pod) -> Weighed:
+        """Return all known resources, with the expected usage of the pod."""
+        return Weighed(self._known, self._weights, expected_usage(pod.shape, self._profile))
+
+    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+        """Return the estimated usage."""
+        readings = readings_of(view, self._known, self.key(pod))
+        return readings.amounts + readings.added(view, self._profile)
+
+    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
+        """Return the capacity of nodes whose usage is known."""
+        return capacity(view, names) * readings_of(view, names, self.key(pod)).is_measured
+
+    def key(self, pod: Pod) -> UsageSource:
+        """Return by which usage a pod is scored."""
+        args = self._args
+        return args.production_source if _by_production(args, pod) else args.score_source
+
+    def unknown(self, view: ClusterView, now: Micros) -> NDArray[np.intp]:
+        """Return the nodes whose report is too old."""
+        return expired_rows(view, self._args, now)
+
+
+def _by_production(args: LoadAwareArgs, pod: Pod) -> bool:
+    return args.score_according_prod_usage and pod.shape.is_prod
+
 
 _EXPIRED = 1
 _FIRST_EXCEEDED = 2
@@ -62,19 +453,12 @@ _NO_ROWS = np.zeros(0, np.intp)
 
 @dataclass(frozen=True, slots=True)
 class _FilterSide(RowWise):
-    """The part of the filter that no pod changes.
+    """The part of the filter that no pod changes."""
 
-    Attributes:
-        readings: the usage that pods add to.
-        slack: the least amount that is too much on top of each reading, (n_known, n).
-        is_judged: where the age of a report counts, (n,).
-        codes: the code of the first known resource, (n,).
-    """
-
-    readings: Readings
-    slack: IntColumn
-    is_judged: BoolColumn
-    codes: Codes
+    readings: Readings  # the usage that pods add to
+    slack: IntColumn  # the least amount that is too much on top of each reading, (n_known, n)
+    is_judged: BoolColumn  # where the age of a report counts, (n,)
+    codes: Codes  # the code of the first known resource, (n,)
 
     def take(self, rows: NDArray[np.intp]) -> _FilterSide:
         """Return some rows."""

@@ -8,9 +8,15 @@ Only labels count. The name of a node, its taints and its state are unknown for 
 will have changed, and a requirement of a pod can never be taken back.
 """
 
-from engine.policy.label_analysis.filter_labels import PLUGIN_LABELS, FilterLabels, filter_labels
-from engine.policy.label_analysis.label_summary import LabelSummary
-from engine.policy.label_analysis.score_labels import NO_LABELS, ScoreLabels, score_labels
+from engine.policy.label_analysis.analyze import (
+    NO_LABELS,
+    PLUGIN_LABELS,
+    FilterLabels,
+    ScoreLabels,
+    filter_labels,
+    score_labels,
+)
+from engine.policy.label_analysis.label_predicate import LabelSummary
 
 __all__ = [
     "NO_LABELS",

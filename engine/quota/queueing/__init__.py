@@ -12,19 +12,35 @@ from engine.quota.queueing.cohort import (
     cohort_of_nodes,
     sum_of_min,
 )
-from engine.quota.queueing.lending import CohortLending
 from engine.quota.queueing.namespace_queues import (
+    CohortLending,
     NamespaceQueue,
     NamespaceQueues,
     PodUnderWay,
     QueueRules,
     QueueSituation,
 )
-from engine.quota.queueing.queue import AGED_MICROS, QueueCycle, next_releases
-from engine.quota.queueing.queued_pod import Bound, QueuedPod, QueueQuota, queue_quota
-from engine.quota.queueing.share import borrowed, is_within_min, share_per_mille, weighted_share
-from engine.quota.queueing.wait import Borrower, Lack, QueueDecision, QuotaRelease, QuotaWait
-from engine.quota.queueing.waits import QuotaWaits
+from engine.quota.queueing.queue import (
+    AGED_MICROS,
+    Borrower,
+    Lack,
+    QueueCycle,
+    QueueDecision,
+    QuotaRelease,
+    QuotaWait,
+    QuotaWaits,
+    next_releases,
+)
+from engine.quota.queueing.queued_pod import (
+    Bound,
+    QueuedPod,
+    QueueQuota,
+    borrowed,
+    is_within_min,
+    queue_quota,
+    share_per_mille,
+    weighted_share,
+)
 
 __all__ = [
     "AGED_MICROS",

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from engine.model.domain import Domain
 from engine.model.elastic_quota import QuotaKey
-from engine.model.quantity import INT64_MAX
-from engine.model.resource_names import PODS
+from engine.model.quantity import INT64_MAX, PODS
 from engine.model.resources import Amounts
 from engine.model.selectors import LabelSelector
 from engine.quota.bounds import sum_of

@@ -2,23 +2,348 @@
 
 INVARIANT: within a cycle usage only grows. So a pod that does not fit is not looked at again, and
 neither is another of its quota that requests the same.
+
+Why pods wait, each told when it is asked for: thousands wait, and few are asked for in a cycle.
+
+Nothing is to be released any more by the cycle that they come from: what it has counted is read
+when somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from engine.model.elastic_quota import QuotaKey
+from engine.model.hold import QueuedReason
+from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
 from engine.quota.queueing.cohort import Cohort
-from engine.quota.queueing.line import Line, Used
-from engine.quota.queueing.queued_pod import QueuedPod, QueueQuota
-from engine.quota.queueing.share import weighted_share
-from engine.quota.queueing.wait import QueueDecision, QuotaRelease, QuotaWait
-from engine.quota.queueing.waits import CohortUse, QuotaWaits
+from engine.quota.queueing.queued_pod import (
+    Bound,
+    QueuedPod,
+    QueueQuota,
+    is_within_min,
+    weighted_share,
+)
+
+_NEVER: Final = "it alone requests more than max: it is released once max allows it"
+
+
+class Lack(NamedTuple):
+    """A resource of which a pod cannot have enough now.
+
+    Attributes:
+        resource: its name.
+        needed: by the pod, base units.
+        free: what is left; below 0 where more is used than there is.
+        bound: the quota whose bound it is, None for the cohort.
+    """
+
+    resource: str
+    needed: int
+    free: int
+    bound: QuotaKey | None
+
+
+class Borrower(NamedTuple):
+    """A quota that uses more of a resource than its min; `amount` is what is above, base units."""
+
+    quota: QuotaKey
+    resource: str
+    amount: int
+
+
+class QuotaWait(NamedTuple):
+    """Why a pod waits for its quota.
+
+    Attributes:
+        reason: for its condition.
+        quota: whose queue it is in.
+        position: its place among those of the quota that wait, from 1, in the queue order.
+        of: how many of the quota wait.
+        is_within_min: whether all that it requests of what min names is within min.
+        since: when it began to wait.
+        lacks: of what there is not enough; of bounds, or else of the cohort.
+        blocked_by: who borrows what the cohort lacks, the most first; at most 3 of each resource.
+        behind: the pod of its quota that nothing overtakes, as it has waited for long; "" for none.
+        refusal: why its release was refused although it fits by what is known; "" if it was not.
+    """
+
+    reason: QueuedReason
+    quota: QuotaKey
+    position: int
+    of: int
+    is_within_min: bool
+    since: Micros
+    lacks: tuple[Lack, ...] = ()
+    blocked_by: tuple[Borrower, ...] = ()
+    behind: str = ""
+    refusal: str = ""
+
+    @property
+    def message(self) -> str:
+        """What the pod waits for, such as `needs cpu 2, 1 free; batch borrows cpu 12`."""
+        if self.behind:
+            return f"pod `{self.behind}` has waited for long and goes first"
+        if self.refusal:
+            return self.refusal
+        never = [_NEVER] if self.reason is QueuedReason.EXCEEDS_MAX else []
+        clauses = [*map(_lack_text, self.lacks), *map(_borrower_text, self.blocked_by)]
+        return "; ".join([*never, *clauses])
+
+
+class QuotaRelease(NamedTuple):
+    """A pod that its quota lets go.
+
+    Attributes:
+        key: `namespace/name`.
+        quota: whose queue it was in.
+        is_within_min: whether it is within min; else it borrows.
+    """
+
+    key: str
+    quota: QuotaKey
+    is_within_min: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDecision:
+    """Which of the queued pods may be released now.
+
+    Attributes:
+        released: in the order of their release.
+        waits: of all others, by key.
+    """
+
+    released: tuple[QuotaRelease, ...]
+    waits: Mapping[str, QuotaWait]
+
+
+def _lack_text(lack: Lack) -> str:
+    needed, free = (amount_text(lack.resource, max(each, 0)) for each in (lack.needed, lack.free))
+    return f"needs {lack.resource} {needed}, {free} free"
+
+
+def _borrower_text(borrower: Borrower) -> str:
+    namespace, _, name = borrower.quota
+    amount = amount_text(borrower.resource, borrower.amount)
+    return f"{namespace}/{name} borrows {borrower.resource} {amount}"
+
+
+Used: TypeAlias = dict[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """The pods of one quota in a cycle."""
+
+    quota: QueueQuota  # their quota
+    bounds: list[tuple[Bound, Used]]  # each with the usage that it limits
+    used: Used  # by the quota
+    tallies: list[Used]  # the usages that a pod of the quota adds to, each once
+    pods: list[QueuedPod] = field(default_factory=list)  # in the queue order
+    places: list[int] = field(default_factory=list)  # of the pods in the order of all quotas
+    next: int = 0  # the index of the head in `pods`
+    is_within_min: bool = False  # whether the head is
+    checked_at: int = -1  # the moment of the cycle at which the head was last seen to fit
+    # the pods that do not fit, and whether each is within min; in order
+    waiting: list[tuple[QueuedPod, bool]] = field(default_factory=list)
+    # by the id of requests that do not fit, whether they are within min
+    unfitting: dict[int, bool] = field(default_factory=dict)
+    keeps: bool = False  # whether room is kept for a pod that waits
+    behind: str = ""  # the pod that nothing overtakes, "" for none
+    behind_from: int = 0  # the index in `waiting` of the first pod behind it
+
+    def holds_within_min(self, requests: Amounts) -> bool:
+        """Return whether a pod would be within min."""
+        return is_within_min(requests, self.used, self.quota.guaranteed)
+
+    def fits_bounds(self, requests: Amounts) -> bool:
+        """Return whether all bounds have room."""
+        for bound, used in self.bounds:
+            limit = bound.limit
+            for name, amount in requests.items():
+                if amount > 0 and name in limit and used.get(name, 0) + amount > limit[name]:
+                    return False
+        return True
+
+    def exceeds_a_bound(self, requests: Amounts) -> bool:
+        """Return whether a pod would not fit a bound that nobody used anything of."""
+        return any(
+            amount > bound.limit.get(name, amount)
+            for bound, _ in self.bounds
+            for name, amount in requests.items()
+            if amount > 0
+        )
+
+    def needs_cohort(self, name: str, amount: int) -> bool:
+        """Return whether an amount goes beyond min, and so takes of what is shared."""
+        used = self.used.get(name, 0)
+        return amount > 0 and used + amount > self.quota.guaranteed.get(name, 0)
+
+    def lacks_of_bounds(self, requests: Amounts) -> tuple[Lack, ...]:
+        """Return what of some requests does not fit within the bounds."""
+        return tuple(
+            Lack(name, amount, bound.limit[name] - used.get(name, 0), bound.key)
+            for bound, used in self.bounds
+            for name, amount in requests.items()
+            if amount > 0 and name in bound.limit and used.get(name, 0) + amount > bound.limit[name]
+        )
+
+    def wait(self, *, is_within_min: bool) -> QueuedPod:
+        """Let the head wait; the next pod is the head. Return the one that waits."""
+        pod = self.pods[self.next]
+        self.next += 1
+        self.waiting.append((pod, is_within_min))
+        return pod
+
+    def wait_behind(self, pod: QueuedPod) -> None:
+        """Let all others wait behind a pod that waits."""
+        self.behind = pod.key
+        self.behind_from = len(self.waiting)
+        self.waiting.extend([(each, False) for each in self.pods[self.next :]])
+        self.next = len(self.pods)
+
+
+_MOST_BORROWERS: Final = 3
+
+_Why: TypeAlias = tuple[QueuedReason, tuple[Lack, ...], tuple[Borrower, ...]]
+_BEHIND: Final[_Why] = (QueuedReason.WAITING_FOR_QUOTA, (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class CohortUse:
+    """What quotas use of what they share."""
+
+    members: Mapping[QuotaKey, QueueQuota]  # the quotas that share it
+    used_of: Callable[[QuotaKey], Amounts]  # what a quota uses
+    used: Amounts  # of what all share, room that is kept included
+    capacity: Amounts  # what all share
+
+
+class QuotaWaits(Mapping[str, QuotaWait]):
+    """Why each pod waits, by `namespace/name`, in the order of quotas.
+
+    Args:
+        others: pods that wait for something else than those of `lines`, and why.
+        lines: the pods of each quota.
+        cohort: what they share.
+    """
+
+    def __init__(
+        self,
+        others: Mapping[str, QuotaWait] | None = None,
+        lines: Iterable[Line] = (),
+        cohort: CohortUse | None = None,
+    ) -> None:
+        self._others = others or {}
+        self._lines = [line for line in lines if line.waiting]
+        self._cohort = cohort or CohortUse({}, lambda _key: {}, {}, {})
+        self._places = {
+            pod.key: (line, place)
+            for line in self._lines
+            for place, (pod, _) in enumerate(line.waiting)
+        }
+        self._whys: dict[tuple[QuotaKey, int], _Why] = {}  # by quota and id of requests
+        self._borrowers: dict[str, list[Borrower]] = {}
+
+    def __len__(self) -> int:
+        """Return how many pods wait."""
+        return len(self._places.keys() | self._others.keys())
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the keys of the pods."""
+        yield from self._places
+        yield from (key for key in self._others if key not in self._places)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a pod waits."""
+        return key in self._places or key in self._others
+
+    def __getitem__(self, key: str) -> QuotaWait:
+        """Return why a pod waits."""
+        if key in self._others:
+            return self._others[key]
+        line, place = self._places[key]
+        return self._wait(line, place)
+
+    @property
+    def quotas(self) -> set[QuotaKey]:
+        """The quotas whose pods wait."""
+        quotas = {line.quota.key for line in self._lines}
+        return quotas.union(wait.quota for wait in self._others.values())
+
+    def firsts(self) -> dict[QuotaKey, QuotaWait]:
+        """Return why the first pod of each quota waits."""
+        others = {wait.quota: wait for wait in self._others.values() if wait.position == 1}
+        return others | {line.quota.key: self._wait(line, 0) for line in self._lines}
+
+    def _wait(self, line: Line, place: int) -> QuotaWait:
+        pod, is_within_min = line.waiting[place]
+        is_behind = bool(line.behind) and place >= line.behind_from
+        reason, lacks, blocked_by = (
+            _BEHIND if is_behind or pod.refusal else self._why(line, pod.requests)
+        )
+        return QuotaWait(
+            reason,
+            pod.quota,
+            place + 1,
+            len(line.waiting),
+            is_within_min,
+            pod.since,
+            lacks,
+            blocked_by,
+            line.behind if is_behind else "",
+            pod.refusal,
+        )
+
+    def _why(self, line: Line, requests: Amounts) -> _Why:
+        """Return what requests that do not fit lack of the bounds, or else of the cohort."""
+        known = line.quota.key, id(requests)
+        why = self._whys.get(known)
+        if why is None:
+            lacks = line.lacks_of_bounds(requests)
+            why = self._whys[known] = (
+                self._lacks_cohort(line, requests)
+                if not lacks
+                else (QueuedReason.EXCEEDS_MAX, lacks, ())
+                if line.exceeds_a_bound(requests)
+                else (QueuedReason.WAITING_FOR_QUOTA, lacks, ())
+            )
+        return why
+
+    def _lacks_cohort(self, line: Line, requests: Amounts) -> _Why:
+        capacity, used = self._cohort.capacity, self._cohort.used
+        lacks = tuple(
+            Lack(name, amount, capacity.get(name, 0) - used.get(name, 0), None)
+            for name, amount in requests.items()
+            if line.needs_cohort(name, amount)
+            and used.get(name, 0) + amount > capacity.get(name, 0)
+        )
+        blocked_by = tuple(
+            each for lack in lacks for each in self._borrowers_of(lack.resource, line)
+        )
+        return QueuedReason.WAITING_FOR_QUOTA, lacks, blocked_by
+
+    def _borrowers_of(self, resource: str, line: Line) -> list[Borrower]:
+        """Return the other quotas that borrow most of a resource."""
+        found = self._borrowers.get(resource)
+        if found is None:
+            above = (
+                Borrower(key, resource, used - max(quota.guaranteed.get(resource, 0), 0))
+                for key, quota in self._cohort.members.items()
+                if (used := self._cohort.used_of(key).get(resource, 0)) > 0
+            )
+            found = self._borrowers[resource] = sorted(
+                (each for each in above if each.amount > 0),
+                key=lambda each: (-each.amount, each.quota),
+            )[: _MOST_BORROWERS + 1]
+        return [each for each in found if each.quota != line.quota.key][:_MOST_BORROWERS]
+
 
 AGED_MICROS: Final = Micros(300 * SECOND)
 """After which nothing of its quota overtakes a pod that does not fit."""

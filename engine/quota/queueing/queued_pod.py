@@ -1,14 +1,20 @@
-"""What waits, and for what: queued pods, their quotas, and the bounds of these."""
+"""What waits, and for what: queued pods, their quotas, and the bounds of these.
+
+Min, borrowing and the weighted dominant share of a quota; exact integers.
+
+Source of the share: Kueue, pkg/cache/scheduler/fair_sharing.go (dominantResourceShare): over all
+resources the greatest ratio of what is used above min to what the cohort has to lend, divided by
+the weight. Kueue computes it in floating point; here two shares are equal only if they are.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
 from engine.model.resources import Amounts
 from engine.model.time import Micros
-from engine.quota.bounds import effective_max, effective_min
-from engine.quota.rules import QuotaRules
+from engine.quota.bounds import QuotaRules, effective_max, effective_min
 
 
 class QueuedPod(NamedTuple):
@@ -87,3 +93,79 @@ def queue_quota(
         bounds=(Bound(quota.key, effective_max(quota, rules)), *more_bounds),
         is_in_cohort=is_in_cohort,
     )
+
+
+_SCALE_BITS: Final = 168
+"""Two shares of int64 amounts and weights up to 2^20 are fractions with denominators below 2^83, so
+they differ by 2^-166 at least: scaled by 2^168 they differ when they are rounded down, too."""
+
+
+def is_within_min(requests: Amounts, used: Amounts, guaranteed: Amounts) -> bool:
+    """Return whether a pod would be within min: in all resources that min names and it requests.
+
+    It must request one that min names, else nothing of it is guaranteed. Of the resources that min
+    does not name it needs room in the cohort as any other pod.
+
+    Args:
+        requests: of the pod.
+        used: by the quota, without the pod.
+        guaranteed: the min.
+    """
+    is_any = False
+    for name, amount in requests.items():
+        if amount > 0 and name in guaranteed:
+            if used.get(name, 0) + amount > guaranteed[name]:
+                return False
+            is_any = True
+    return is_any
+
+
+def borrowed(used: Amounts, guaranteed: Amounts) -> dict[str, int]:
+    """Return what a quota uses above its min, resources of which it borrows nothing left out."""
+    return {
+        name: above
+        for name, amount in used.items()
+        if (above := amount - max(guaranteed.get(name, 0), 0)) > 0
+    }
+
+
+def weighted_share(
+    used: Amounts, requests: Amounts, guaranteed: Amounts, capacity: Amounts, weight: int
+) -> int:
+    """Return the weighted dominant share of a quota once a pod is admitted, times 2^168.
+
+    What the cohort has none of does not count. To be compared with others of the same capacity
+    alone.
+
+    Args:
+        used: by the quota.
+        requests: of the pod; none for the share as it is.
+        guaranteed: its min.
+        capacity: of the cohort.
+        weight: of the quota.
+    """
+    greatest = 0
+    for name in used.keys() | requests.keys():
+        above = used.get(name, 0) + requests.get(name, 0) - max(guaranteed.get(name, 0), 0)
+        if above > 0 and (lendable := capacity.get(name, 0)) > 0:
+            greatest = max(greatest, (above << _SCALE_BITS) // (lendable * weight))
+    return greatest
+
+
+def share_per_mille(
+    used: Amounts, guaranteed: Amounts, capacity: Amounts, weight: int
+) -> tuple[int, str]:
+    """Return the share as Kueue shows it, in thousandths rounded up, and the dominant resource.
+
+    Of equal ratios the resource whose name is first counts; 0 and "" where nothing is borrowed.
+    """
+    ratios = (
+        ((above << _SCALE_BITS) // capacity[name], name, above)
+        for name, above in borrowed(used, guaranteed).items()
+        if capacity.get(name, 0) > 0
+    )
+    greatest = min(ratios, key=lambda ratio: (-ratio[0], ratio[1]), default=None)
+    if greatest is None:
+        return 0, ""
+    _, name, above = greatest
+    return -(-above * 1000 // (capacity[name] * weight)), name

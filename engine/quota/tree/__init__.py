@@ -5,16 +5,34 @@ pure functions of the quotas and of the requests of their pods. Never: the quota
 which pod of a queue goes first, and how an object is written.
 """
 
-from engine.quota.tree.bounds import TreeBounds, UsageByQuota, tree_bounds
-from engine.quota.tree.counting import bounds_in, tree_in, usage_in
-from engine.quota.tree.membership import known_quota_name, quota_name
-from engine.quota.tree.path import QuotaPaths
-from engine.quota.tree.prefilter import TreeUsage, check_pod_fits
-from engine.quota.tree.requests import QuotaRequests, sum_requests, sum_usage
-from engine.quota.tree.revoke import RevocablePod, overused, pods_to_revoke
-from engine.quota.tree.runtime import Claim, RuntimeQuota, redistribute, runtime_quotas
-from engine.quota.tree.scaled_min import ChildMin, scaled_mins
-from engine.quota.tree.tree import QuotaTree
+from engine.quota.tree.path import (
+    QuotaPaths,
+    TreeBounds,
+    TreeUsage,
+    UsageByQuota,
+    bounds_in,
+    check_pod_fits,
+    known_quota_name,
+    quota_name,
+    tree_bounds,
+    tree_in,
+    usage_in,
+)
+from engine.quota.tree.tree import (
+    ChildMin,
+    Claim,
+    QuotaRequests,
+    QuotaTree,
+    RevocablePod,
+    RuntimeQuota,
+    overused,
+    pods_to_revoke,
+    redistribute,
+    runtime_quotas,
+    scaled_mins,
+    sum_requests,
+    sum_usage,
+)
 
 __all__ = [
     "ChildMin",

@@ -1,4 +1,16 @@
-"""The quotas above a pod that are not those of its namespace, and the pod compared with them.
+"""The quotas of a tree that bound a pod: whose it is, those above it, and whether it fits them.
+
+Which of Koordinator's quotas a pod belongs to.
+
+Source: koordinator, pkg/scheduler/plugins/elasticquota/plugin_helper.go and
+pkg/webhook/elasticquota/pod_check.go.
+
+Whether a pod fits its quota and those above, as Koordinator's scheduler checks it.
+
+Messages are upstream's, word for word. Source: koordinator,
+pkg/scheduler/plugins/elasticquota/{plugin,plugin_helper}.go.
+
+The quotas above a pod that are not those of its namespace, and the pod compared with them.
 
 A namespace's own quotas are exact, by reservations on their objects. What a label, a list of
 namespaces or a parent adds is compared with what a view counts and with what was admitted here and
@@ -8,22 +20,273 @@ moment may exceed it together. Where pods wait for quota, one leader releases th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.model.elastic_quota import ElasticQuota
-from engine.model.koordinator_quota import BUILT_IN_QUOTAS
-from engine.model.resource_names import PODS
+from engine.model.elastic_quota import (
+    BUILT_IN_QUOTAS,
+    DEFAULT_QUOTA,
+    SYSTEM_QUOTA,
+    ElasticQuota,
+    QuotaKey,
+)
+from engine.model.quantity import PODS, amount_text
 from engine.model.resources import Amounts
+from engine.quota.bounds import QuotaRules, excess, sum_of
 from engine.quota.reservations import DEFAULT_RESERVATION_SECONDS, Reservation, held_together
-from engine.quota.rules import QuotaRules
-from engine.quota.tree.counting import tree_in, usage_in
-from engine.quota.tree.membership import known_quota_name
-from engine.quota.tree.requests import sum_usage
-from engine.quota.tree.tree import QuotaTree
+from engine.quota.tree.tree import (
+    QuotaRequests,
+    QuotaTree,
+    RuntimeQuota,
+    masked,
+    runtime_quotas,
+    sum_requests,
+    sum_usage,
+)
 from engine.quota.verdict import QuotaVerdict, judge, judge_queued
 from engine.view import ClusterView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageByQuota:
+    """What the pods of each quota request, by name of the quota, without those of its children.
+
+    Attributes:
+        used: by pods that count, so not by those that wait for quota.
+        queued: by pods that wait for quota.
+    """
+
+    used: Mapping[str, Amounts]
+    queued: Mapping[str, Amounts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeBounds:
+    """The tree at one moment, each by name of a quota; base units.
+
+    Attributes:
+        tree: the quotas.
+        requests: with queued pods, children included.
+        used: without queued pods, children included.
+        shares: runtime and scaled min.
+    """
+
+    tree: QuotaTree
+    requests: Mapping[str, QuotaRequests]
+    used: Mapping[str, Amounts]
+    shares: Mapping[str, RuntimeQuota]
+
+    def of(self, name: str) -> tuple[tuple[QuotaKey, Amounts], ...]:
+        """Return what bounds the pods of a quota: whose usage, and how much of each resource.
+
+        Its runtime, and the `max` of every quota above it; its own `max` is not less than its
+        runtime. Nothing for a quota that is not in the tree.
+        """
+        quota, share = self.tree.get(name), self.shares.get(name)
+        if quota is None or share is None:
+            return ()
+        above = ((up.key, up.max or {}) for up in self.tree.ancestors_of(name))
+        return ((quota.key, share.runtime), *above)
+
+    @property
+    def used_by_key(self) -> dict[QuotaKey, Amounts]:
+        """What the pods of each quota and of those below it use."""
+        return {quota.key: self.used[quota.name] for quota in self.tree}
+
+
+def tree_bounds(
+    tree: QuotaTree,
+    usage: UsageByQuota,
+    total: Amounts,
+    outside: Amounts,
+    *,
+    scales_min: bool = True,
+) -> TreeBounds:
+    """Return what bounds each quota.
+
+    Args:
+        tree: the quotas.
+        usage: of the pods of each quota.
+        total: allocatable of all nodes, cordoned ones too.
+        outside: requests of the bound pods of no quota of the tree, see `usage_outside`.
+        scales_min: whether guarantees shrink where they come to more than there is.
+    """
+    names = usage.used.keys() | usage.queued.keys()
+    own = {name: sum_of((usage.used.get(name, {}), usage.queued.get(name, {}))) for name in names}
+    taken = sum_of((outside, *tree.taken_out()))
+    left = {name: amount - taken.get(name, 0) for name, amount in total.items()}
+    requests = sum_requests(tree, own)
+    return TreeBounds(
+        tree=tree,
+        requests=requests,
+        used=sum_usage(tree, usage.used),
+        shares=runtime_quotas(tree, requests, left, scales_min=scales_min),
+    )
+
+
+def quota_name(tree: QuotaTree, namespace: str, label: str) -> str:
+    """Return the name of the quota that a label names, or its namespace implies.
+
+    Args:
+        tree: the quotas.
+        namespace: of the pod.
+        label: value of its label `quota.scheduling.koordinator.sh/name`, "" if it has none.
+    """
+    if label:
+        return label
+    named = tree.get(namespace)
+    if named is not None and named.namespace == namespace:
+        return namespace
+    return tree.listing(namespace) or DEFAULT_QUOTA
+
+
+def known_quota_name(tree: QuotaTree, namespace: str, label: str) -> str:
+    """Return `quota_name`, or the name of the default quota where there is no such quota."""
+    name = quota_name(tree, namespace, label)
+    return name if name in tree else DEFAULT_QUOTA
+
+
+def tree_in(view: ClusterView) -> QuotaTree:
+    """Return the tree of all quotas of Koordinator."""
+    return QuotaTree(quota for listed in view.namespaces.quotas.values() for quota in listed)
+
+
+def bounds_in(view: ClusterView, tree: QuotaTree, *, scales_min: bool = True) -> TreeBounds:
+    """Return what bounds the pods of each quota now; the tree has what all nodes offer."""
+    names = {name for quota in tree for name in quota.max or {}}
+    total = {name: int(view.amount(view.allocatable, name)[view.valid].sum()) for name in names}
+    usage, outside = usage_in(view, tree), usage_outside(view, tree)
+    return tree_bounds(tree, usage, total, outside, scales_min=scales_min)
+
+
+def usage_in(view: ClusterView, tree: QuotaTree) -> UsageByQuota:
+    """Return what the pods of each quota request: of its label, or else of its namespace."""
+    facts = view.namespaces
+    return UsageByQuota(
+        used=_by_quota(tree, facts.requested, facts.labelled),
+        queued=_by_quota(tree, facts.queued, facts.labelled_queued),
+    )
+
+
+def usage_outside(view: ClusterView, tree: QuotaTree) -> Amounts:
+    """Return what pods of the default and of the system quota take of what nodes offer.
+
+    Those that are bound alone, as upstream counts what is used: nobody may ever place the others.
+    Source: koordinator, core/group_quota_manager.go.
+    """
+    facts = view.namespaces
+    bound = _by_quota(tree, facts.scheduled, facts.labelled_scheduled)
+    return sum_of(bound.get(name, {}) for name in (DEFAULT_QUOTA, SYSTEM_QUOTA))
+
+
+def _by_quota(
+    tree: QuotaTree, by_namespace: Mapping[str, Amounts], by_label: Mapping[str, Amounts]
+) -> dict[str, Amounts]:
+    sums: dict[str, Amounts] = {}
+    for name, amounts in _shares(tree, by_namespace, by_label):
+        sums[name] = sum_of((sums[name], amounts)) if name in sums else amounts
+    return sums
+
+
+def _shares(
+    tree: QuotaTree, by_namespace: Mapping[str, Amounts], by_label: Mapping[str, Amounts]
+) -> Iterator[tuple[str, Amounts]]:
+    """Yield the quota of each group of pods, and what they request."""
+    labelled: dict[str, list[Amounts]] = {}
+    for key, amounts in by_label.items():
+        namespace, _, label = key.partition("/")
+        labelled.setdefault(namespace, []).append(amounts)
+        yield known_quota_name(tree, namespace, label), amounts
+    for namespace, amounts in by_namespace.items():
+        rest = excess(amounts, sum_of(labelled.get(namespace, ())))
+        if rest:
+            yield known_quota_name(tree, namespace, ""), rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeUsage:
+    """What a pod is compared with, each by name of a quota; base units.
+
+    Attributes:
+        bounds: greatest amounts: the runtime, or `max`. A quota that is missing is not bounded.
+        used: by pods of the quota and of those below it.
+        non_preemptible: the part of `used` by pods that may not be preempted.
+    """
+
+    bounds: Mapping[str, Amounts]
+    used: Mapping[str, Amounts]
+    non_preemptible: Mapping[str, Amounts]
+
+
+def check_pod_fits(
+    quota: ElasticQuota,
+    requests: Amounts,
+    usage: TreeUsage,
+    tree: QuotaTree | None = None,
+    *,
+    is_preemptible: bool = True,
+) -> str:
+    """Return why a pod does not fit its quota, "" if it does.
+
+    Args:
+        quota: of the pod.
+        requests: of the pod.
+        usage: without the pod.
+        tree: to compare with the quotas above too; None compares with its own alone.
+        is_preemptible: whether the pod may exceed `min`.
+    """
+    needed = masked(requests, quota)
+    name = quota.name
+    # Its own quota may be exceeded in nothing at all; those above only in what the pod requests.
+    over = _over(needed, usage, name)
+    if over:
+        return _insufficient(f"quotaName: {name}", usage, name, needed, over)
+    if not is_preemptible:
+        held = usage.non_preemptible.get(name, {})
+        least = quota.min or {}
+        over = _exceeded(sum_of((held, needed)), least)
+        if over:
+            return (
+                f"Insufficient non-preemptible quotas, quotaName: {name}, min: {_listed(least)},"
+                f" nonPreemptibleUsed: {_listed(held)},"
+                f" pod's request: {_listed(needed)}, exceedDimensions: [{' '.join(over)}]"
+            )
+    path = [name]
+    for above in tree.ancestors_of(name) if tree is not None else ():
+        path.insert(0, above.name)
+        over = [key for key in _over(needed, usage, above.name) if key in needed]
+        if over:
+            topology = f"quotaNameTopo: [{' '.join(path)}]"
+            return _insufficient(topology, usage, above.name, needed, over)
+    return ""
+
+
+def _over(requests: Amounts, usage: TreeUsage, name: str) -> list[str]:
+    """Return the resources in which a quota would be exceeded, sorted."""
+    bounds = usage.bounds.get(name, {})
+    return _exceeded(sum_of((usage.used.get(name, {}), requests)), bounds)
+
+
+def _exceeded(amounts: Amounts, bounds: Amounts) -> list[str]:
+    return sorted(name for name, amount in amounts.items() if amount > bounds.get(name, amount))
+
+
+def _insufficient(
+    quota: str, usage: TreeUsage, name: str, requests: Amounts, over: Sequence[str]
+) -> str:
+    return (
+        f"Insufficient quotas, {quota}, runtime: {_listed(usage.bounds.get(name, {}))},"
+        f" used: {_listed(usage.used.get(name, {}))}, pod's request: {_listed(requests)},"
+        f" exceedDimensions: [{' '.join(over)}]"
+    )
+
+
+def _listed(amounts: Amounts) -> str:
+    """Return amounts as upstream lists them; `<empty>` where there are none."""
+    listed = sorted(f"{name}:{amount_text(name, amount)}" for name, amount in amounts.items())
+    return ",".join(listed) or "<empty>"
+
 
 _COUNTS_SECONDS: Final = 0.1
 """All quotas of a tree are counted at once, 10 ms for a thousand: not for every pod."""
@@ -31,17 +294,11 @@ _COUNTS_SECONDS: Final = 0.1
 
 @dataclass(slots=True)
 class _Counts:
-    """The pods of the tree at a moment, and those admitted here; by name of a quota.
+    """The pods of the tree at a moment, and those admitted here; by name of a quota."""
 
-    Attributes:
-        at: the moment.
-        used: by the pods of a quota and of those below it, observed or not.
-        queued: pods that wait for it.
-    """
-
-    at: float
-    used: dict[str, dict[str, int]]
-    queued: dict[str, int]
+    at: float  # the moment
+    used: dict[str, dict[str, int]]  # by the pods of a quota and of those below it, observed or not
+    queued: dict[str, int]  # pods that wait for it
 
 
 @dataclass(frozen=True, slots=True)

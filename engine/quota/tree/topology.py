@@ -2,31 +2,44 @@
 
 Messages are those of Koordinator's own webhook, word for word. Source: koordinator,
 pkg/webhook/elasticquota/quota_topology_check.go.
+
+Labels and annotations that Koordinator fills in when a quota is created.
+
+Messages are those of Koordinator's own webhook, word for word. Source: koordinator,
+pkg/webhook/elasticquota/quota_topology.go, fillQuotaDefaultInformation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from engine.model.elastic_quota import ElasticQuota
-from engine.model.koordinator_quota import ROOT_QUOTA
+import msgspec
+
+from engine.errors import QuantityError
+from engine.model import api
+from engine.model.elastic_quota import (
+    PARENT_LABEL,
+    ROOT_QUOTA,
+    SHARED_WEIGHT_ANNOTATION,
+    TREE_ID_LABEL,
+    AnnotationError,
+    ElasticQuota,
+    resource_list_in,
+)
+from engine.model.quantity import quantity_of
 from engine.model.resources import Amounts, greater
 from engine.quota.bounds import sum_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyRules:
-    """Rules that feature gates of Koordinator change.
+    """Rules that feature gates of Koordinator change."""
 
-    Attributes:
-        allows_fewer_keys: whether `max` may name fewer resources than that of the parent
-            (ElasticQuotaEnableUpdateResourceKey).
-        guarantees_usage: whether a tree with an id must be able to guarantee each `min`
-            (ElasticQuotaGuaranteeUsage).
-    """
-
+    # whether `max` may name fewer resources than that of the parent
+    # (feature gate ElasticQuotaEnableUpdateResourceKey)
     allows_fewer_keys: bool = False
+    # whether a tree with an id must be able to guarantee each `min` (ElasticQuotaGuaranteeUsage)
     guarantees_usage: bool = False
 
 
@@ -34,11 +47,7 @@ DEFAULT_TOPOLOGY_RULES = TopologyRules()
 
 
 class KnownQuotas:
-    """The quotas that exist beside one that is checked.
-
-    Args:
-        quotas: all of Koordinator's group, but the checked one.
-    """
+    """The quotas that exist beside one that is checked."""
 
     def __init__(self, quotas: Iterable[ElasticQuota]) -> None:
         self.by_name: Mapping[str, ElasticQuota] = {quota.name: quota for quota in quotas}
@@ -61,15 +70,7 @@ def check_topology(
     has_pods: bool = False,
     rules: TopologyRules = DEFAULT_TOPOLOGY_RULES,
 ) -> str:
-    """Return why a quota may not have its place in the tree, "" if it may.
-
-    Args:
-        quota: as it will be stored.
-        old: as it is stored, None for a new one.
-        others: all that exist beside it.
-        has_pods: whether any pod is bound to it, by label or by namespace.
-        rules: upstream's feature gates.
-    """
+    """Return why a quota may not have its place in the tree, "" if it may."""
     if quota.name == ROOT_QUOTA:
         return ""
     problem = _check_is_parent(quota, old, others, has_pods=has_pods)
@@ -204,3 +205,53 @@ def _parents(quota: ElasticQuota, others: KnownQuotas) -> Sequence[ElasticQuota]
 def _covers(bounds: Amounts | None, amounts: Amounts) -> bool:
     """Return whether amounts are within bounds, of which a missing one counts as none."""
     return all(amount <= (bounds or {}).get(name, 0) for name, amount in amounts.items())
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaDefaults:
+    """What is filled in."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)  # to be set
+    annotations: Mapping[str, str] = field(default_factory=dict)  # to be set
+    problem: str = ""  # why nothing can be filled in, "" if it can
+
+
+def quota_defaults(quota: api.ElasticQuota, others: KnownQuotas) -> QuotaDefaults:
+    """Return what a new quota lacks: its parent, the tree of its parent, its shared weight.
+
+    Args:
+        quota: as its author wrote it.
+        others: all that exist beside it.
+    """
+    meta = quota.metadata
+    name, written = meta.name, meta.labels or {}
+    if name == ROOT_QUOTA:
+        return QuotaDefaults()
+    labels: dict[str, str] = {}
+    parent_name = written.get(PARENT_LABEL)
+    if not parent_name:
+        labels[PARENT_LABEL] = ROOT_QUOTA
+    elif parent_name != ROOT_QUOTA and not written.get(TREE_ID_LABEL):
+        parent = others.get(parent_name)
+        if parent is None:
+            return QuotaDefaults(problem=f"fill quota {name} failed, parent not exist")
+        labels[TREE_ID_LABEL] = parent.tree.tree_id
+    try:
+        weight = _shared_weight(quota)
+    except (AnnotationError, QuantityError) as error:
+        return QuotaDefaults(problem=f"fill quota {name} failed, {error}")
+    return QuotaDefaults(labels, {SHARED_WEIGHT_ANNOTATION: weight} if weight else {})
+
+
+def _shared_weight(quota: api.ElasticQuota) -> str:
+    """Return the annotation with exactly the resources of `max`; "" if it needs no change."""
+    greatest = quota.spec.max or {}
+    own = resource_list_in(quota.metadata, SHARED_WEIGHT_ANNOTATION)
+    is_written = bool((quota.metadata.annotations or {}).get(SHARED_WEIGHT_ANNOTATION))
+    if is_written and own.keys() == greatest.keys():
+        for text in own.values():
+            quantity_of(text)
+        return ""
+    weights = {name: own.get(name, text) for name, text in greatest.items()}
+    canonical = {name: quantity_of(text).canonical() for name, text in sorted(weights.items())}
+    return msgspec.json.encode(canonical).decode()

@@ -24,9 +24,7 @@ from aiohttp import web
 
 from engine.view import ClusterState
 from tests.bench.load import standard_input
-from webhook.admission.concurrency_limiter import ConcurrencyLimiter
-from webhook.admission.handler import ReviewHandler, ReviewLimits
-from webhook.admission.review_result import ignored
+from webhook.admission.handler import ConcurrencyLimiter, ReviewHandler, ReviewLimits, ignored
 from webhook.admission.wire import allowed, encode
 from webhook.cluster.cluster import Cluster
 from webhook.metrics import Metrics

@@ -9,8 +9,15 @@ from engine.cel import Environment, compile_node, new_frame
 from engine.cel.check import check
 from engine.cel.errors import CelError, CelProblemsError
 from engine.cel.parser import parse
-from engine.cel.times import parse_duration, parse_timestamp
-from engine.cel.values import CelType, UInt, key_value, map_key, type_of
+from engine.cel.values import (
+    CelType,
+    UInt,
+    key_value,
+    map_key,
+    parse_duration,
+    parse_timestamp,
+    type_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,9 +26,9 @@ from engine.gang import (
     readiness_of,
 )
 from engine.model import api
+from engine.model.gang import PodGroup, pod_group_of
 from engine.model.hold import HOLD_GATE
 from engine.model.pod import Pod, pod_of
-from engine.model.pod_group import PodGroup, pod_group_of
 from engine.model.time import SECOND, Micros
 from tests.conformance.cluster import NOW, cluster_of
 from tests.conformance.outcome import Json, mismatch

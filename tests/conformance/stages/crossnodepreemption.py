@@ -19,8 +19,8 @@ from engine.eviction import (
 from engine.eviction.nodes import CrossNodeSearch, Preemptor
 from engine.eviction.quota_accounts import PossibleVictim
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.pod import Pod, pod_of
-from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from engine.view import ClusterState, counted_requests
 from tests.builders import node_from

@@ -7,24 +7,30 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.model import api
-from engine.model.elastic_quota import ElasticQuota, quota_of
-from engine.model.koordinator_quota import BUILT_IN_QUOTAS, NAME_LABEL, namespaces_in
+from engine.model.elastic_quota import (
+    BUILT_IN_QUOTAS,
+    NAME_LABEL,
+    ElasticQuota,
+    namespaces_in,
+    quota_of,
+)
 from engine.model.pod import Pod
 from engine.model.resources import amounts
-from engine.quota.koordinator_quotas import (
-    check_creation,
-    check_deletion,
-    check_itself,
-    check_update,
-)
-from engine.quota.tree.defaults import QuotaDefaults, quota_defaults
 from engine.quota.tree.topology import (
     KnownQuotas,
+    QuotaDefaults,
     TopologyRules,
     check_guarantee,
     check_keys,
     check_min_sums,
     check_tree_id,
+    quota_defaults,
+)
+from engine.quota.validation import (
+    check_creation,
+    check_itself,
+    check_update,
+    koordinator_deletion_problem,
 )
 from tests.builders import pod_from
 from tests.conformance.outcome import Json, mismatch
@@ -89,7 +95,7 @@ def _quota_admission(case: Json, _: Json) -> str | None:
     pods = [
         pod["metadata"]["name"] for pod in case.get("pods", ()) if _label(pod, NAME_LABEL) == name
     ]
-    return _of_reason(case, check_deletion(name, others, pods))
+    return _of_reason(case, koordinator_deletion_problem(name, others, pods))
 
 
 def _creation(case: Json, quota: api.ElasticQuota, quotas: list[ElasticQuota]) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.elastic_quota import ElasticQuota
-from engine.model.koordinator_quota import (
+from engine.model.elastic_quota import (
     ADMISSION_ANNOTATION,
     CHILD_REQUEST_ANNOTATION,
     DEFAULT_QUOTA,
@@ -23,10 +22,11 @@ from engine.model.koordinator_quota import (
     ROOT_QUOTA,
     SYSTEM_QUOTA,
     AnnotationError,
+    ElasticQuota,
     resource_list_in,
 )
 from engine.model.pod import Pod
-from engine.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
+from engine.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY
 from engine.model.resources import Amounts, amounts
 from engine.quota.verdict import exceeded_clause
 

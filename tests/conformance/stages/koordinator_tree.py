@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.model import api
-from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota, quota_of
-from engine.model.koordinator_quota import (
+from engine.model.elastic_quota import (
     DEFAULT_QUOTA,
+    KOORDINATOR_GROUP,
     NAME_LABEL,
     PREEMPTIBLE_LABEL,
     SYSTEM_QUOTA,
+    ElasticQuota,
+    quota_of,
 )
 from engine.model.resources import Amounts, amounts
 from engine.quota.bounds import sum_of

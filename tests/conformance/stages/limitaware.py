@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
-from engine.plugins.limit_aware.args import LimitAwareArgs
-from engine.plugins.limit_aware.filter import LimitAwareFilter
-from engine.plugins.limit_aware.limit_ratios import NodeRatios
-from engine.plugins.limit_aware.score import LimitAwareScore
+from engine.plugins.limit_aware import LimitAwareArgs, LimitAwareFilter, LimitAwareScore, NodeRatios
 from tests.conformance.koordinator import (
     by_node,
     cluster_of,

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from engine.model import resources
-from engine.model.duration import parse_duration
+from engine.model.time import parse_duration
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.estimation import deadline, estimate, windows
-from engine.plugins.load_aware.plugin import LoadAwareFilter
-from engine.plugins.load_aware.score import LoadAwareScore
-from engine.plugins.load_aware.sums import LoadSums
-from engine.plugins.load_aware.usage import Readings, UsageSource, capacity
+from engine.plugins.load_aware.estimation import (
+    LoadSums,
+    Readings,
+    UsageSource,
+    capacity,
+    deadline,
+    estimate,
+    windows,
+)
+from engine.plugins.load_aware.plugin import LoadAwareFilter, LoadAwareScore
 from engine.view import ClusterState, Sum
 from tests.builders import node_from
 from tests.conformance.koordinator import (

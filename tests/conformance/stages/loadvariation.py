@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.plugins.lib.arithmetic import rounded
-from engine.plugins.lib.measured_load import RESOURCES, load_stats, share
+from engine.plugins.lib.trimaran import RESOURCES, load_stats, share
 from engine.plugins.load_variation_risk_balancing import PLUGIN, safety, variation
 from tests.conformance.cluster import incoming
 from tests.conformance.load_watcher import cluster_of, placements, scores

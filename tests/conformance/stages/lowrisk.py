@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from engine.plugins.lib.measured_load import RESOURCES, load_stats
-from engine.plugins.low_risk_over_commitment.beta import distribution, fitted, greatest_variance
-from engine.plugins.low_risk_over_commitment.plugin import (
+from engine.plugins.lib.trimaran import RESOURCES, load_stats
+from engine.plugins.low_risk_over_commitment import (
     COMMITTED,
     PLUGIN,
     LowRiskOverCommitmentArgs,
     Totals,
     combined,
+    distribution,
+    fitted,
+    greatest_variance,
     limit_risk,
     load_risk,
     totals,

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from engine.plugins.lib.broken_line import broken_line
-from engine.plugins.node_resources_fit.args import NodeResourcesFitArgs
-from engine.plugins.node_resources_fit.score import NodeResourcesFitScore
+from engine.plugins.lib.arithmetic import broken_line
+from engine.plugins.node_resources_fit import NodeResourcesFitArgs, NodeResourcesFitScore
 from tests.conformance.cluster import NOW, cluster_of, incoming
 from tests.conformance.outcome import Json, mismatch
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.plugins.base import PASS
-from engine.plugins.node_resource_topology_match.args import NodeResourceTopologyMatchArgs
-from engine.plugins.node_resource_topology_match.least_numa_nodes import points
-from engine.plugins.node_resource_topology_match.plugin import (
+from engine.plugins.node_resource_topology_match import (
+    NodeResourceTopologyMatchArgs,
     NodeResourceTopologyMatchFilter,
     NodeResourceTopologyMatchScore,
+    points,
 )
 from tests.conformance.cluster import NOW, cluster_of, incoming
 from tests.conformance.outcome import Json, mismatch

@@ -8,8 +8,8 @@ import msgspec
 
 from engine.model import api
 from engine.model.kubernetes_version import kubernetes_version_of
+from engine.model.pod_shape import shape_of
 from engine.model.resources import ResourceOptions, amounts, pod_limits, pod_requests
-from engine.model.shape_computation import shape_of
 from tests.conformance.outcome import Json, mismatch
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from engine.eviction import running_pod_of
 from engine.eviction.candidates import is_exempt
 from engine.model import api
 from engine.model.pod import Pod, pod_of
-from engine.model.priority_class import priority_class_of, toleration_of
+from engine.model.pod_classes import priority_class_of, toleration_of
 from engine.model.time import micros
 from tests.conformance.outcome import Json, mismatch
 

@@ -22,9 +22,9 @@ from engine.eviction import (
     running_pod_of,
 )
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.time import Micros, micros
 from engine.pipeline import decide
 from engine.policy import CompiledPolicy, PolicySet

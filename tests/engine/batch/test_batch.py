@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from msgspec.structs import asdict
 
 from engine.batch import BatchOutcome, decide_batch
+from engine.model.decision import PlacementRequest
 from engine.model.node import Node
-from engine.model.request import PlacementRequest
 from engine.pipeline import decide
 from tests.engine.batch.worlds import EXAMPLES, BatchWorld, request, worlds
 from tests.engine.measured_cluster import GI, NOW, node, report

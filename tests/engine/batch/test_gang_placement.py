@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from engine.batch import GangPlacement, StartingGang, place_all, place_gang
 from engine.model import api
+from engine.model.decision import PlacementRequest
 from engine.model.gang import GangTopology
 from engine.model.node import Node, node_of
-from engine.model.request import PlacementRequest
 from engine.policy import PolicySet
 from engine.view import ClusterState
 from tests.engine.batch.worlds import EXAMPLES, BatchWorld, request, worlds

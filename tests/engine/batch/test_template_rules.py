@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.batch.template_rules import template_keys
 from engine.model import api
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.policy import PolicySet
 from engine.view import ClusterState
 from tests.engine.batch.worlds import request

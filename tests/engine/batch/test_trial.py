@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.batch import place_all
+from engine.model.decision import PlacementRequest
 from engine.model.domain import Domain
 from engine.model.node import Node
-from engine.model.request import PlacementRequest
 from engine.pipeline import Scope, decide, policies_for
 from engine.policy import SCHEDULER_POLICY, PolicySet
 from engine.view import Freshness

@@ -12,16 +12,16 @@ import msgspec
 from hypothesis import strategies as st
 
 from engine.model import api
-from engine.model.aux_object import AuxObject
+from engine.model.decision import PlacementRequest
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
+from engine.model.domain import AuxObject
 from engine.model.hold import HOLD_GATE
 from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
-from engine.model.request import PlacementRequest
 from engine.model.usage import NodeUsage, PodUsage
 from engine.model.well_known import HOSTNAME_LABEL, ZONE_LABEL
-from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
+from engine.plugins.limit_aware import LIMIT_TO_ALLOCATABLE
 from engine.policy import PolicySet
 from engine.policy.schema import Mode
 from engine.view import ClusterState

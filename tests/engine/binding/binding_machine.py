@@ -33,9 +33,9 @@ from engine.binding import (
     decide_in_haste,
     decide_unseen,
 )
+from engine.model.decision import PlacementRequest
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from engine.binding import BindingAction, BindingDecision, BindingReason
+from engine.model.decision import PlacementRequest
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView

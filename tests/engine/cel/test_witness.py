@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from engine.cel import Environment, Limits, UInt, compile_node, new_frame
 from engine.cel.check import check
 from engine.cel.errors import CelError
-from engine.cel.functions import FAMILIES, function_table, k8s_lists
+from engine.cel.functions import FAMILIES, function_table, lists
 from engine.cel.parser import parse
 from engine.cel.values import DYN, CelType, Duration, Timestamp, key_value, type_of
 
@@ -130,7 +130,7 @@ EXPRESSIONS = st.recursive(_LEAVES, _larger, max_leaves=6)
 ERROR = "error"
 _ENVIRONMENT = Environment(
     variables=dict.fromkeys((*VARIABLES, "absent"), DYN),
-    functions=function_table(family for family in FAMILIES if family is not k8s_lists.FUNCTIONS),
+    functions=function_table(family for family in FAMILIES if family is not lists.KUBERNETES_LISTS),
     limits=Limits(nesting=9),
 )
 _CONFIG = """

@@ -1,12 +1,100 @@
 from __future__ import annotations
 
+import json
+import math
+from typing import Any
+
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.documents.places import MOST_BYTES, Document, read_documents
+from engine.documents import document_of
+from engine.documents.places import MOST_BYTES, Document, Source, read_documents, read_trees
 from engine.errors import Diagnostic, InvalidFileError
+
+
+def _report(text: str) -> str:
+    with pytest.raises(InvalidFileError) as caught:
+        read_trees(Source("f.yaml", text))
+    return str(caught.value)
+
+
+def test_a_tab_in_the_indentation_is_explained() -> None:
+    assert _report("a:\n\t- b") == (
+        "f.yaml:2:1: not YAML: found character that cannot start any token\n"
+        " |  - b\n"
+        " | ^\n"
+        "hint: YAML takes no tabs for indentation: use spaces"
+    )
+
+
+def test_an_expression_that_begins_with_a_bang_is_not_taken_for_a_tag() -> None:
+    assert _report("expression: !('gpu' in node.labels)") == (
+        "f.yaml:1:13: YAML tags are not supported\n"
+        " | expression: !('gpu' in node.labels)\n"
+        " | ............^\n"
+        "hint: `!` begins a YAML tag: quote the text, or put it below a `|-`"
+    )
+
+
+def test_a_colon_inside_a_plain_expression_is_explained() -> None:
+    assert _report("expression: a ? b : c") == (
+        "f.yaml:1:19: not YAML: mapping values are not allowed in this context\n"
+        " | expression: a ? b : c\n"
+        " | ..................^\n"
+        "hint: `: ` begins a value: quote the text, or put it below a `|-`"
+    )
+
+
+def test_text_after_a_quoted_beginning_is_explained() -> None:
+    report = _report("expression: 'gpu' in node.labels")
+    assert report.startswith("f.yaml:1:19: not YAML: did not find expected key\n")
+    assert report.endswith("quote the text, or put it below a `|-`")
+
+
+def test_an_unfinished_part_is_shown_with_the_line_it_begins_on() -> None:
+    assert _report("a: [1,\n  2\n\n") == (
+        "f.yaml:2:3: not YAML: did not find expected ',' or ']',"
+        " while parsing a flow sequence that begins on line 1\n"
+        " |   2\n"
+        " | ..^"
+    )
+
+
+def test_keys_that_stand_twice_are_all_found() -> None:
+    report = _report("a: 1\na: 2\nb: {c: 1, c: 2}\n")
+    assert "f.yaml:2:1: duplicate key `a`" in report
+    assert "f.yaml:3:11: duplicate key `c`" in report
+
+
+def test_what_stands_before_a_syntax_error_is_reported_with_it() -> None:
+    report = _report("a: 1\na: 2\nb: [")
+    assert "duplicate key `a`" in report
+    assert "not YAML" in report
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: *nowhere", "there is no anchor `&nowhere` before it"),
+        ("&a [*a]", "there is no anchor `&a` before it"),
+        ("a: &x 1\n---\nb: *x", "there is no anchor `&x` before it"),
+        ("[a]: 1", "a key must be a string"),
+        ("{[a]: 1}", "a key must be a string"),
+        ("b: {<<: 1}", "merge keys are not supported"),
+        ("!!python/object:os.system x", "YAML tags are not supported"),
+        ("a: \x07", "not text: control characters are not allowed"),
+        ("%YAML 3.0\n---\na", "not YAML: found incompatible YAML document"),
+    ],
+)
+def test_what_we_do_not_read_is_refused(text: str, message: str) -> None:
+    assert message in _report(text)
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+def test_deep_nesting_is_refused_at_once(opening: str) -> None:
+    assert "nested deeper than 64 levels" in _report(opening * 100_000)
 
 
 def _document(text: str) -> Document:
@@ -174,3 +262,46 @@ def test_no_content_does_more_than_be_refused(data: bytes) -> None:
         problems = error.problems
     told = [*problems, *(document.problem([], "x", offset=0) for document in documents)]
     assert all(problem.message and problem.line >= 1 for problem in told)
+
+
+_TEXTS = st.text() | st.sampled_from(
+    ["", "~", "null", "yes", "On", "1e3", "0x10", "1_000", "012", "- a", "a: b", "!x", "a\n\nb\n"]
+)
+_LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | _TEXTS
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+_VALUES = st.recursive(
+    _LEAVES | _FLOATS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(spec=_VALUES)
+def test_an_object_is_read_back_as_it_was(spec: Any) -> None:  # noqa: ANN401 - any JSON
+    value = json.loads(json.dumps({"spec": spec}))
+    read = document_of(value, "object").value
+    assert read == value
+    assert json.dumps(read, sort_keys=True) == json.dumps(value, sort_keys=True)
+
+
+def test_it_is_laid_out_as_kubectl_prints_it() -> None:
+    value = {"spec": {"b": [{"x": "one"}, {"x": "two\nlines"}], "a": math.pi}}
+    document = document_of(value, "things/a")
+    at_x = document.problem(("spec", "b", 1, "x"), "wrong", offset=4)
+    assert str(at_x) == (
+        "things/a:7:7: spec.b[1].x: wrong\n |       lines\n | ......^"  # below `x: |-`
+    )
+
+
+def test_a_key_that_is_no_identifier_stands_in_brackets() -> None:
+    document = document_of({"spec": {"a.b/c": 1}}, "things/a")
+    assert document.problem_at_key(("spec", "a.b/c"), "wrong").field == "spec[a.b/c]"
+
+
+@pytest.mark.parametrize("levels", [64, 5_000])
+def test_an_object_that_nests_too_deep_is_refused(levels: int) -> None:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    with pytest.raises(InvalidFileError, match="nested deeper than 64 levels"):
+        document_of(value, "things/a")

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from engine.documents.places import read_documents
 from engine.documents.validation import several_mistakes, validate_model
-from engine.policy.rule_schema import Model
+from engine.policy.schema import Model
 
 
 def _no_b(words: Sequence[str]) -> Sequence[str]:

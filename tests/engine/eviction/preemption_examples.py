@@ -12,7 +12,7 @@ import msgspec
 
 from engine.eviction.guards import GuardState, OwnerHits
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.priority_class import PreemptionToleration, PriorityClass
+from engine.model.pod_classes import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
 from tests.engine.eviction.promises import Planner
 from tests.engine.eviction.worlds import GANG_LABEL, PreemptionWorld, quota_key, running, small

@@ -12,7 +12,7 @@ from typing import Any
 from engine.eviction.guards import Failures, GuardState, OwnerHits
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
-from engine.model.priority_class import PreemptionToleration, PriorityClass
+from engine.model.pod_classes import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.model.time import SECOND, Micros
 from engine.policy import CompiledPolicy, PolicySet

@@ -21,9 +21,9 @@ from engine.eviction import (
     plan_for_gang,
 )
 from engine.gang import Gang, GangKey, GangTopology
+from engine.model.decision import PlacementRequest
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
-from engine.model.request import PlacementRequest
 from engine.model.selectors import LabelSelector
 from engine.policy import CompiledPolicy, PolicySet
 from tests.engine.eviction.worlds import (

@@ -16,9 +16,8 @@ from engine.eviction import (
     with_eviction,
 )
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.elastic_quota import ElasticQuota
+from engine.model.elastic_quota import NAME_LABEL, PREEMPTIBLE_LABEL, ROOT_QUOTA, ElasticQuota
 from engine.model.gang import GangKey
-from engine.model.koordinator_quota import NAME_LABEL, PREEMPTIBLE_LABEL, ROOT_QUOTA
 from engine.model.pod import Pod
 from engine.model.selectors import LabelSelector
 from engine.quota.tree import bounds_in, tree_in

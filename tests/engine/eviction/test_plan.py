@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from engine.eviction import quota_standing
 from engine.model import api
-from engine.model.shape_computation import shape_of
+from engine.model.pod_shape import shape_of
 from engine.quota.queueing import Cohort, QueueQuota, QueueSituation
 
 SHOP, LAB, TREE = (("ns", "group", name) for name in ("shop", "lab", "tree"))

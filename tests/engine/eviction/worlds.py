@@ -20,14 +20,13 @@ from engine.eviction import (
     running_pod_of,
 )
 from engine.eviction.guards import OwnerHits
+from engine.model.decision import PlacementRequest
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import UPSTREAM_GROUP, QuotaKey
-from engine.model.gang import Gang, GangKey
+from engine.model.gang import Gang, GangKey, PodGroup
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.pod_group import PodGroup
-from engine.model.priority_class import PreemptionToleration, PriorityClass
-from engine.model.request import PlacementRequest
+from engine.model.pod_classes import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.policy import CompiledPolicy, PolicySet

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model.count_text import counted
+from engine.errors import counted
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,12 +10,55 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.model.api import Pod
-from engine.model.decision import Decision, Verdict
+from engine.model.decision import ADVICE_ANNOTATION, Advice, Decision, Verdict, advice_in
 from engine.model.pod import pod_of
 from engine.model.ranking import NOTHING_RANKED, Ranking
 from engine.model.rule_outcomes import FilterOutcome, FilterResult, ScoreOutcome, count_codes
 from engine.model.time import Micros
 from tests.engine.explainers import FixedReasons
+
+
+@given(st.builds(Advice))
+def test_advice_is_read_back_as_it_was_written(advice: Advice) -> None:
+    text = msgspec.json.encode(advice).decode()
+    if len(text) <= 1024:
+        assert advice_in({"a": "b", ADVICE_ANNOTATION: text}) == advice
+
+
+def test_advice_of_a_newer_release_may_say_more() -> None:
+    assert advice_in({ADVICE_ANNOTATION: '{"nodes":["a"],"more":{}}'}) == Advice(nodes=("a",))
+
+
+def test_a_pod_without_the_annotation_has_no_advice() -> None:
+    assert advice_in({}) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "[]",
+        "null",
+        '{"nodes":"a"}',
+        '{"nodes":[1]}',
+        '{"nodes":[null]}',
+        '{"id":7}',
+        '{"candidates":"many"}',
+        '{"more":' + "[" * 1000,
+        '{"nodes":["' + "a" * 1024 + '"]}',
+        "\ud800",
+    ],
+)
+def test_what_is_malformed_or_too_long_is_no_advice(text: str) -> None:
+    assert advice_in({ADVICE_ANNOTATION: text}) is None
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_written_there_it_is_read_or_left(text: str) -> None:
+    advice = advice_in({ADVICE_ANNOTATION: text})
+    assert advice is None or isinstance(advice, Advice)
+
 
 SMALL, LARGE = st.integers(-1, 5), st.integers(-1, 2**62)
 

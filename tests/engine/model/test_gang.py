@@ -11,10 +11,11 @@ from engine.model.gang import (
     GangTopology,
     MatchPolicy,
     OnGangFailure,
+    PodGroup,
     WhenNoRoom,
+    pod_group_of,
     waiting_seconds,
 )
-from engine.model.pod_group import PodGroup, pod_group_of
 
 _KOORDINATOR = "gang.scheduling.koordinator.sh"
 

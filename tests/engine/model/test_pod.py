@@ -3,20 +3,30 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.errors import QuantityError
 from engine.model import api
-from engine.model.pod import pod_of
-from engine.model.pod_shape import PodShape
+from engine.model.hold import HOLD_GATE
+from engine.model.pod import (
+    LONGEST_TRAITS,
+    REQUIRED,
+    Pod,
+    decoded_traits,
+    is_never_held,
+    pod_of,
+    traits_of,
+)
+from engine.model.pod_shape import PodShape, ShapeCache, requests_of, shape_of
 from engine.model.resources import (
     amounts,
     pod_limits,
     pod_requests,
     requests_without_overhead,
 )
-from engine.model.shape_computation import ShapeCache, requests_of, shape_of
 from tests.builders import pod_from
+from tests.engine.measured_cluster import pod
 
 
 def _shape(*requests: api.ResourceList) -> PodShape:
@@ -142,3 +152,86 @@ def test_a_pod_has_claims_where_volumes_or_devices_may_tie_it_to_nodes(
     spec: dict[str, Any], *, has_claims: bool
 ) -> None:
     assert pod_from({"spec": spec}).has_claims is has_claims
+
+
+Json = dict[str, Any]
+
+
+def term(**more: object) -> Json:
+    return {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}, **more}
+
+
+def preferring(side: str, *weights: int, **more: object) -> Pod:
+    terms = [{"weight": weight, "podAffinityTerm": term(**more)} for weight in weights]
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": terms}
+    return pod("p", affinity={side: preferred}, metadata={"labels": {"version": "1"}})
+
+
+@pytest.mark.parametrize(("side", "sign"), [("podAffinity", 1), ("podAntiAffinity", -1)])
+def test_preferred_terms_count_for_or_against_a_node(side: str, sign: int) -> None:
+    # Weights that the API server refuses, of any size, are left out.
+    weights = [1, 100, 0, 101, -1, 2**70]
+    found = decoded_traits(traits_of(preferring(side, *weights))).attraction
+    assert [each.weight for each in found] == [sign * 1, sign * 100]
+
+
+def test_a_required_term_of_affinity_makes_a_node_better() -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term()]}
+    attracting = pod("p", affinity={"podAffinity": required})
+    (found,) = decoded_traits(traits_of(attracting)).attraction
+    assert (found.weight, found.pod_affinity_term.topology_key) == (REQUIRED, "zone")
+
+
+def test_label_keys_of_a_pod_that_is_not_stored_are_in_its_selectors() -> None:
+    (found,) = preferring("podAffinity", 5, matchLabelKeys=["version"]).preferred_pod_affinity
+    selector = found.pod_affinity_term.label_selector
+    assert selector is not None
+    assert [each.values for each in selector.match_expressions or ()] == [["1"]]
+
+
+def test_what_a_pod_prefers_is_left_out_before_all_else() -> None:
+    namespaces = [f"namespace-{i}" for i in range(LONGEST_TRAITS // 10)]
+    large = preferring("podAffinity", 5, namespaces=namespaces)
+    traits = decoded_traits(traits_of(large))
+    assert traits.attraction == ()
+    assert traits.labels == {"version": "1"}
+
+
+def test_constraints_of_topology_spread_are_hard_or_soft() -> None:
+    constraints = [
+        {"topologyKey": when, "maxSkew": 1, "whenUnsatisfiable": when}
+        for when in ("DoNotSchedule", "ScheduleAnyway", "Never")
+    ]
+    found = pod("p", topologySpreadConstraints=constraints)
+    assert [each.topology_key for each in found.topology_spread] == ["DoNotSchedule"]
+    assert [each.topology_key for each in found.soft_topology_spread] == ["ScheduleAnyway"]
+
+
+OURS, THEIRS = {"name": HOLD_GATE}, {"name": "example.org/theirs"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "never"),
+    [
+        ({}, {}, False),
+        ({}, {"priority": 999_999_999}, False),
+        ({}, {"priority": 1_000_000_000}, True),
+        ({}, {"schedulingGates": [OURS]}, False),  # a second round of admission
+        ({}, {"schedulingGates": [THEIRS]}, True),
+        ({}, {"schedulingGates": [OURS, THEIRS]}, True),
+        ({}, {"schedulingGroup": {"podGroupName": "gang"}}, True),
+        ({}, {"schedulingGroup": None}, False),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "team"}}, {}, True),
+        ({"annotations": {"kueue.x-k8s.io/workload": "job"}}, {}, True),
+        ({"labels": {"example.org/kueue.x-k8s.io": "no"}}, {}, False),
+        # 256 KiB of annotations are possible, and 16 KiB of them are left for ours.
+        ({"annotations": {"a": "x" * (240 * 1024 - 1)}}, {}, False),
+        ({"annotations": {"a": "x" * 240 * 1024}}, {}, True),
+        ({"annotations": {"a": "é" * 120 * 1024}}, {}, True),
+    ],
+)
+def test_only_pods_that_can_wait_for_us_are_held(
+    metadata: dict[str, Any], spec: dict[str, Any], *, never: bool
+) -> None:
+    pod = msgspec.convert({"metadata": metadata, "spec": spec}, api.Pod)
+    assert is_never_held(pod_of(pod)) is never

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.model.advice import ADVICE_ANNOTATION, Advice
-from engine.model.decision import Decision
+from engine.model.decision import ADVICE_ANNOTATION, Advice, Decision
 from engine.placement.annotations import (
     ESTIMATED_USAGE_ANNOTATION,
     MAX_BYTES,

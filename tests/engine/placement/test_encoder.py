@@ -6,14 +6,15 @@ import jsonpatch
 import jsonpointer
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.errors import PatchError
+from engine.errors import InvalidFileError, PatchError
 from engine.model.decision import Verdict
-from engine.model.placement_options import DynamicFilters, PlacementOptions
+from engine.model.policy_resource import DynamicFilters, PlacementOptions
 from engine.model.well_known import HOSTNAME_LABEL
+from engine.pipeline import decide
 from engine.placement import (
     ADVICE_ANNOTATION,
     ESTIMATED_USAGE_ANNOTATION,
@@ -21,7 +22,10 @@ from engine.placement import (
     Advice,
     Patch,
     encode,
+    encode_promises,
 )
+from engine.policy import PolicySet
+from engine.view import ClusterView
 from tests.engine.placement.cluster import (
     Json,
     Labels,
@@ -35,11 +39,95 @@ from tests.engine.placement.cluster import (
     view_of,
     with_affinity,
 )
+from tests.engine.placement.test_affinity import (
+    BARE,
+    EITHER,
+    GUARD,
+    NO_GPU,
+    REQUIRED,
+    VIEW,
+    ZONE_A,
+    X,
+    Y,
+    policies,
+    required_labels_view_of,
+)
+from tests.engine.policy.label_analysis.label_filters import label_filters, labels
+from tests.engine.policy.worlds import NOW
+
+
+def promised(pod: Json, rules: PolicySet, view: ClusterView = VIEW) -> Patch:
+    return encode_promises(rules.policies, request_of(pod), view, NOW)
+
+
+def patched(pod: Json, patch: Any) -> Json:  # noqa: ANN401 (of a creation or a release)
+    after: Json = jsonpatch.apply_patch(pod, list(patch.operations))
+    return after
+
+
+def terms_of(pod: Json) -> list[Json]:
+    terms: list[Json] = pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    return terms
+
+
+def test_filters_on_labels_are_required_and_nothing_else_is_written() -> None:
+    after = patched(BARE, promised(BARE, policies(GUARD, "node.name != 'plain'")))
+    assert after == {**BARE, "spec": {"affinity": {"nodeAffinity": required(_of(NO_GPU))}}}
+
+
+def test_promises_are_written_where_no_node_is_known() -> None:
+    assert terms_of(
+        patched(BARE, promised(BARE, policies(GUARD), required_labels_view_of({})))
+    ) == [_of(NO_GPU)]
+
+
+def test_alternatives_are_written_beside_terms_of_the_pod_s_own() -> None:
+    pod = with_affinity(required(_of(ZONE_A)))
+    assert terms_of(patched(pod, promised(pod, policies(EITHER)))) == [
+        _of(ZONE_A, X),
+        _of(ZONE_A, Y),
+    ]
+
+
+def test_a_filter_that_takes_too_many_terms_is_left_out_with_a_warning() -> None:
+    pod = with_affinity(required(*[_of({**ZONE_A, "key": f"zone-{i}"}) for i in range(16)]))
+    patch = promised(pod, policies(EITHER))
+    assert patch.operations == ()
+    assert patch.warnings == ("filter f0 is not required of nodes: it takes too many terms",)
+
+
+def test_without_a_filter_on_labels_nothing_is_written() -> None:
+    for rules in (policies(), policies("node.name != 'plain'"), PolicySet()):
+        assert promised(BARE, rules) == Patch()
+
+
+@given(label_filters.map(str), label_filters.map(str), st.lists(labels, max_size=3))
+@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
+def test_writing_twice_equals_once(first: str, second: str, nodes: list[dict[str, str]]) -> None:
+    view = required_labels_view_of({f"n{i}": own for i, own in enumerate(nodes)})
+    try:
+        rules = policies(first, second)
+    except InvalidFileError:  # of variables that are not defined here
+        assume(condition=False)
+        raise
+    once = patched(BARE, promised(BARE, rules, view))
+    assert promised(once, rules, view).operations == ()
+    for name, row in view.rows.items():  # and no node that passes is turned away
+        node = view.nodes[row]
+        assert node is not None
+        decision = decide(request_of(BARE), rules, view, NOW)
+        passes = not any(outcome.rejects[row] for outcome in decision.filters)
+        assert admits(once, name, node.labels) or not passes
+
+
+def _of(*requirements: Json) -> Json:
+    return {"matchExpressions": [*requirements]}
+
 
 ZONE, POOL = "topology.kubernetes.io/zone", "pool"
 REQUIRED_OPTIONS = PlacementOptions(dynamic_filters=DynamicFilters.REQUIRED)
-VIEW = view_of(named("good", "bad", "hot"))
-DECISION = decided(VIEW, {"good": 9, "bad": 1}, rejected=["hot"])
+ENCODER_VIEW = view_of(named("good", "bad", "hot"))
+DECISION = decided(ENCODER_VIEW, {"good": 9, "bad": 1}, rejected=["hot"])
 BINDING = replace(DECISION, placement=REQUIRED_OPTIONS)
 
 PREFER_GOOD = {"key": HOSTNAME_LABEL, "operator": "In", "values": ["h-good"]}
@@ -51,13 +139,13 @@ OUR_ANNOTATIONS = {
 }
 
 
-def patched(pod: Json, patch: Patch) -> Json:
+def patched_by(pod: Json, patch: Patch) -> Json:
     after: Json = jsonpatch.apply_patch(pod, list(patch.operations))
     return after
 
 
 def test_a_bare_pod_gets_the_lowest_missing_objects_whole() -> None:
-    patch = encode(BINDING, request_of(), VIEW)
+    patch = encode(BINDING, request_of(), ENCODER_VIEW)
     node_affinity = {
         "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": [NOT_HOT]}]
@@ -87,7 +175,7 @@ def test_a_bare_pod_gets_the_lowest_missing_objects_whole() -> None:
     ],
 )
 def test_whichever_parent_is_missing_the_pod_comes_out_the_same(pod: Json) -> None:
-    after = patched(pod, encode(BINDING, request_of(pod), VIEW))
+    after = patched_by(pod, encode(BINDING, request_of(pod), ENCODER_VIEW))
     assert OUR_ANNOTATIONS.items() <= after["metadata"]["annotations"].items()
     assert preferred(after) == [OUR_TERM]
     selector = after["spec"]["affinity"]["nodeAffinity"][
@@ -97,27 +185,29 @@ def test_whichever_parent_is_missing_the_pod_comes_out_the_same(pod: Json) -> No
 
 
 def test_rejected_nodes_are_excluded_only_if_the_policy_requires_it() -> None:
-    after = patched({"metadata": {}, "spec": {}}, encode(DECISION, request_of(), VIEW))
+    after = patched_by({"metadata": {}, "spec": {}}, encode(DECISION, request_of(), ENCODER_VIEW))
     assert admits(after, "hot", {HOSTNAME_LABEL: "h-hot"})
     assert preferred(after) == [OUR_TERM]
 
 
 def test_a_pod_with_nothing_to_prefer_still_carries_its_estimate() -> None:
-    decision = replace(decided(VIEW, {"good": 1, "bad": 1, "hot": 1}), estimate={"cpu": 500})
-    (operation,) = encode(decision, request_of(), VIEW).operations
+    decision = replace(
+        decided(ENCODER_VIEW, {"good": 1, "bad": 1, "hot": 1}), estimate={"cpu": 500}
+    )
+    (operation,) = encode(decision, request_of(), ENCODER_VIEW).operations
     assert operation["path"] == "/metadata/annotations"
     assert operation["value"][ESTIMATED_USAGE_ANNOTATION] == '{"cpu":"500m"}'
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ABSTAIN, Verdict.DENY])
 def test_only_a_decision_to_place_is_written(verdict: Verdict) -> None:
-    assert encode(replace(DECISION, verdict=verdict), request_of(), VIEW) == Patch()
+    assert encode(replace(DECISION, verdict=verdict), request_of(), ENCODER_VIEW) == Patch()
 
 
 @pytest.mark.parametrize("key", [ADVICE_ANNOTATION, ESTIMATED_USAGE_ANNOTATION, REASON_ANNOTATION])
 def test_a_pod_with_an_annotation_of_ours_was_placed_before(key: str) -> None:
     request = request_of({"metadata": {"annotations": {key: ""}}, "spec": {}})
-    assert encode(DECISION, request, VIEW) == Patch()
+    assert encode(DECISION, request, ENCODER_VIEW) == Patch()
 
 
 def test_warnings_fit_the_length_that_a_client_shows() -> None:
@@ -134,7 +224,7 @@ def test_warnings_fit_the_length_that_a_client_shows() -> None:
 
 def test_a_decision_made_on_another_view_is_refused() -> None:
     with pytest.raises(PatchError, match="another version"):
-        encode(replace(DECISION, view_version=-1), request_of(), VIEW)
+        encode(replace(DECISION, view_version=-1), request_of(), ENCODER_VIEW)
 
 
 # Properties, over small clusters with odd labels and pods with odd affinities.
@@ -224,7 +314,7 @@ def test_a_patch_adds_what_was_decided_and_changes_nothing_else(
     decision = decided(view, scores, rejected=rejected, unfit=unfit, placement=options)
 
     patch = encode(decision, request_of(pod), view)
-    after = patched(pod, patch)
+    after = patched_by(pod, patch)
 
     assert_only_adds(pod, patch)
     assert_required_is_neither_wider_nor_weaker(pod, after, nodes, rejected - unfit)
@@ -250,11 +340,11 @@ def assert_only_adds(pod: Json, patch: Patch) -> None:
 def assert_required_is_neither_wider_nor_weaker(
     pod: Json, after: Json, nodes: dict[str, Labels], rejected: set[str]
 ) -> None:
-    for name, labels in nodes.items():
-        if admits(after, name, labels):
-            assert admits(pod, name, labels)
+    for name, of_node in nodes.items():
+        if admits(after, name, of_node):
+            assert admits(pod, name, of_node)
         else:
-            assert name in rejected or not admits(pod, name, labels)
+            assert name in rejected or not admits(pod, name, of_node)
 
 
 def assert_user_terms_stay_in_front(pod: Json, after: Json) -> list[Json]:
@@ -299,7 +389,7 @@ def test_binding_filters_keep_the_pod_off_every_rejected_node_that_has_a_hostnam
     decision = decided(view, dict.fromkeys(nodes, 1), rejected=rejected, placement=REQUIRED_OPTIONS)
     if rejected == nodes.keys():
         return
-    after = patched(pod, encode(decision, request_of(pod), view))
+    after = patched_by(pod, encode(decision, request_of(pod), view))
     for name in rejected:
         if nodes[name].get(HOSTNAME_LABEL) == f"h-{name}":
             assert not admits(after, name, nodes[name])
@@ -321,5 +411,5 @@ def test_replicas_that_know_the_nodes_in_another_order_write_the_same(
 
 
 def test_patches_are_plain_json() -> None:
-    patch = encode(BINDING, request_of(with_affinity(required({"matchFields": []}))), VIEW)
+    patch = encode(BINDING, request_of(with_affinity(required({"matchFields": []}))), ENCODER_VIEW)
     assert msgspec.json.decode(msgspec.json.encode(patch.operations)) == list(patch.operations)

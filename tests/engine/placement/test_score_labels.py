@@ -10,7 +10,7 @@ from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
 from engine.policy import PolicySet
 from tests.engine.placement.cluster import Json, Labels, request_of
-from tests.engine.placement.test_required_labels import placed, view_of
+from tests.engine.placement.test_affinity import placed, required_labels_view_of
 from tests.engine.policy.worlds import NOW, policy
 
 SPOT, TYPE = "cloud.google.com/gke-spot", "node.kubernetes.io/instance-type"
@@ -30,7 +30,7 @@ def scoring(*scores: str, **placement: object) -> PolicySet:
 
 def preferences(rules: PolicySet, nodes: dict[str, Labels] | None = None) -> list[Json]:
     """Return the requirements of the preferred terms of a pod."""
-    pod, *_ = placed(rules, view=view_of(nodes or NODES))
+    pod, *_ = placed(rules, view=required_labels_view_of(nodes or NODES))
     affinity = pod["spec"]["affinity"]["nodeAffinity"]
     terms = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
     return [each for term in terms for each in term["preference"]["matchExpressions"]]
@@ -101,7 +101,7 @@ def test_a_pod_without_candidates_prefers_nothing_and_keeps_what_is_promised() -
             )
         ]
     )
-    pod, *_ = placed(rules, view=view_of(NODES))
+    pod, *_ = placed(rules, view=required_labels_view_of(NODES))
     (affinity,) = pod["spec"]["affinity"]["nodeAffinity"]
     assert affinity == "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -150,11 +150,11 @@ def test_a_term_of_a_choice_holds_for_the_nodes_that_a_decision_would_prefer_lat
         }
 
     rules, today, later = scoring(f"{test} ? {numbers}"), drawn(), drawn()
-    decision = decide(request_of(), rules, view_of(today), NOW)
+    decision = decide(request_of(), rules, required_labels_view_of(today), NOW)
     if decision.scored[0].reason:
         return  # no label tells nodes apart today
     terms = preferences(rules, today)
-    view = view_of(later)
+    view = required_labels_view_of(later)
     then = decide(request_of(), rules, view, NOW)
     if then.scored[0].reason:
         return

@@ -6,21 +6,75 @@ import json
 from typing import Any
 
 import jsonpatch
+import msgspec
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from engine.model import api
-from engine.model.decision import Decision, Verdict
+from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.node import Node
-from engine.model.request import PlacementRequest
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide
-from engine.placement import encode
+from engine.placement import ANNOTATIONS, as_submitted, encode
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
 from tests.builders import pod_from, request_from
-from tests.engine.placement.cluster import Json
+from tests.engine.placement.cluster import (
+    Json,
+    decided,
+    named,
+    preferred,
+    request_of,
+    view_of,
+    with_affinity,
+)
 from tests.engine.policy.worlds import NOW, policy
+
+VIEW = view_of(named("good", "bad"))
+DECISION = decided(VIEW, {"good": 9, "bad": 1})
+OWN_TERM = {
+    "weight": 1,
+    "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
+}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"metadata": {"name": "p", "annotations": {"team": "a"}}, "spec": {"priority": 3}},
+        with_affinity({"preferredDuringSchedulingIgnoredDuringExecution": [OWN_TERM]}),
+    ],
+)
+def test_advice_node_and_status_are_taken_off_a_pod_again(own: Json) -> None:
+    advised: Json = jsonpatch.apply_patch(
+        own, list(encode(DECISION, request_of(own), VIEW).operations)
+    )
+    assert len(preferred(advised)) > len(preferred(own))
+    bound = {
+        **advised,
+        "spec": {**advised["spec"], "nodeName": "good"},
+        "status": {"phase": "Running"},
+    }
+    again = msgspec.json.decode(as_submitted(msgspec.json.encode(bound)))
+    assert "nodeName" not in again["spec"]
+    assert again["status"] == {}
+    own_terms = [OWN_TERM] if own["spec"].get("affinity") else []
+    assert preferred(again) == own_terms
+    assert not set(ANNOTATIONS) & again["metadata"]["annotations"].keys()
+    assert again["metadata"]["annotations"] == (own["metadata"].get("annotations") or {})
+
+
+def test_a_pod_that_was_never_advised_keeps_its_preferences() -> None:
+    own = with_affinity({"preferredDuringSchedulingIgnoredDuringExecution": [OWN_TERM]})
+    assert preferred(msgspec.json.decode(as_submitted(msgspec.json.encode(own)))) == [OWN_TERM]
+
+
+def test_an_invented_number_of_terms_only_takes_the_own_terms_of_its_pod() -> None:
+    own = with_affinity({"preferredDuringSchedulingIgnoredDuringExecution": [OWN_TERM]})
+    own["metadata"] = {"annotations": {"stowplan.dev/advice": '{"terms":99}'}}
+    assert preferred(msgspec.json.decode(as_submitted(msgspec.json.encode(own)))) == []
+
 
 ZONE = "zone"
 _ROOM = {"cpu": 4000, "memory": 1 << 33, "pods": 110}
@@ -84,7 +138,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _SOFT = api.Taint(key="spot", value="y", effect="PreferNoSchedule")
 
 
-def view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterView:
+def stored_pod_view_of(nodes: list[dict[str, str | None]], pods_on: list[int]) -> ClusterView:
     state = ClusterState()
     for i, labels in enumerate(nodes):
         own = {key: value for key, value in labels.items() if value is not None}
@@ -107,7 +161,9 @@ def policies(drawn: dict[str, Any]) -> PolicySet:
     return PolicySet([policy(json.dumps({"filters": rules, "scores": scores, "placement": drawn}))])
 
 
-def decided(pod: Json, rules: PolicySet, view: ClusterView) -> tuple[Decision, PlacementRequest]:
+def stored_pod_decided(
+    pod: Json, rules: PolicySet, view: ClusterView
+) -> tuple[Decision, PlacementRequest]:
     request = request_from(pod)
     return decide(request, rules, view, NOW), request
 
@@ -128,7 +184,7 @@ def test_the_patched_pod_is_decided_as_the_pod_was(
     required: list[Json],
     preferred: list[Json],
 ) -> None:
-    view = view_of(
+    view = stored_pod_view_of(
         nodes, data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=2, max_size=8))
     )
     rules = policies(drawn)
@@ -150,12 +206,12 @@ def test_the_patched_pod_is_decided_as_the_pod_was(
             "affinity": {"nodeAffinity": affinity},
         },
     }
-    first, request = decided(pod, rules, view)
+    first, request = stored_pod_decided(pod, rules, view)
     event(str(first.verdict))
     event(f"scored by {len(first.scored)}")
     patch = encode(first, request, view)
     patched = jsonpatch.apply_patch(pod, list(patch.operations))
     # The terms that the patch adds say the ranking itself, and are no wish of the pod.
     patched["spec"]["affinity"]["nodeAffinity"][_PREFERRED] = own
-    again, _ = decided(patched, rules, view)
+    again, _ = stored_pod_decided(patched, rules, view)
     assert told(again) == told(first)

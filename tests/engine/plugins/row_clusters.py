@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from engine.model import api
-from engine.model.advice import Advice
+from engine.model.decision import Advice
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, NodeDisks
 from engine.model.numa import NodeZones
 from engine.model.pod import Pod, pod_of
 from engine.model.usage import AggregatedUsage, PodUsage
-from engine.plugins.limit_aware.limit_ratios import LIMIT_TO_ALLOCATABLE
-from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
-from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
+from engine.plugins.limit_aware import LIMIT_TO_ALLOCATABLE
+from engine.plugins.load_aware.estimation import RAW_ALLOCATABLE
+from engine.plugins.load_aware.plugin import USAGE_THRESHOLDS
 from engine.view import ClusterState
 from tests.builders import node_from
 from tests.engine import measured_cluster, topology_cluster

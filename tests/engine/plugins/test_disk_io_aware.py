@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from engine.model.advice import Advice
+from engine.model.decision import Advice
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
 from engine.plugins.base import PASS
 from engine.plugins.disk_io_aware import (

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.aux_object import AuxObject
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
+from engine.model.domain import AuxObject
 from engine.model.node import node_of
 from engine.model.pod import Pod
-from engine.model.rule_input import RuleInput, RuleInputs, Unit
+from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
 from engine.plugins import PLUGINS, Plugin
 from engine.view import ClusterState, ClusterView
 from tests.engine import topology_cluster

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.model.advice import Advice
+from engine.model.decision import Advice
 from engine.plugins.base import PASS
 from engine.plugins.network_overhead import (
     NetworkOverheadArgs,
@@ -20,7 +20,7 @@ from tests.engine.measured_cluster import NOW, by_node
 from tests.engine.topology_cluster import app_group, cluster, network, node, pod
 
 if TYPE_CHECKING:
-    from engine.model.aux_object import AuxObject
+    from engine.model.domain import AuxObject
     from engine.model.pod import Pod
 
 RULE = NetworkOverheadFilter(NetworkOverheadArgs())

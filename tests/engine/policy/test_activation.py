@@ -1,18 +1,199 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.batch import decide_batch
 from engine.cel import CelType
 from engine.model import api
-from engine.model.advice import Advice
+from engine.model.decision import Advice, PlacementRequest
+from engine.model.node import Node
+from engine.model.pod import Pod
 from engine.model.time import Micros
+from engine.model.well_known import HOSTNAME_LABEL, ZONE_LABEL
+from engine.pipeline import decide
+from engine.policy import RuleContext
 from engine.policy.activation import (
     NODE_FIELDS,
     POD_FIELDS,
+    SharedValues,
     node_value,
     pod_value,
     request_value,
 )
-from engine.view import ClusterState, ClusterView
-from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
+from engine.policy.compile import compile_expression
+from engine.policy.environment import ExpressionScope
+from engine.policy.expressions import ScoreExpression
+from engine.view import ClusterState, ClusterView, Domain
+from tests.engine.measured_cluster import pod
+from tests.engine.policy.worlds import GIB, NOW, node, policies, policy, request_of, usage, view_of
+
+ZONES = {"a1": "a", "a2": "a", "b1": "b", "nowhere": ""}
+
+
+def of(app: str, name: str, node: str = "", *kinds: str) -> Pod:
+    labels = {"app": app}
+    return msgspec.structs.replace(
+        pod(name, node), labels=labels, owner_kinds=kinds or ("ReplicaSet",)
+    )
+
+
+def cluster() -> ClusterState:
+    state = ClusterState()
+    for name, zone in ZONES.items():
+        labels = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
+        room = {"cpu": 4000, "memory": 1 << 33, "pods": 110}
+        state.set_node(Node(name=name, labels=labels, allocatable=room))
+    for i, name in enumerate(["a1", "a1", "a2", "nowhere"]):
+        state.set_pod(of("web", f"web-{i}", name), seen_at=NOW)
+    state.set_pod(of("db", "db-0", "b1"), seen_at=NOW)
+    return state
+
+
+def values(source: str, new: Pod, view: ClusterView) -> dict[str, float]:
+    rule = ScoreExpression(compile_expression(source, ExpressionScope.RULES, {}))
+    context = RuleContext(PlacementRequest(pod=new, raw=b""), view, NOW)
+    column = rule.column(context, view.valid)
+    return {view.names[row]: float(column[row]) for row in view.valid.nonzero()[0]}
+
+
+@pytest.mark.parametrize("on_node", ["node.podsOfOwner", "[node.podsOfOwner][0]"])
+def test_pods_with_the_labels_of_the_pod_are_counted_on_its_node_and_in_its_zone(
+    on_node: str,
+) -> None:
+    view, zone = cluster().view(), on_node.replace("podsOfOwner", "podsOfOwnerInZone")
+    for _ in range(2):  # nothing is remembered for another pod
+        web, db = of("web", "new"), of("db", "new")
+        assert values(on_node, web, view) == {"a1": 2, "a2": 1, "b1": 0, "nowhere": 1}
+        assert values(zone, web, view) == {"a1": 3, "a2": 3, "b1": 0, "nowhere": 0}
+        assert values(on_node, db, view) == {"a1": 0, "a2": 0, "b1": 1, "nowhere": 0}
+        job = of("web", "new", "", "Job")
+        assert set(values(f"{on_node} + {zone}", job, view).values()) == {0}
+
+
+def test_a_rule_sees_the_pods_that_came_meanwhile() -> None:
+    state = cluster()
+    assert values("node.podsOfOwnerInZone", of("db", "new"), state.view())["b1"] == 1
+    state.set_pod(of("db", "db-1", "b1"), seen_at=NOW)
+    assert values("node.podsOfOwnerInZone", of("db", "new"), state.view())["b1"] == 2
+
+
+def test_a_rule_about_an_owner_rests_on_nodes_and_pods() -> None:
+    rule = ScoreExpression(compile_expression("node.podsOfOwner", ExpressionScope.RULES, {}))
+    assert rule.reads == (Domain.NODES, Domain.PODS)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "scores: [{name: spread, expression: '-2 * node.podsOfOwner - node.podsOfOwnerInZone'}]",
+        "filters: [{name: at-most-two, expression: node.podsOfOwner < 2}]\nscores: []",
+        "filters: [{name: zone, expression: node.podsOfOwnerInZone < 5}]\nscores: []",
+    ],
+)
+def test_pods_that_are_decided_together_are_decided_as_one_by_one(rule: str) -> None:
+    rules = policies(p=f"{rule}\nplacement: {{schedulerScores: Off}}")
+    requests = [
+        PlacementRequest(pod=of(("web", "db")[i % 3 == 2], f"new-{i}"), raw=b"") for i in range(9)
+    ]
+    state, taken = cluster(), []
+    for request in requests:
+        state.set_pod(request.pod, seen_at=NOW)
+        decision = decide(request, rules, state.view(), NOW)
+        best = decision.best(1)
+        taken.append(decision.names[best.item()] if best.size else "")
+        if best.size:
+            state.set_pod(msgspec.structs.replace(request.pod, node_name=taken[-1]), seen_at=NOW)
+    together = decide_batch(requests, rules, cluster().view(), NOW)
+    assert [each.node or "" for each in together] == taken
+
+
+_POLICY = policy("""
+variables:
+  - {name: team, expression: pod.labels.team}
+  - {name: steps, expression: "pod.ownerKinds.all(kind, kind != 'X')"}
+filters:
+  - {name: team, expression: "variables.team == 'a' || node.labels[?'pool'].orValue('') != 'a'"}
+  - {name: loop, expression: "variables.steps && node.podCount < 9"}
+  - {name: name, expression: "pod.generateName != 'b' || node.ready"}
+  - {name: size, expression: "pod.requests.cpu < 2.0 || 'pool' in node.labels"}
+scores:
+  - {name: free, expression: "node.allocatable.cpu - node.requested.cpu - pod.requests.cpu"}
+  - {name: zone, expression: "pod.labels[?'zone'].orValue('') == 'z' ? 1 : 0"}
+""")
+_VIEW = view_of(node("a", labels={"pool": "a"}), node("b", labels={"pool": "b"}), node("c"))
+_REQUESTS = st.builds(
+    lambda labels, owners, name, cpu: request_of(
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+        labels=labels,
+        generateName=name,
+        ownerReferences=[{"kind": kind} for kind in owners],
+    ),
+    st.dictionaries(st.sampled_from(["team", "zone"]), st.sampled_from(["a", "z"])),
+    st.lists(st.sampled_from(["X", "Y"]), max_size=2),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["1", "2"]),
+)
+
+
+def _evaluated(contexts: Sequence[RuleContext]) -> list[Any]:
+    """Evaluate each rule for all requests, before the next rule; return all that came of it."""
+    found: list[list[Any]] = [[] for _ in contexts]
+    for rule in _POLICY.filters:
+        for context, outcomes in zip(contexts, found, strict=True):
+            outcomes.append(rule.outcome(context).rejects.tolist())
+    for score in _POLICY.scores:
+        for context, outcomes in zip(contexts, found, strict=True):
+            outcomes.append(score.outcome(context, np.arange(len(_VIEW))).raw.tolist())
+    return [
+        (*outcomes, context.errors, context.budget.steps_left)
+        for context, outcomes in zip(contexts, found, strict=True)
+    ]
+
+
+@given(st.lists(_REQUESTS, min_size=2, max_size=6), st.booleans())
+def test_sharing_values_changes_nothing(requests: list[Any], together: bool) -> None:  # noqa: FBT001
+    alone = [_evaluated([replace(_POLICY).context(each, _VIEW, NOW)])[0] for each in requests]
+    shared = replace(_POLICY)  # it remembers nothing yet
+    contexts = [shared.context(each, _VIEW, NOW) for each in requests]
+    if together:
+        assert _evaluated(contexts) == alone
+    else:
+        assert [_evaluated([context])[0] for context in contexts] == alone
+
+
+def test_values_are_those_of_all_pods_that_agree_in_what_is_read() -> None:
+    shared = SharedValues([each for each in _POLICY.programs if "zone" in each.source], {})
+    values = shared.of(request_of(labels={"zone": "z", "app": "a"}, name="one").pod)
+    assert shared.of(request_of(labels={"zone": "z"}, name="two").pod) is values
+    assert shared.of(request_of(labels={"zone": "y"}).pod) is not values
+    assert shared.of(request_of().pod) is not values
+
+
+def test_what_differs_from_pod_to_pod_is_not_shared() -> None:
+    sources = {each.source for each in _POLICY.programs}
+    shared = SharedValues(_POLICY.programs, _POLICY.variables)
+    assert sources - shared.sources == {"pod.generateName != 'b' || node.ready"}
+
+
+@pytest.mark.parametrize("owners", [["Y", "Y"], []])
+def test_values_are_computed_once_for_a_request_on_several_views(owners: list[str]) -> None:
+    request = request_of(ownerReferences=[{"kind": kind} for kind in owners])
+    context = replace(_POLICY).context(request, _VIEW, NOW)
+    first, second = context.on(_VIEW), context.on(_VIEW)
+    for each in (first, second):
+        _evaluated([each])
+    assert context.budget.steps_left - first.budget.steps_left == len(owners)
+    assert second.budget.steps_left == context.budget.steps_left
+    assert "p: variable `team`: no such key: `team`" in first.errors
+    assert not any(line.startswith("p: variable") for line in second.errors)
 
 
 def _node(view: ClusterView, *fields: str, now: Micros = NOW) -> dict[str, object]:

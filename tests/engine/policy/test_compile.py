@@ -3,15 +3,9 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import InvalidFileError
-from engine.model.placement_options import (
-    DynamicFilters,
-    PlacementAt,
-    PlacementOptions,
-    WhenNoneFits,
-)
+from engine.model.policy_resource import DynamicFilters, PlacementAt, PlacementOptions, WhenNoneFits
 from engine.policy import Mode
-from engine.policy.rule_schema import OnFilterError, OnScoreError
-from engine.policy.schema import Placement
+from engine.policy.schema import OnFilterError, OnScoreError, Placement
 from tests.engine.policy.worlds import policy
 
 

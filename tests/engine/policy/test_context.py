@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.model.rule_outcomes import FilterOutcome
 from engine.policy import RuleContext
 from engine.view import ClusterView

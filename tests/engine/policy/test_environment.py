@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import get_args, get_origin
+
 import pytest
+from pydantic import BaseModel
 
 from engine.cel import CelProblemsError, compile_program
 from engine.cel.values import type_of
+from engine.documents.validation import MOST_PROBLEMS
+from engine.errors import InvalidFileError
+from engine.plugins import PLUGINS
 from engine.policy.activation import (
     NODE_FIELDS,
     POD_FIELDS,
@@ -12,13 +19,15 @@ from engine.policy.activation import (
     request_value,
 )
 from engine.policy.environment import (
+    BY_RESOURCE,
+    LISTS_OF_RESOURCES,
     TABLE,
     ExpressionScope,
     environment,
     misspelt_resources,
     scope_of,
 )
-from tests.engine.policy.worlds import GIB, NOW, node, request_of, usage, view_of
+from tests.engine.policy.worlds import GIB, NOW, node, policy, request_of, usage, view_of
 
 
 def _keys(value: object) -> set[str]:
@@ -146,3 +155,154 @@ def test_a_ratio_of_amounts_is_a_fraction_and_not_an_integer() -> None:
     view = view_of(node("a"), usage("a", memory=2 * GIB))
     value = node_value(["usage", "allocatable"], view, view.rows["a"], NOW)
     assert program.evaluate({"node": value}) == 0.25  # 2 of 8 GiB
+
+
+_BY_NODE = {"nodePowerModel"}
+"""Arguments that map names of nodes to something."""
+
+_VENDOR = "resources of a vendor are named with its domain, as `nvidia.com/gpu`"
+
+
+def _mistakes(spec: str) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidFileError) as caught:
+        policy(spec)
+    return [(problem.message, problem.hint) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        (
+            "filters: [{plugin: LoadAware, args: {usageThresholds: {memroy: 90}}}]",
+            "`usageThresholds` cannot have a resource `memroy`",
+            "did you mean `memory`?",
+        ),
+        (
+            "filters: [{plugin: LoadAware, args: {prodUsageThresholds: {cpus: 90}}}]",
+            "`prodUsageThresholds` cannot have a resource `cpus`",
+            "did you mean `cpu`?",
+        ),
+        (
+            "filters: [{plugin: LoadAware, args: {aggregated: {usageThresholds: {CPU: 1}}}}]",
+            "`usageThresholds` cannot have a resource `CPU`",
+            "did you mean `cpu`?",
+        ),
+        (
+            "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {memry: 1}}}]",
+            "`defaultLimitToAllocatableRatio` cannot have a resource `memry`",
+            "did you mean `memory`?",
+        ),
+        (
+            "scores: [{plugin: LimitAware, args: {scoringResourceWeights: {accelerator: 1}}}]",
+            "`scoringResourceWeights` cannot have a resource `accelerator`",
+            _VENDOR,
+        ),
+        (
+            "scores: [{plugin: LoadAware, args: {supportedResources: [cpu, ephemeral-storge]}}]",
+            "`supportedResources` cannot have a resource `ephemeral-storge`",
+            "did you mean `ephemeral-storage`?",
+        ),
+        (
+            "scores: [{plugin: ResourceLimitAware, args: {resources: [{name: cpuu}]}}]",
+            "`resources` cannot have a resource `cpuu`",
+            "did you mean `cpu`?",
+        ),
+        (
+            "scores: [{plugin: ResourceLimitAware, args: {defaultLimits: {memmory: 1Gi}}}]",
+            "`defaultLimits` cannot have a resource `memmory`",
+            "did you mean `memory`?",
+        ),
+        (
+            """
+            scores:
+            - plugin: NodeResourcesFit
+              args: {scoringStrategy: {resources: [{name: gpus}]}}
+            """,
+            "`resources` cannot have a resource `gpus`",
+            _VENDOR,
+        ),
+    ],
+)
+def test_a_resource_that_cannot_be_is_a_mistake_in_args_too(
+    spec: str, message: str, hint: str
+) -> None:
+    assert _mistakes(spec) == [(message, hint)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "pods",
+        "nvidia.com/gpu",
+        "kubernetes.io/batch-cpu",
+        "hugepages-2Mi",
+        "attachable-volumes-aws-ebs",
+    ],
+)
+def test_a_resource_that_may_be_is_taken(name: str) -> None:
+    args = f"{{usageThresholds: {{{name}: 90}}, supportedResources: [{name}]}}"
+    assert policy(f"filters: [{{plugin: LoadAware, args: {args}}}]").filters
+
+
+def test_each_name_is_shown_where_it_stands() -> None:
+    with pytest.raises(InvalidFileError) as caught:
+        policy(
+            """
+            filters:
+            - plugin: LoadAware
+              args:
+                usageThresholds: {cpu: 65, memroy: 90}
+            scores:
+            - plugin: ResourceLimitAware
+              args:
+                resources:
+                - name: cpuu
+            """
+        )
+    shown = [problem.source[problem.column - 1 :] for problem in caught.value.problems]
+    assert shown == ["memroy: 90}", "cpuu"]
+
+
+def test_a_misspelt_resource_does_not_hide_another_mistake() -> None:
+    args = "{usageThresholds: {memroy: 90}, estimater: x}"
+    assert [
+        message for message, _ in _mistakes(f"filters: [{{plugin: LoadAware, args: {args}}}]")
+    ] == [
+        "unknown key `estimater`",
+        "`usageThresholds` cannot have a resource `memroy`",
+    ]
+
+
+def test_what_has_another_shape_is_left_to_the_schema() -> None:
+    args = "{usageThresholds: [memroy], supportedResources: [[cpuu], 1, {name: 2}, {}]}"
+    messages = [
+        message for message, _ in _mistakes(f"filters: [{{plugin: LoadAware, args: {args}}}]")
+    ]
+    assert "expected a mapping of keys to values" in messages
+    assert not any("cannot have a resource" in message for message in messages)
+
+
+def test_only_the_first_hundred_misspelt_resources_are_reported() -> None:
+    names = ", ".join(f"r{number}: 1" for number in range(2 * MOST_PROBLEMS))
+    spec = f"filters: [{{plugin: LoadAware, args: {{usageThresholds: {{{names}}}}}}}]"
+    assert len(_mistakes(spec)) == MOST_PROBLEMS
+
+
+def _fields(annotation: object) -> Iterator[tuple[str, object]]:
+    """Yield the key and the annotation of each field of the models that an annotation speaks of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, field in annotation.model_fields.items():
+            yield field.alias or name, field.annotation
+            yield from _fields(field.annotation)
+    for argument in get_args(annotation):
+        yield from _fields(argument)
+
+
+def test_every_argument_that_speaks_of_resources_is_known() -> None:
+    fields = [field for plugin in PLUGINS.values() for field in _fields(plugin.args)]
+    maps = {name for name, annotation in fields if get_origin(annotation) is dict}
+    assert maps - _BY_NODE == BY_RESOURCE
+    assert {name for name, _ in fields if name.lower().endswith("resources")} == LISTS_OF_RESOURCES

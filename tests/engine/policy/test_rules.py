@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import api
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, ScoreOutcome
 from engine.plugins import FAULT
 from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, RuleContext

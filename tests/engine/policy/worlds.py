@@ -7,8 +7,8 @@ from typing import Any
 
 from engine.documents.places import read_documents
 from engine.errors import InvalidFileError
+from engine.model.decision import PlacementRequest
 from engine.model.node import Node
-from engine.model.request import PlacementRequest
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.policy import CompiledPolicy, PolicySet

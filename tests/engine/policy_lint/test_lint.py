@@ -1,7 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from engine.documents import read_documents
+from engine.policy import CompiledPolicy, load_policies
+from engine.policy.compile import compile_policy
+from engine.policy_lint import CHECKS, Check, PolicyWarning, policy_warnings
+from engine.policy_lint.effects import samples_for
 from engine.policy_lint.lint import meaning_findings, observed_findings
-from engine.policy_lint.samples import samples_for
 from tests.engine.policy.worlds import policy
 
 
@@ -26,3 +34,117 @@ def test_a_policy_that_takes_too_long_is_tried_in_part_and_says_so() -> None:
     found, last = observed_findings(compiled, lambda: next(moments, True))
     assert found == of_variable
     assert last.message.startswith("its rules take too long")
+
+
+POLICY = b"""\
+apiVersion: stowplan.dev/v1alpha1
+kind: PlacementPolicy
+metadata:
+  name: many
+spec:
+  match:
+    matchConditions:
+      - { name: large, expression: pod.requests.cpu > 500 }
+  variables:
+    - name: small
+      expression: pod.requests.memory < 64.0
+  filters:
+    - name: low
+      expression: node.usage.memory < 4096.0
+    - name: joined
+      expression: "node.taints.exists(t, t.key == pod.labels['a'] + node.name)"
+    - name: zone
+      expression: node.labels.zone == 'not a value!'
+  scores:
+    - name: size
+      expression: "node.allocatable.cpu > 4000 ? 5 : 6"
+  placement: { dynamicFilters: Required }
+"""
+
+
+_ROOT = Path(__file__).parents[3]
+_SHIPPED = (*load_policies([_ROOT / "policies", _ROOT / "webhook" / "demo" / "policies"]),)
+
+
+@pytest.mark.parametrize("compiled", _SHIPPED, ids=lambda compiled: compiled.name)
+def test_the_policies_that_ship_give_no_warning(compiled: CompiledPolicy) -> None:
+    found = policy_warnings(compiled)
+    assert [each for each in found if each.check is not Check.PLACEMENT] == []
+
+
+def test_a_unit_explains_why_a_rule_has_no_effect() -> None:
+    spec = "filters: [{name: r, expression: node.usage.cpu / node.allocatable.cpu < 65}]"
+    (warning,) = policy_warnings(policy(spec))
+    assert warning.message.startswith("unit? ")
+
+
+def found(content: bytes = POLICY) -> tuple[PolicyWarning, ...]:
+    (document,) = read_documents(content, "many.yaml")
+    compiled, problems = compile_policy(document)
+    assert compiled is not None, problems
+    return policy_warnings(compiled)
+
+
+def test_each_warning_stands_at_the_part_that_it_is_about() -> None:
+    places = {(each.check, each.part, each.place.line) for each in found()}
+    assert places >= {
+        (Check.PLACEMENT, "", 22),
+        (Check.MEANING, "match condition `large`", 8),
+        (Check.MEANING, "variable `small`", 11),
+        (Check.MEANING, "low", 14),
+        (Check.COST, "joined", 16),
+        (Check.LABELS, "zone", 18),
+        (Check.MEANING, "size", 21),
+    }
+
+
+def test_wishes_of_pods_that_are_ignored_are_named() -> None:
+    def ignored(placement: str, score: str = "LoadAware") -> list[str]:
+        text = f"scores: [{{plugin: {score}}}]\nplacement: {{schedulerScores: {placement}}}"
+        return [str(each) for each in policy_warnings(policy(text)) if "ignores" in each.message]
+
+    (line,) = ignored("{TaintToleration: 0}")
+    assert line == "`schedulerScores` ignores what pods ask for themselves: soft taints"
+    (line,) = ignored("Off", "NodeAffinity")
+    assert line.endswith("soft taints, spread over nodes and zones, preferred affinity to pods")
+    assert ignored("{TaintToleration: 1}") == []
+
+
+def test_a_warning_is_shown_as_mistakes_are() -> None:
+    (warning,) = (each for each in found() if each.part == "low")
+    place, source, caret, hint = str(warning.diagnostic).splitlines()
+    assert place.startswith("many.yaml:14:37: low: unit? ")
+    assert source == " |       expression: node.usage.memory < 4096.0"
+    assert caret == f" | {'.' * 36}^"
+    assert hint == "hint: for 4096 Mi write `4294967296.0`"
+
+
+def test_a_policy_that_is_as_meant_has_none() -> None:
+    assert policy_warnings(policy("filters: [{name: r, expression: node.ready}]")) == ()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "node.labels[?'kubevirt.io/schedulable'].orValue('') == 'true'",
+        "'feature.node.kubernetes.io/cpu-cpuid.AVX' in node.labels",
+    ],
+)
+def test_a_promise_on_a_label_that_changes_while_pods_run_is_warned_of(expression: str) -> None:
+    rules = policy(f'filters: [{{name: f, expression: "{expression}"}}]')
+    (warning,) = policy_warnings(rules)
+    assert (warning.check, warning.part) == (Check.LABELS, "f")
+    assert "changes in the life of a node" in warning.message
+    as_a_score = policy(f'scores: [{{name: s, expression: "{expression} ? 1 : 0"}}]')
+    assert policy_warnings(as_a_score) == ()
+
+
+def test_every_check_is_explained() -> None:
+    assert set(CHECKS) == set(Check)
+
+
+def test_a_plugin_that_filters_and_ranks_by_the_same_args_is_warned_of_once() -> None:
+    rule = b"[{plugin: LoadAware, args: {usageThresholds: {cpu: 1}}}]"
+    head, _, _ = POLICY.partition(b"  match:")
+    (warning,) = found(head + b"  filters: " + rule + b"\n  scores: " + rule)
+    assert (warning.check, warning.part) == (Check.UNUSUAL, "LoadAware")

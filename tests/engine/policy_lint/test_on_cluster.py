@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import api
-from engine.model.request import PlacementRequest
+from engine.model.decision import PlacementRequest
 from engine.policy_lint import Check, KnownCluster, policy_warnings
 from engine.policy_lint.on_cluster import cluster_findings
 from tests.builders import request_from

@@ -9,8 +9,7 @@ from engine.cel import CelError, Program, compile_program
 from engine.cel.unparse import unparse
 from engine.policy import load_policies
 from engine.policy.environment import ExpressionScope, environment
-from engine.policy_tests.cel_python import without_optionals
-from engine.policy_tests.cross_check import KNOWN_DIFFERENCES, CrossCheck
+from engine.policy_tests.cross_check import KNOWN_DIFFERENCES, CrossCheck, without_optionals
 from engine.policy_tests.runner import run_cases
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from functools import partial
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine.model.deployment_pod import DeploymentPod
+from engine.model.pod import DeploymentPod
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
     AllowanceConfig,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota
 from engine.model.resources import Amounts
-from engine.quota import QuotaRules, cohort_usage, judge, limited
+from engine.quota import QuotaRules, cohort_usage, judge, limited, reach_of
 from engine.quota.verdict import judge_borrowing
 from tests.builders import elastic_quota
 
@@ -91,3 +91,18 @@ def test_a_request_denied_by_the_default_rules_is_denied_with_zero(
     usual = judge(requests, used, [quota(most=most)])
     strict = judge(requests, used, [quota(most=most)], ZERO)
     assert usual.allowed or not strict.allowed
+
+
+def test_a_quota_reaches_the_pods_of_its_namespace() -> None:
+    quotas = [("shop", UPSTREAM_GROUP, "team"), ("data", UPSTREAM_GROUP, "team")]
+    assert reach_of(quotas) == frozenset(["shop", "data"])
+
+
+def test_one_of_a_tree_reaches_pods_of_all_namespaces_by_a_label() -> None:
+    quotas = [("shop", UPSTREAM_GROUP, "team"), ("kube-system", KOORDINATOR_GROUP, "tree")]
+    assert reach_of(quotas) is None
+
+
+def test_built_in_quotas_of_koordinator_limit_nobody() -> None:
+    built_in = [("kube-system", KOORDINATOR_GROUP, "koordinator-default-quota")]
+    assert reach_of(built_in) == frozenset()

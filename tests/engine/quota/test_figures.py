@@ -2,20 +2,153 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from engine.model.elastic_quota import ElasticQuota, QuotaKey
+from engine.model.hold import QueuedReason
 from engine.model.node import Node
-from engine.model.queued_condition import QueuedReason
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
-from engine.quota import RESOURCE_QUOTA_RULES, QuotaFigures, quota_figures
+from engine.quota import (
+    CAPACITY_SCHEDULING_RULES,
+    RESOURCE_QUOTA_RULES,
+    Allowance,
+    QuotaFigures,
+    Reservation,
+    Reservations,
+    quota_figures,
+    quota_usages,
+    reserved_amounts,
+    sharing,
+)
 from engine.quota.queueing import Borrower, Lack, QuotaWait
+from engine.quota.reservations import encode
 from engine.view import ClusterState
-from tests.builders import pod_from, quota_from
+from tests.builders import elastic_quota, pod_from, quota_from
+
+
+def quota(name: str = "team", *, reservations: str = "", **maximum: int) -> ElasticQuota:
+    return elastic_quota(name, most=maximum, uid="q", version=1, reservations=reservations)
+
+
+def cluster(*quotas: ElasticQuota) -> ClusterState:
+    """Return a cluster with a pod of 2 cores in `shop` that waits for a node."""
+    state = ClusterState()
+    for each in quotas:
+        state.set_quota(each)
+    resources = {"requests": {"cpu": "2", "memory": "1"}}
+    pod = {
+        "metadata": {"namespace": "shop", "name": "a"},
+        "spec": {"containers": [{"name": "c", "resources": resources}]},
+    }
+    state.set_pod(pod_from(pod), seen_at=Micros(0))
+    return state
+
+
+def test_usage_is_of_the_resources_that_a_quota_limits() -> None:
+    view = cluster(quota(cpu=3000, pods=5)).view()
+    (usage,) = quota_usages(view, RESOURCE_QUOTA_RULES)
+    assert usage.used == {"cpu": 2000, "pods": 1}
+    assert usage.maximum == {"cpu": 3000, "pods": 5}
+    assert usage.exceeded == ()
+
+
+def test_usage_above_max_names_the_resources() -> None:
+    view = cluster(quota(cpu=1500, pods=1, memory=1)).view()
+    (usage,) = quota_usages(view, RESOURCE_QUOTA_RULES)
+    assert usage.exceeded == ("cpu",)
+    assert usage.clause == "exceeded quota: team, requested: , used: cpu=2, limited: cpu=1500m"
+
+
+def test_pods_count_by_the_rules() -> None:
+    view = cluster(quota(cpu=3000)).view()
+    (usage,) = quota_usages(view, CAPACITY_SCHEDULING_RULES)
+    assert usage.used["cpu"] == 0  # it has no node
+
+
+def test_what_is_reserved_for_pods_in_the_view_is_not_counted_again() -> None:
+    reservations = Reservations(
+        by_key={
+            "u1": Reservation("u1", "a", {"cpu": 2000}),  # in the view
+            "u2": Reservation("u2", "b", {"cpu": 300}),
+            "u3": Reservation("u3", "b", {"cpu": 400}),  # only one of the name can be stored
+            "r1": Reservation("u1", "a", {"cpu": 50}, 7, "r1"),
+        },
+        allowances={"replica-1": Allowance("replica-1", 1, {"cpu": 1000})},
+    )
+    full = quota(cpu=9000, reservations=encode(reservations, "q"))
+    state = cluster(full)
+    reserved = reserved_amounts(full, lambda name: state.requests(f"shop/{name}"))
+    assert reserved == {"cpu": 400 + 50 + 1000}
+
+
+Member = tuple[ElasticQuota, Amounts]
+
+
+def member(least: Amounts, greatest: Amounts, **used: int) -> Member:
+    quota = elastic_quota(least=least, most=greatest)
+    return quota, used
+
+
+def of_cpu(least: int, used: int) -> Member:
+    return member({"cpu": least}, {"cpu": 100}, cpu=used)
+
+
+def shared(*members: Member, capacity: Amounts | None = None) -> list[tuple[Amounts, Amounts]]:
+    return [(each.borrowed, each.lent) for each in sharing(members, capacity)]
+
+
+def test_what_is_used_beyond_min_is_lent_by_those_who_leave_theirs_unused() -> None:
+    # 12 - 4 are borrowed; 10 - 1 and 6 - 3 unused. Of 8, the first lends 8 * 9 // 12 = 6.
+    assert shared(of_cpu(4, 12), of_cpu(10, 1), of_cpu(6, 3)) == [
+        ({"cpu": 8}, {}),
+        ({}, {"cpu": 6}),
+        ({}, {"cpu": 2}),
+    ]
+
+
+def test_what_nobody_is_guaranteed_is_borrowed_first() -> None:
+    # Of 20 cores 14 are guaranteed, so 6 of the 8 borrowed ones are lent by nobody.
+    members = of_cpu(4, 12), of_cpu(10, 1)
+    assert shared(*members, capacity={"cpu": 20}) == [({"cpu": 8}, {}), ({}, {"cpu": 2})]
+    assert shared(*members, capacity={"cpu": 22}) == [({"cpu": 8}, {}), ({}, {})]
+
+
+def test_more_cannot_be_lent_than_is_unused() -> None:
+    assert shared(of_cpu(4, 12), of_cpu(10, 7)) == [({"cpu": 8}, {}), ({}, {"cpu": 3})]
+
+
+def test_a_resource_without_min_is_borrowed_as_a_whole_but_the_number_of_pods_is_not() -> None:
+    limits = {"memory": 100, "pods": 10}
+    assert shared(member({}, limits, memory=7, pods=3, cpu=5)) == [({"memory": 7}, {})]
+    guaranteed = member({"pods": 2}, limits, pods=3)
+    assert shared(guaranteed) == [({"pods": 1}, {})]
+
+
+amounts = st.integers(0, 1000)
+
+
+@given(st.lists(st.tuples(amounts, amounts), max_size=6), st.none() | amounts)
+def test_lent_amounts_add_up_and_are_nobodys_used_min(
+    cohort: list[tuple[int, int]], capacity: int | None
+) -> None:
+    found = sharing(
+        [of_cpu(least, used) for least, used in cohort],
+        None if capacity is None else {"cpu": capacity},
+    )
+    lent = [each.lent.get("cpu", 0) for each in found]
+    unused = [max(0, least - used) for least, used in cohort]
+    borrowed = sum(each.borrowed.get("cpu", 0) for each in found)
+    spare = 0 if capacity is None else max(0, capacity - sum(least for least, _ in cohort))
+    assert all(amount <= most for amount, most in zip(lent, unused, strict=True))
+    assert sum(lent) == min(sum(unused), max(0, borrowed - spare))
+
 
 KEY: QuotaKey = ("shop", "scheduling.x-k8s.io", "team")
 
 
-def quota(namespace: str, minimum: dict[str, str], **maximum: str) -> ElasticQuota:
+def quota_with_figures(namespace: str, minimum: dict[str, str], **maximum: str) -> ElasticQuota:
     written: dict[str, Any] = {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
         "metadata": {"namespace": namespace, "name": "team"},
@@ -24,14 +157,14 @@ def quota(namespace: str, minimum: dict[str, str], **maximum: str) -> ElasticQuo
     return quota_from(written)
 
 
-def cluster() -> ClusterState:
+def cluster_of_quotas() -> ClusterState:
     """A cluster in which `shop` borrows 2 of 4 cores, and a pod more of it waits."""
     state = ClusterState()
     for name, mode in (("shop", "Queue"), ("mail", "Queue"), ("dev", "Enforce")):
         state.set_namespace(name, {}, quota_mode=mode)
-    state.set_quota(quota("shop", {"cpu": "2"}, cpu="8", memory="8Gi"))
-    state.set_quota(quota("mail", {"cpu": "3", "memory": "1Gi"}, cpu="8"))
-    state.set_quota(quota("dev", {"cpu": "1"}, cpu="8"))
+    state.set_quota(quota_with_figures("shop", {"cpu": "2"}, cpu="8", memory="8Gi"))
+    state.set_quota(quota_with_figures("mail", {"cpu": "3", "memory": "1Gi"}, cpu="8"))
+    state.set_quota(quota_with_figures("dev", {"cpu": "1"}, cpu="8"))
     for name, queued in (("a", False), ("b", False), ("c", True)):
         annotations = {"stowplan.dev/hold-reasons": "quota"} if queued else {}
         gates = [{"name": "stowplan.dev/hold"}] if queued else []
@@ -48,7 +181,7 @@ def cluster() -> ClusterState:
 
 
 def figures(capacity: Amounts | None = None) -> list[QuotaFigures]:
-    view = cluster().view()
+    view = cluster_of_quotas().view()
     return quota_figures(view, RESOURCE_QUOTA_RULES, "Enforce", capacity=capacity)
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.resource_quota import ResourceQuota, resource_quota_of
+from engine.model.namespace import ResourceQuota, resource_quota_of
 from engine.report import ArmReport, ArrivalSource, PodFate, SimulationReport
 from engine.simulation import (
     AddNodes,

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.decision import ADVICE_ANNOTATION, Advice
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.pod import Pod
-from engine.plugins.load_aware.sums import LoadProfile
+from engine.plugins.load_aware.estimation import LoadProfile
 from tests.engine.measured_cluster import pod
 
 GPU = "example.com/gpu"

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from engine.model import api
-from engine.model.host_ports import HostPort
 from engine.model.node import Node, node_of
-from engine.model.pod import Pod
-from engine.model.pod_affinity import parse_affinity_terms
+from engine.model.pod import HostPort, Pod, parse_affinity_terms
 from engine.model.selectors import LabelSelector, parse_label_selector
 from engine.view import (
     ClusterState,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage, PodUsage
-from engine.plugins.load_aware.sums import LoadProfile
+from engine.plugins.load_aware.estimation import LoadProfile
 from engine.view import ClusterState, ClusterView, Domain, PodSumProfile, PodTransitions
 from engine.view.pod_accounting import Departures
 from engine.view.pod_table import PodEntry

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from engine.model.advice import Advice
+from engine.model.decision import Advice
 from engine.view import ClusterState
 from engine.view.pod_accounting import WorkloadCounts
 from tests.engine.measured_cluster import NOW

@@ -5,7 +5,7 @@ import msgspec
 from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.model.time import SECOND, Micros
 from engine.model.usage import PodUsage
-from engine.plugins.load_aware.sums import LoadSums
+from engine.plugins.load_aware.estimation import LoadSums
 from engine.view import ClusterState, Domain, Sum
 from engine.view.rows import MOST_RESOURCES
 from tests.engine.measured_cluster import NOW, node, report, seconds_ago

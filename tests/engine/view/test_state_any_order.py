@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.decision import ADVICE_ANNOTATION, Advice
 from engine.model.elastic_quota import ElasticQuota
 from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage, PodUsage
-from engine.plugins.load_aware.sums import LoadProfile
+from engine.plugins.load_aware.estimation import LoadProfile
 from engine.view import ClusterState, ClusterView
 from tests.engine.measured_cluster import NOW, node, report
 from tests.engine.view.objects import GPU, PROFILES, QUOTA_GROUP, SCHEDULED, TEMPLATES, a_pod, quota

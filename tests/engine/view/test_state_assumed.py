@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.decision import ADVICE_ANNOTATION, Advice
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.plugins.load_aware.sums import LoadProfile, LoadSums
+from engine.plugins.load_aware.estimation import LoadProfile, LoadSums
 from engine.view import ClusterState, Domain, Sum
 from engine.view.assumed import (
     MOST_IN_FLIGHT,

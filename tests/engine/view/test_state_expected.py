@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from engine.model.advice import Advice
+from engine.model.decision import Advice
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod
 from tests.engine.view.objects import a_pod

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.model.advice import ADVICE_ANNOTATION
+from engine.model.decision import ADVICE_ANNOTATION
 from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.plugins.load_aware.sums import LoadProfile
+from engine.plugins.load_aware.estimation import LoadProfile
 from engine.view import ClusterState, PodTransitions
 from engine.view.assumed import MOST_WAITING_OF_NAMESPACE, NOMINATED_SECONDS
 from tests.engine.measured_cluster import NOW, node, pod, report

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.node import Node
-from engine.model.pod import Pod
-from engine.model.pod_traits import traits_of
+from engine.model.pod import Pod, traits_of
 from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.view import ClusterState, ClusterView, pods_not_evictable
 from engine.view.trait_book import TraitBook, with_number, without_number

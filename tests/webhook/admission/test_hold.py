@@ -25,16 +25,14 @@ from engine.policy import load_policies
 from engine.quota import queues_pods
 from engine.view import ClusterState
 from tests.webhook.admission.test_placement import Queue, review_of
-from webhook.admission.gang_hold import GangHolds
-from webhook.admission.hold import PodHolder
+from webhook.admission.handler import Outcome, ReviewResult
+from webhook.admission.hold import GangHolds, PodHolder
 from webhook.admission.placement import PlacementReviews
-from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPods
-from webhook.placement.hold_guard import HoldGuard
+from webhook.placement.held_pods import HeldPods, HoldGuard
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 
 NOON = Micros(1_767_614_400 * SECOND)  # 2026-01-05T12:00:00Z
 HELD = {HOLD_REASONS_ANNOTATION: "order", RELEASE_BY_ANNOTATION: "2026-01-05T12:01:00Z"}

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from engine.model import api
+from engine.model.gang import pod_group_of
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
-from engine.model.pod_group import pod_group_of
 from engine.placement import ADVICE_ANNOTATION
 from engine.view import ClusterState
 from tests.webhook.admission.test_hold import (
@@ -20,7 +20,7 @@ from tests.webhook.admission.test_hold import (
     patched,
     policy,
 )
-from webhook.admission.review_result import Outcome
+from webhook.admission.handler import Outcome
 
 FOR_GANG = {**HELD, HOLD_REASONS_ANNOTATION: "gang"}
 LABEL = "scheduling.x-k8s.io/pod-group"

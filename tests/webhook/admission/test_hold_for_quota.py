@@ -24,7 +24,7 @@ from tests.webhook.admission.test_hold import (
 )
 from tests.webhook.admission.test_placement import PODS
 from webhook.admission import wire
-from webhook.admission.review_result import Outcome, ReviewResult
+from webhook.admission.handler import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionRequest
 
 FOR_QUOTA = {**HELD, HOLD_REASONS_ANNOTATION: "quota"}

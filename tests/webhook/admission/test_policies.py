@@ -10,8 +10,8 @@ import pytest
 
 from tests.webhook.contract import checked_answer
 from webhook.admission import wire
+from webhook.admission.handler import Outcome, ReviewResult
 from webhook.admission.policies import MOST_OBJECT_BYTES, PolicyReviews
-from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.admission.wire import AdmissionError
 
 GROUP = "stowplan.dev"

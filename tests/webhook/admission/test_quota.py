@@ -15,9 +15,9 @@ from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
 from engine.view import ClusterState
 from tests.builders import pod_from
 from webhook.admission import wire
-from webhook.admission.large_pods import LargePods
+from webhook.admission.handler import Outcome
 from webhook.admission.quota import QuotaReviews
-from webhook.admission.review_result import Outcome
+from webhook.admission.wire import LargePods
 from webhook.quota import (
     MemoryStore,
     MonotonicClock,

@@ -11,8 +11,8 @@ from engine.quota import QuotaMode
 from engine.view import ClusterState
 from tests.builders import elastic_quota, pod_from
 from tests.webhook.admission.test_quota import ADMITTED, DENIED, asking, changing, quota_reviews
+from webhook.admission.handler import Outcome
 from webhook.admission.quota import QuotaReviews
-from webhook.admission.review_result import Outcome
 from webhook.admission.wire import AdmissionRequest
 
 QUEUED = Outcome.QUEUED

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from engine.model.elastic_quota import KOORDINATOR_GROUP
+from engine.model.elastic_quota import KOORDINATOR_GROUP, NAME_LABEL, TreeSettings
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
-from engine.model.koordinator_quota import NAME_LABEL, TreeSettings
 from engine.view import ClusterState
 from tests.builders import elastic_quota
 from tests.webhook.admission.test_quota import asking, outcomes, quota_reviews
-from webhook.admission.review_result import Outcome
+from webhook.admission.handler import Outcome
 from webhook.admission.wire import AdmissionRequest
 
 

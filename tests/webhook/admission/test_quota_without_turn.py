@@ -12,7 +12,7 @@ import jsonpatch
 import msgspec
 import pytest
 
-from engine.model.advice import ADVICE_ANNOTATION, Advice
+from engine.model.decision import ADVICE_ANNOTATION, Advice
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASING_ANNOTATION
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
@@ -23,17 +23,15 @@ from engine.view import ClusterState
 from tests.builders import node_from, pod_from, quota_from
 from tests.webhook.admission.test_placement import Queue, review_of
 from tests.webhook.admission.test_quota import asking, changing
-from webhook.admission.gang_hold import GangHolds
-from webhook.admission.hold import PodHolder
+from webhook.admission.handler import Outcome, ReviewResult
+from webhook.admission.hold import GangHolds, PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota import QuotaReviews
-from webhook.admission.review_result import Outcome, ReviewResult
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPods
-from webhook.placement.hold_guard import HoldGuard
+from webhook.placement.held_pods import HeldPods, HoldGuard
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 from webhook.quota import MemoryStore, ObservedCluster, ObservedPods, QuotaConfig, QuotaLedger
 
 NOON = Micros(1_767_614_400 * SECOND)  # 2026-01-05T12:00:00Z

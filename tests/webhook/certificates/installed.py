@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.certificates.bundles import CaBundles
-from webhook.certificates.secret_store import SecretStore
+from webhook.certificates.secret import SecretStore
 from webhook.cluster.client.connection import Connection, connected
 from webhook.controllers.certificate_rotation import Rotation
 

@@ -13,7 +13,7 @@ from tests.webhook.certificates.installed import FOREIGN, NAMES, OURS, Cluster, 
 from tests.webhook.certificates.test_authority import verified
 from tests.webhook.handshakes import shaken_hands
 from webhook.certificates.authority import certificates_of
-from webhook.certificates.secret_source import SecretSource
+from webhook.certificates.secret import SecretSource
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.serving.tls import LiveCertificate
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import signal
 from pathlib import Path
+from subprocess import Popen
 
 import msgspec
 import pytest
 
 from engine.report import AuditedPolicy, PolicyOutcome
 from tests.fake_api_server import fake_api_server
-from tests.webhook.cli.running import DATA, Ran, Stowplan
+from tests.patience import PATIENCE_SECONDS
+from tests.webhook.cli.running import DATA, ROOT, Ran, Stowplan, process
 from tests.webhook.cli.test_outcome import REPORT, SHOP, stored
 from tests.webhook.cli.test_queue import deployment, lease, pod
+from webhook.cli.api_errors import reason
 from webhook.cli.console import visible
+from webhook.cluster.client.connection import NO_CONTACT, ApiError
 
 # ESC and OSC with a title, CSI of C1, DEL, a carriage return, and an override of the direction.
 HOSTILE = "a\x1b]0;owned\x07b\x9b31mc\x7fd\re\u202ef"
@@ -140,3 +146,99 @@ def test_what_is_printable_stays_as_it_is() -> None:
     assert visible("größer → 5 ✓\n\tnode") == "größer → 5 ✓\n\tnode"
     assert visible(HOSTILE) == SHOWN
     assert visible("\U000e0041\ud800") == "\\udb40\\udc41\\ud800"
+
+
+ANOTHER = "is it the right cluster, and in reach? `--kubeconfig` and `--context` name another"
+
+
+def refusal(status: int) -> ApiError:
+    return ApiError(status, "", "why")
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (
+            NO_CONTACT,
+            f"no contact with the API server: why\nhint: {ANOTHER}",
+        ),
+        (401, "the API server does not accept our credentials: why"),
+        (
+            403,
+            "it failed: why\nhint: `kubectl auth can-i --list` shows what is permitted",
+        ),
+        (500, "it failed: why"),
+    ],
+)
+def test_each_failure_has_its_words_and_its_hint(status: int, message: str) -> None:
+    assert reason(refusal(status), "it failed") == message
+
+
+def test_a_command_says_what_may_not_be_done_and_how_to_be_permitted() -> None:
+    text = reason(refusal(403), "it failed", forbidden="we may not list pods", hint="look there")
+    assert text == "we may not list pods: why\nhint: look there"
+
+
+GUARD = ROOT / "policies" / "gpu-guard"
+WAITING = "waiting for changes; Ctrl-C ends\n"
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Path:
+    """Return a folder with a copy of a policy and its cases."""
+    copy = tmp_path / "gpu-guard"
+    shutil.copytree(GUARD, copy)
+    return copy
+
+
+def replace(file: Path, text: str) -> None:
+    """Write a file in one step, as editors do."""
+    new = file.parent.parent / "new"
+    new.write_text(text)
+    new.rename(file)
+
+
+def until_it_waits(running: Popen[str]) -> str:
+    """Return the notes up to the one that it waits."""
+    assert running.stderr is not None
+    notes: list[str] = []
+    while not notes or notes[-1] != WAITING:
+        notes.append(running.stderr.readline())
+        assert notes[-1], running.communicate()
+    return "".join(notes)
+
+
+@pytest.mark.parametrize("command", ["lint", "test"])
+def test_a_change_is_taken_up_until_ctrl_c(command: str, guard: Path) -> None:
+    policy = guard / "policy.yaml"
+    text = policy.read_text()
+    with process(command, guard, "--watch") as running:
+        until_it_waits(running)
+        replace(policy, text.replace("filters:", "filtres:"))
+        assert f"{policy}:" in until_it_waits(running)
+        replace(policy, text)
+        until_it_waits(running)
+        running.send_signal(signal.SIGINT)
+        out, notes = running.communicate(timeout=PATIENCE_SECONDS)
+    assert (running.returncode, notes) == (130, "")
+    ends = [line for line in out.splitlines() if line.endswith(("no mistakes", "failed"))]
+    assert len(ends) == 2
+
+
+def test_what_it_writes_itself_is_no_change(guard: Path) -> None:
+    report = guard / "results.xml"
+    with process("test", guard, "--watch", "--junit", report) as running:
+        until_it_waits(running)
+        first = report.stat().st_mtime_ns
+        replace(guard / "cases.yaml", (guard / "cases.yaml").read_text() + "\n")
+        until_it_waits(running)
+        assert report.stat().st_mtime_ns > first
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=PATIENCE_SECONDS)
+    assert out.count(" passed, 0 failed\n") == 2
+
+
+def test_standard_input_does_not_change(stowplan: Stowplan) -> None:
+    ran = stowplan("lint", "-", "--watch")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("`--watch` needs files")

@@ -12,7 +12,7 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 from engine.policy_lint import Check
 from tests.webhook.cli.running import ROOT, Stowplan
-from webhook.cli.lint_report import LintReport
+from webhook.cli.lint import LintReport
 
 Json = dict[str, Any]
 

@@ -61,3 +61,26 @@ def test_help_names_flags_variables_and_defaults(stowplan: Stowplan) -> None:
     assert "--port INT Port of the webhook; 0 takes a free one. [env var: STOWPLAN_PORT]" in words
     assert "[default: kube-system, kube-public, kube-node-lease]" in words
     assert "[default: None]" not in words
+
+
+def test_on_a_recorded_cluster_there_is_nothing_to_do(stowplan: Stowplan) -> None:
+    ran = stowplan("control", *CLUSTER)
+    assert (ran.status, ran.out) == (1, "")
+    assert "--cluster: nothing is to be done on a recorded cluster" in ran.err
+
+
+def test_help_says_what_the_leader_does_and_offers_no_flag_that_it_does_not_need(
+    stowplan: Stowplan,
+) -> None:
+    ran = stowplan("control", "--help")
+    words = " ".join(ran.out.replace("│", " ").split())
+    assert "one of them leads, by a Lease" in words
+    assert "[env var: STOWPLAN_LEASE]" in words
+    assert "STOWPLAN_CONTROL]" not in words
+
+
+def test_help_of_serve_says_how_to_do_both_in_one_process(stowplan: Stowplan) -> None:
+    ran = stowplan("serve", "--help")
+    words = " ".join(ran.out.replace("│", " ").split())
+    assert "--control Do what stowplan control does in this process too" in words
+    assert "[env var: STOWPLAN_CONTROL]" in words

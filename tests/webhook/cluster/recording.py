@@ -12,8 +12,7 @@ from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer
 from tests.webhook.cluster.reflecting import connected_to
 from webhook.cluster.files.object_file import object_file
-from webhook.cluster.snapshot.anonymous import Anonymizer
-from webhook.cluster.snapshot.record import KindResult, take_snapshot
+from webhook.cluster.snapshot import Anonymizer, KindResult, take_snapshot
 from webhook.cluster.timing import ReflectorConfig
 from webhook.cluster.watch.event_applier import EventApplier
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engine.model.advice import Advice
+from engine.model.decision import Advice
 from engine.model.time import SECOND, Micros
 from engine.view import ClusterState
 from tests.engine.measured_cluster import NOW, node, pod

@@ -13,7 +13,7 @@ from tests.webhook.certificates.installed import FOREIGN, NAMES, OURS, SECRET, C
 from webhook.certificates import Authority, KeyPair
 from webhook.certificates import bundles as bundles_module
 from webhook.certificates.authority import certificates_of, is_for, is_signed_by
-from webhook.certificates.secret_source import SecretSource
+from webhook.certificates.secret import SecretSource
 from webhook.cluster.client.connection import ApiError
 from webhook.controllers import certificate_rotation as module
 from webhook.controllers.certificate_rotation import (

@@ -9,8 +9,8 @@ import msgspec
 
 from engine.gang import GangKey, GangMember, member_of
 from engine.model import api
+from engine.model.gang import pod_group_of
 from engine.model.pod import pod_of
-from engine.model.pod_group import pod_group_of
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected

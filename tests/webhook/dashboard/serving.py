@@ -31,10 +31,8 @@ from webhook.dashboard import (
     build_dashboard,
 )
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_order import HeldOrder
-from webhook.placement.held_pods import HeldPods
-from webhook.placement.live_policies import LivePolicies
-from webhook.placement.policy_counts import PolicyCounts
+from webhook.placement.held_pods import HeldOrder, HeldPods
+from webhook.placement.live_policies import LivePolicies, PolicyCounts
 
 Client: TypeAlias = TestClient[web.Request, web.Application]
 

@@ -8,8 +8,7 @@ import msgspec
 import yaml
 
 import webhook.demo
-from engine.model.decision import Decision
-from engine.model.request import PlacementRequest
+from engine.model.decision import Decision, PlacementRequest
 from engine.pipeline import decide
 from engine.plugins import PLUGINS
 from engine.policy import load_policies

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.model.priority_class import MINIMUM_PRIORITY_ANNOTATION, TOLERATION_SECONDS_ANNOTATION
+from engine.model.pod_classes import MINIMUM_PRIORITY_ANNOTATION, TOLERATION_SECONDS_ANNOTATION
 from tests.webhook.doctor.fake_installation import (
     FakeInstallation,
     deployment,

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +12,120 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.gang import GangKey
 from engine.model import api
-from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASE_BY_ANNOTATION
-from engine.model.pod import pod_of
+from engine.model.gang import MIN_AVAILABLE_ANNOTATION, NAME_ANNOTATION, POD_GROUP_LABEL
+from engine.model.hold import (
+    HOLD_GATE,
+    HOLD_REASONS_ANNOTATION,
+    REFUSED_IN_ANNOTATION,
+    RELEASE_BY_ANNOTATION,
+    RELEASING_ANNOTATION,
+)
+from engine.model.pod import Pod, pod_of
+from engine.model.pod_shape import shape_of
 from engine.model.time import SECOND, Micros, date
 from engine.policy import load_policies
 from engine.release import HeldPod
 from tests.builders import pod_from
-from webhook.placement.advice_limits import MOST_BYTES
-from webhook.placement.held_pods import NEVER, HeldPods
+from webhook.placement.held_pods import NEVER, GangMembers, HeldPods, HoldGuard, Refusal, Shares
+from webhook.placement.placer import MOST_BYTES
+
+
+def taken(shares: Shares, namespace: str) -> int:
+    """Return how often a namespace finds room for one more, and takes it."""
+    count = 0
+    while shares.has_room(namespace, 1):
+        shares.take(namespace, 1)
+        count += 1
+    return count
+
+
+def test_each_namespace_may_have_what_is_left() -> None:
+    # a has 50 of 100, b half of the other 50, c half of the other 25 (12 + 1 <= 25 - 12).
+    shares = Shares(100)
+    assert [taken(shares, name) for name in "abc"] == [50, 25, 13]
+    assert taken(shares, "a") == 0
+    shares.take("a", -50)
+    assert taken(shares, "b") == 19  # 18 more, so 43 + 1 <= 62 - 18, and 44 + 1 > 62 - 19
+    assert not Shares(0).has_room("a", 1)
+
+
+@given(st.lists(st.sampled_from("abcde"), max_size=300))
+def test_no_more_is_taken_than_there_is_and_something_is_left(asked: list[str]) -> None:
+    shares, count = Shares(100), 0
+    for namespace in asked:
+        if shares.has_room(namespace, 1):
+            shares.take(namespace, 1)
+            count += 1
+    assert count < 100
+    assert shares.has_room("another", 1)
+
+
+BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+TRAIN = GangKey("shop", "train")
+
+
+def pod(name: str, *, gang: str = "train", minimum: str = "", minute: int = 0) -> Pod:
+    annotations = {NAME_ANNOTATION: gang, MIN_AVAILABLE_ANNOTATION: minimum} if minimum else {}
+    labels = {POD_GROUP_LABEL: gang} if gang and not minimum else {}
+    meta = api.ObjectMeta(
+        namespace="shop",
+        name=name,
+        uid=name,
+        labels=labels,
+        annotations=annotations,
+        creation_timestamp=BEGIN + timedelta(minutes=minute),
+    )
+    return pod_of(api.Pod(metadata=meta))
+
+
+def observed(*pods: Pod) -> GangMembers:
+    members = GangMembers()
+    for each in pods:
+        members.pod_changed(each, 1, b"")
+    return members
+
+
+def names(members: GangMembers, key: GangKey = TRAIN) -> set[str]:
+    return {member.name for member in members.of(key)}
+
+
+def test_only_pods_of_gangs_are_kept() -> None:
+    members = observed(pod("a"), pod("b"), pod("c", gang=""))
+    assert names(members) == {"a", "b"}
+    assert len(members) == 2
+    assert list(members) == [TRAIN]
+    assert members.gang_of("shop/c") is None
+
+
+def test_a_member_that_is_gone_or_has_finished_is_forgotten() -> None:
+    members = observed(pod("a"), pod("b"))
+    members.pod_deleted("shop", "a")
+    members.pod_changed(
+        pod_of(api.Pod(metadata=api.ObjectMeta(namespace="shop", name="b"))), 2, b""
+    )
+    assert not names(members)
+    assert not list(members)
+
+
+def test_a_member_may_change_its_gang() -> None:
+    members = observed(pod("a"), pod("a", gang="other"))
+    assert not names(members)
+    assert names(members, GangKey("shop", "other")) == {"a"}
+
+
+def test_the_oldest_member_says_what_a_gang_without_an_object_is() -> None:
+    members = observed(pod("b", minimum="3", minute=1), pod("a", minimum="2"))
+    described = members.described(TRAIN)
+    assert described is not None
+    assert described.min_member == 2
+    members.pod_deleted("shop", "a")
+    described = members.described(TRAIN)
+    assert described is not None
+    assert described.min_member == 3
+    assert observed(pod("a")).described(TRAIN) is None
+
 
 NOON = Micros(1_767_614_400 * SECOND)
 
@@ -46,7 +154,7 @@ class Watched:
         namespace: str = "shop",
     ) -> None:
         """Deliver a pod that was created so many seconds ago."""
-        manifest = pod(name, *gates)
+        manifest = waiting_pod(name, *gates)
         manifest["metadata"]["namespace"] = namespace
         manifest["metadata"] |= metadata or {}
         manifest["spec"] |= spec or {}
@@ -57,7 +165,7 @@ class Watched:
         self.pods.pod_changed(model, version, msgspec.Raw(raw))
 
 
-def pod(name: str, *gates: str) -> dict[str, Any]:
+def waiting_pod(name: str, *gates: str) -> dict[str, Any]:
     gated = [{"name": gate} for gate in gates or (HOLD_GATE,)]
     metadata = {"namespace": "shop", "name": name, "uid": name}
     return {"metadata": metadata, "spec": {"schedulingGates": gated, "containers": []}}
@@ -277,7 +385,7 @@ def test_pods_that_are_overdue_for_half_a_minute_are_known_by_namespace() -> Non
 
 def test_a_pod_of_which_only_a_part_can_be_read_is_held_without_its_object() -> None:
     watched = Watched()
-    watched.pods.pod_changed(pod_from(pod("a")), 1, b"")
+    watched.pods.pod_changed(pod_from(waiting_pod("a")), 1, b"")
     assert held(watched, "a").raw == b""
 
 
@@ -310,3 +418,78 @@ def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int
         assert not watched.pods.is_full("shop")
     late = [name for name, created in expected.items() if watched.now - created >= 90 * SECOND]
     assert {*watched.pods.overdue(watched.now).get("shop", ())} == {f"shop/{name}" for name in late}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    holder: str = "a replica"
+    annotations: Mapping[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
+    age_seconds: float = 14.9
+
+
+def refusal(
+    lease: Lease, *, held: int = 0, seconds: float = 0, asks: str = "shop", most: int = 100
+) -> Refusal:
+    """Return the refusal so long after some pods of `shop` were held for up to a minute."""
+    pods = HeldPods(lambda: NOON, hold_seconds=60, most=most)
+    for number in range(held):
+        gated = Pod(
+            namespace="shop",
+            name=str(number),
+            scheduling_gates=(HOLD_GATE,),
+            shape=shape_of(api.Pod()),
+        )
+        pods.pod_changed(gated, 1, b"")
+    return HoldGuard(lambda: lease, pods).refusal(Micros(NOON + round(seconds * SECOND)), asks)
+
+
+def test_pods_may_be_held_while_a_leader_releases_them_in_time() -> None:
+    assert refusal(Lease()) == ""
+    assert refusal(Lease(), held=1, seconds=60 + 29.9) == ""
+
+
+@pytest.mark.parametrize(
+    ("lease", "reason"),
+    [
+        (Lease(holder=""), "no_leader"),
+        (Lease(age_seconds=15), "no_leader"),
+        (Lease(age_seconds=inf), "no_leader"),  # found, and never seen to be renewed
+        (Lease(annotations={}), "not_releasing"),
+        (Lease(annotations={RELEASING_ANNOTATION: "false"}), "not_releasing"),
+    ],
+)
+def test_no_pod_is_held_when_nobody_demonstrably_releases(lease: Lease, reason: str) -> None:
+    assert refusal(lease) == reason
+
+
+@pytest.mark.parametrize("asks", ["shop", "mail", ""])
+def test_no_pod_is_held_while_one_is_long_overdue_that_nobody_refuses(asks: str) -> None:
+    assert refusal(Lease(), held=1, seconds=60 + 30, asks=asks) == "overdue"
+    elsewhere = {RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail=1,shops=1"}
+    lease = Lease(annotations=elsewhere)
+    assert refusal(lease, held=1, seconds=60 + 30, asks=asks) == "overdue"
+
+
+def test_pods_whose_release_is_refused_are_their_own_affair() -> None:
+    lease = Lease(
+        annotations={RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: "mail=1,shop=2"}
+    )
+    for asks in ("shop", "mail", ""):
+        assert refusal(lease, held=2, seconds=3_600, asks=asks) == ""
+    assert refusal(lease, held=3, seconds=3_600, asks="mail") == ""
+    assert refusal(lease, held=3, seconds=3_600, asks="shop") == "overdue"
+
+
+@pytest.mark.parametrize("written", ["mail=1,shop=3", "shop=4000", "shop=3,=,mail=x"])
+def test_a_namespace_whose_pods_are_refused_again_and_again_has_no_more_held(written: str) -> None:
+    # What waits for quota or a gang is never overdue.
+    lease = Lease(annotations={RELEASING_ANNOTATION: "true", REFUSED_IN_ANNOTATION: written})
+    assert refusal(lease, asks="shop") == "not_releasing"
+    assert refusal(lease, asks="mail") == ""
+
+
+def test_a_namespace_that_has_its_share_is_full_and_others_are_not() -> None:
+    # Of 2 pods one is left to others.
+    assert refusal(Lease(), held=1, most=2) == "full"
+    assert refusal(Lease(), held=1, most=2, asks="mail") == ""
+    assert refusal(Lease(), held=0, most=0) == "full"

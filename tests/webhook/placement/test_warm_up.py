@@ -8,13 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.cel.vector.loop_step import Loop
 from engine.cel.vector.plan import Plan
 from engine.cel.vector.scalar_fallback import ScalarFallback
+from engine.cel.vector.steps import Loop
 from engine.model import api
-from engine.model.decision import Decision
+from engine.model.decision import Decision, PlacementRequest
 from engine.model.pod import pod_of
-from engine.model.request import PlacementRequest
 from engine.model.time import Micros
 from engine.pipeline import Scope, decide
 from engine.placement import Patch
@@ -22,8 +21,8 @@ from engine.policy import PolicySet, load_policies
 from engine.view import ClusterState, ClusterView
 from tests.counted_calls import counted_calls
 from webhook.cluster import Cluster
+from webhook.placement.live_policies import WarmUp
 from webhook.placement.placer import Placer
-from webhook.placement.warm_up import WarmUp
 
 OF_THE_SHOP = """
 apiVersion: stowplan.dev/v1alpha1

@@ -21,8 +21,8 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cluster.reflecting import BRISK, Time, eventually
 from webhook.admission import wire
+from webhook.admission.handler import Outcome
 from webhook.admission.quota import QuotaReviews
-from webhook.admission.review_result import Outcome
 from webhook.background import in_background
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query, connected
 from webhook.cluster.watch.event_applier import EventApplier
@@ -35,7 +35,7 @@ from webhook.quota import (
     QuotaLedger,
     observe_cluster,
 )
-from webhook.quota.api_store import ApiStore
+from webhook.quota.store import ApiStore
 
 GROUP = "scheduling.x-k8s.io"
 OTHER_GROUP = "scheduling.sigs.k8s.io"

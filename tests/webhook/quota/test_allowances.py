@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.quota.replicas import World, replicas
-from webhook.admission.review_result import Outcome
+from webhook.admission.handler import Outcome
 
 ADMITTED, DENIED = Outcome.ADMITTED, Outcome.QUOTA_DENIED
 ALLOWANCE_SECONDS = 15.0

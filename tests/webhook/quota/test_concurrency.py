@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.quota.replicas import World, replicas
-from webhook.admission.review_result import Outcome
+from webhook.admission.handler import Outcome
 
 ADMITTED, DENIED, UNDECIDED = Outcome.ADMITTED, Outcome.QUOTA_DENIED, Outcome.UNDECIDED
 LONG = 80.0  # beyond the time an unseen reservation is kept for

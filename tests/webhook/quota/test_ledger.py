@@ -9,7 +9,7 @@ import pytest
 
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.quota.replicas import GROUP, OTHER_GROUP, pod_named, replicas
-from webhook.admission.review_result import Outcome
+from webhook.admission.handler import Outcome
 
 ADMITTED, DENIED, UNDECIDED = Outcome.ADMITTED, Outcome.QUOTA_DENIED, Outcome.UNDECIDED
 

@@ -17,7 +17,7 @@ from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cluster.reflecting import eventually
 from tests.webhook.conftest import Caller, local_settings
 from webhook.cluster.client.credentials import NoKubeconfigError
-from webhook.placement.warm_up import WarmUp
+from webhook.placement.live_policies import WarmUp
 from webhook.serving.composition import run_server
 
 LEAST_LIMITS = """

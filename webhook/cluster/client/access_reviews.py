@@ -85,22 +85,13 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 class AccessReviews:
-    """TokenReview and SubjectAccessReview, as kube components use them; nothing is remembered.
-
-    Args:
-        connection: to the API server.
-    """
+    """TokenReview and SubjectAccessReview, as kube components use them; nothing is remembered."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def user(self, token: str) -> User | None:
-        """Return whose a token is, None if it is not valid.
-
-        Raises:
-            ApiError: the API server does not say.
-            DecodeError: its answer cannot be read.
-        """
+        """Return whose a token is, None if it is not valid."""
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -111,12 +102,7 @@ class AccessReviews:
         return status.user if status.authenticated else None
 
     async def may(self, user: User, access: Access) -> bool:
-        """Return whether a user has a right.
-
-        Raises:
-            ApiError: the API server does not say.
-            DecodeError: its answer cannot be read.
-        """
+        """Return whether a user has a right."""
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",

@@ -23,7 +23,7 @@ from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from webhook.cluster.client.credentials import SERVICE_ACCOUNT, Credentials, credentials
 from webhook.cluster.client.envelopes import Status, status_of
 from webhook.cluster.client.kubernetes_aio import Configuration, RESTClientObject
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.objects import UNREADABLE
 
 Query = Sequence[tuple[str, str]]
 """Parameters of a request."""
@@ -68,17 +68,11 @@ class ApiError(StowplanError):
 
 
 class Server(NamedTuple):
-    """One of several API servers.
+    """One of several API servers."""
 
-    Attributes:
-        address: of IP.
-        port: of HTTPS.
-        name: that its certificate must be valid for.
-    """
-
-    address: str
-    port: int
-    name: str
+    address: str  # of IP
+    port: int  # of HTTPS
+    name: str  # that its certificate must be valid for
 
     @property
     def url(self) -> str:
@@ -114,15 +108,7 @@ class Connection:
         return str(self._configuration.host)
 
     async def get(self, path: str, query: Query = ()) -> bytes:
-        """Return the body of the answer to a GET.
-
-        Args:
-            path: begins with `/`.
-            query: parameters, not yet encoded.
-
-        Raises:
-            ApiError: it was refused, or there was no answer.
-        """
+        """Return the body of the answer to a GET."""
         return await self.write("GET", path, b"", query=query)
 
     async def write(
@@ -134,34 +120,13 @@ class Connection:
         content_type: str = "application/json",
         query: Query = (),
     ) -> bytes:
-        """Create, replace, patch or delete an object; return the body of the answer.
-
-        Args:
-            method: HTTP method.
-            path: begins with `/`.
-            body: JSON, empty for none.
-            content_type: of the body; selects the kind of a patch.
-            query: parameters, not yet encoded.
-
-        Raises:
-            ApiError: it was refused, such as with 409 after another write, or there was no answer.
-        """
+        """Create, replace, patch or delete an object; return the body of the answer."""
         return await self._written(method, path, body, query, content_type=content_type)
 
     async def create_at(
         self, server: Server, path: str, body: bytes, *, query: Query = ()
     ) -> bytes:
-        """Create an object by one of several API servers; return the body of the answer.
-
-        Args:
-            server: that is asked.
-            path: begins with `/`.
-            body: JSON.
-            query: parameters, not yet encoded.
-
-        Raises:
-            ApiError: it was refused, or there was no answer.
-        """
+        """Create an object by one of several API servers; return the body of the answer."""
         return await self._written("POST", path, body, query, server=server)
 
     async def _written(
@@ -186,16 +151,7 @@ class Connection:
     async def watch(
         self, path: str, query: Query, *, read_timeout_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch: yields its lines as they arrive, until the API server ends it.
-
-        Args:
-            path: begins with `/`.
-            query: parameters, not yet encoded; `watch` is among them.
-            read_timeout_seconds: a longer silence ends it with an error.
-
-        Raises:
-            ApiError: it was refused, or it was cut while it was read.
-        """
+        """Open a watch: yields its lines as they arrive, until the API server ends it."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_SECONDS, sock_read=read_timeout_seconds
         )
@@ -283,10 +239,6 @@ async def connected(
         accept_encoding: `gzip` saves network for some 8 us of CPU per pod.
         environ: environment variables, in which a pod finds its API server.
         service_account: the folder with its token.
-
-    Raises:
-        NoKubeconfigError: there is no kubeconfig.
-        InvalidFileError: the configuration cannot be used.
     """
     identity = credentials(kubeconfig, context, environ, service_account)
     configuration = await identity.configuration()
@@ -304,11 +256,7 @@ async def connected(
 
 
 def _session(configuration: Any) -> aiohttp.ClientSession:  # noqa: ANN401 - it has no types
-    """Return HTTP connections by a configuration.
-
-    Raises:
-        OSError: its certificates cannot be used.
-    """
+    """Return HTTP connections by a configuration."""
     tls = RESTClientObject(configuration).ssl_context
     # `trust_env` makes each request look in threads for proxies and for passwords in a .netrc.
     uses_proxy = bool(getproxies_environment().keys() - {"no"})

@@ -42,11 +42,7 @@ class Credentials(Protocol):
     """Configuration of a client, with credentials that are renewed."""
 
     async def configuration(self) -> Configuration:
-        """Return a new configuration that renews its own token ahead of time.
-
-        Raises:
-            InvalidFileError: one of its files cannot be used.
-        """
+        """Return a new configuration that renews its own token ahead of time."""
 
     async def renew(self, configuration: Configuration) -> bool:
         """Read rejected credentials again; return whether there are others."""
@@ -96,13 +92,7 @@ class ServiceAccount:
 
 
 class Kubeconfig:
-    """A user of a kubeconfig, with a token, a token file, a certificate or an exec plugin.
-
-    Args:
-        path: None for `$KUBECONFIG` or the default place.
-        context: None for the current one.
-        now: the time of day.
-    """
+    """A user of a kubeconfig, with a token, a token file, a certificate or an exec plugin."""
 
     def __init__(
         self,
@@ -117,12 +107,7 @@ class Kubeconfig:
         self._good_until: datetime | None = None
 
     async def configuration(self) -> Configuration:
-        """Return a new configuration; a token that expires is renewed before.
-
-        Raises:
-            NoKubeconfigError: there is no file to read it from.
-            InvalidFileError: the configuration cannot be used.
-        """
+        """Return a new configuration; a token that expires is renewed before."""
         if not _existing(self._paths):
             hint = "hint: name another with `--kubeconfig`"
             raise NoKubeconfigError(f"there is no kubeconfig `{self._paths}`\n{hint}")
@@ -200,11 +185,7 @@ def _existing(paths: str) -> list[Path]:
 
 
 def _contexts(path: Path) -> list[str]:
-    """Return the names of the contexts in a kubeconfig; the client's own errors would be unclear.
-
-    Raises:
-        InvalidFileError: it is none.
-    """
+    """Return the names of the contexts in a kubeconfig; the client's errors would be unclear."""
     try:
         config = yaml.safe_load(path.read_text("utf-8"))
     except UnicodeDecodeError as error:

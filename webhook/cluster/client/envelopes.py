@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from webhook.cluster.decode_errors import UNREADABLE
-from webhook.cluster.shallow_json import shallow
+from webhook.cluster.objects import UNREADABLE, shallow
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -82,11 +81,7 @@ _page_of = msgspec.json.Decoder(Page).decode
 
 
 def event_of(line: bytes) -> Event:
-    """Decode a line of a watch.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Decode a line of a watch."""
     try:
         return _event_of(line)
     except RecursionError:
@@ -94,11 +89,7 @@ def event_of(line: bytes) -> Event:
 
 
 def page_of(body: bytes) -> Page:
-    """Decode a page of a list.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Decode a page of a list."""
     try:
         return _page_of(body)
     except RecursionError:

@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import Page, page_of
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.objects import UNREADABLE
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, ReflectorConfig
 
 _Item = TypeVar("_Item")
@@ -52,16 +52,7 @@ class PagedLists:
         self._had_contact = False
 
     async def pages(self, path: str, query: Query = ()) -> AsyncIterator[Page]:
-        """Yield the pages of a list.
-
-        Args:
-            path: of the collection.
-            query: selectors, not yet encoded.
-
-        Raises:
-            ApiError: it was refused; 410 where it took so long that the API server dropped its
-                version, and it is to be read anew.
-        """
+        """Yield the pages of a list."""
         first: Query = [*query, ("limit", str(self._config.page_size))]
         next_page = first
         while True:
@@ -74,16 +65,7 @@ class PagedLists:
     async def read(
         self, path: str, query: Query, decode: Callable[[msgspec.Raw], _Item | None]
     ) -> list[_Item]:
-        """Return what the objects of a list decode to, all of one version; read anew after a 410.
-
-        Args:
-            path: of the collection.
-            query: selectors, not yet encoded.
-            decode: returns None for an object to leave out.
-
-        Raises:
-            ApiError: it was refused.
-        """
+        """Return what the objects of a list decode to, all of one version; again after a 410."""
         attempts = 0
         while True:
             attempts += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.objects import UNREADABLE
 
 _SILENCE_SECONDS: Final = 90.0  # there is a bookmark about once a minute
 _WATCH_AGAIN_SECONDS: Final = 5.0
@@ -59,19 +59,12 @@ class _Event(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Known:
-    """What the watch has shown of an object.
+    """What the watch has shown of an object."""
 
-    Attributes:
-        is_watched: whether each change is shown from here on.
-        is_read: whether its present state is known.
-        body: as it is; None where there is none.
-        version: the newest that was seen; of two the later is greater.
-    """
-
-    is_watched: bool = False
-    is_read: bool = False
-    body: bytes | None = None
-    version: int = 0
+    is_watched: bool = False  # whether each change is shown from here on
+    is_read: bool = False  # whether its present state is known
+    body: bytes | None = None  # as it is; None where there is none
+    version: int = 0  # the newest that was seen; of two the later is greater
 
     def take(self, body: bytes | None, version: int) -> None:
         if version >= self.version:
@@ -83,10 +76,6 @@ class WatchedObjects:
 
     What is read may be some moments old, as any answer is by the time it arrives: whoever writes
     over it does so with its resourceVersion. Without a watch each read is a request.
-
-    Args:
-        connection: to the API server.
-        paths: of the objects.
     """
 
     def __init__(self, connection: Connection, paths: Iterable[str]) -> None:
@@ -98,11 +87,7 @@ class WatchedObjects:
         await asyncio.gather(*(self._keep_watching(path) for path in self._known))
 
     async def get(self, path: str, query: Query = ()) -> bytes:
-        """Return an object.
-
-        Raises:
-            ApiError: there is none, or it cannot be read.
-        """
+        """Return an object."""
         known = self._known.get(path)
         if known is None or query or not known.is_watched:
             return await self._connection.get(path, query)
@@ -121,11 +106,7 @@ class WatchedObjects:
         content_type: str = "application/json",
         query: Query = (),
     ) -> bytes:
-        """Write as a connection does; whoever reads next sees it.
-
-        Raises:
-            ApiError: it was refused, or there was no answer.
-        """
+        """Write as a connection does; whoever reads next sees it."""
         answer = await self._connection.write(
             method, path, body, content_type=content_type, query=query
         )
@@ -186,3 +167,65 @@ def _follow(known: _Known, line: bytes) -> None:
 def _version(body: bytes) -> int:
     text = msgspec.json.decode(body, type=_Object).metadata.resource_version
     return int(text) if text.isdecimal() else 0
+
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class _ConfigMapMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    uid: str = ""
+
+
+class ConfigMap(msgspec.Struct):
+    """What is read of a ConfigMap."""
+
+    metadata: _ConfigMapMetadata = msgspec.field(default_factory=_ConfigMapMetadata)
+    data: dict[str, str] = {}
+
+
+class ConfigMapStore:
+    """Reads and writes a ConfigMap."""
+
+    def __init__(
+        self, connection: Connection, *, namespace: str, name: str, may_write: Callable[[], bool]
+    ) -> None:
+        self.namespace: Final = namespace
+        self.name: Final = name
+        self._connection = connection
+        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._may_write = may_write
+
+    async def read(self) -> ConfigMap:
+        """Return what was written last; an empty one where there is none."""
+        try:
+            body = await self._connection.get(f"{self._collection}/{self.name}")
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return ConfigMap()
+            raise
+        try:
+            return msgspec.json.decode(body, type=ConfigMap)
+        except UNREADABLE as error:
+            raise ApiError(NO_CONTACT, "", f"ConfigMap `{self.name}`: {error}") from error
+
+    async def write(self, data: Mapping[str, str], version: str = "") -> None:
+        """Replace some of its parts, by key."""
+        if not self._may_write():
+            raise ApiError(NO_CONTACT, "", "this replica does not lead")
+        metadata = {"resourceVersion": version} if version else {}
+        try:
+            patch = msgspec.json.encode({"metadata": metadata, "data": data})
+            path = f"{self._collection}/{self.name}"
+            await self._connection.write("PATCH", path, patch, content_type=_MERGE_PATCH)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            config_map = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": self.name},
+                "data": data,
+            }
+            body = msgspec.json.encode(config_map)
+            await self._connection.write("POST", self._collection, body)

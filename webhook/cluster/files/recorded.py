@@ -20,20 +20,37 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from engine.errors import Diagnostic, InvalidFileError
+from engine.errors import Diagnostic, InvalidFileError, counted
 from engine.model import api
-from engine.model.count_text import counted
 from engine.model.kinds import Kind
 from engine.model.kubernetes_version import kubernetes_version_of
+from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.view import ClusterState
-from webhook.cluster.decode_errors import UNREADABLE, decode_errors
-from webhook.cluster.files.json_objects import read_json
-from webhook.cluster.files.object_file import read_object_file
-from webhook.cluster.files.yaml_objects import read_yaml
-from webhook.cluster.objects import NO_KIND, ApiObject
+from webhook.cluster.files.object_file import read_json, read_object_file, read_yaml
+from webhook.cluster.objects import NO_KIND, UNREADABLE, ApiObject, decode_errors
 from webhook.cluster.server_version import CLUSTER_VERSION, ClusterVersion
 from webhook.cluster.watch.event_applier import EventApplier, PodObserver
+
+
+class RecordedPods:
+    """An observer that keeps the pods of a recording as JSON."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, bytes] = {}
+
+    def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - of the protocol
+        """Keep a pod."""
+        self._texts[pod.key] = bytes(raw)
+
+    def pod_deleted(self, namespace: str, name: str) -> None:
+        """Keep a pod no longer."""
+        self._texts.pop(f"{namespace}/{name}", None)
+
+    async def read(self, namespace: str, name: str) -> bytes | None:
+        """Return a pod as JSON, None where there is none."""
+        return self._texts.get(f"{namespace}/{name}")
+
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called now and then with the bytes read so far and the bytes in all."""
@@ -171,14 +188,7 @@ class _Loader:
                 self._progress(self._done + found.end, self._total)
 
     def finished(self, name: str) -> Recording:
-        """Return the recording.
-
-        Args:
-            name: of all files together.
-
-        Raises:
-            InvalidFileError: they have objects, but none of a cluster.
-        """
+        """Return the recording."""
         if self._unlisted:
             message = counted(self._unlisted, "more mistake")
             self._problems.append(Diagnostic(file="...", message=message))

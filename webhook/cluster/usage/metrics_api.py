@@ -19,9 +19,8 @@ from engine.model.kinds import NODE_METRICS, POD_METRICS, Kind
 from engine.model.usage import NodeUsage
 from engine.view import ClusterState
 from webhook.cluster.client.connection import ApiError, Connection
-from webhook.cluster.decode_errors import UNREADABLE
-from webhook.cluster.usage.poller import AT_A_TIME, UsageSourceError
-from webhook.cluster.usage.readings import PodsOnNodes
+from webhook.cluster.objects import UNREADABLE
+from webhook.cluster.usage.poller import AT_A_TIME, PodsOnNodes, UsageSourceError
 
 _NOT_INSTALLED_SECONDS = 60.0
 """Least pause before an API that is not registered is asked for again."""
@@ -45,11 +44,6 @@ class MetricsApi:
 
     Attributes:
         skipped: items that could not be read, since the start.
-
-    Args:
-        connection: to the API server.
-        state: knows the node of each pod.
-        with_pods: whether to read the usage of each pod too.
     """
 
     def __init__(self, connection: Connection, state: ClusterState, *, with_pods: bool) -> None:
@@ -59,11 +53,7 @@ class MetricsApi:
         self._with_pods = with_pods
 
     async def read(self) -> list[NodeUsage]:
-        """Return the usage of all nodes; a node with unreadable figures is left out.
-
-        Raises:
-            UsageSourceError: the API is absent or fails.
-        """
+        """Return the usage of all nodes; a node with unreadable figures is left out."""
         nodes: list[NodeUsage] = []
         await self._each(NODE_METRICS, nodes.append)
         if not self._with_pods:

@@ -5,15 +5,51 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from engine.errors import StowplanError
 from engine.model.time import Micros
-from engine.model.usage import NodeUsage
+from engine.model.usage import NodeUsage, PodReading, PodUsage, PodUsages
 from engine.view import USAGE_RESOURCES, ClusterState, UsageHistory
 from webhook.cluster.watch.source_status import SourceStatus
+
+
+def join_readings(
+    nodes: Iterable[NodeUsage], pods: Iterable[PodReading], state: ClusterState
+) -> Iterator[NodeUsage]:
+    """Yield the usage of nodes with that of the pods which the state knows on them.
+
+    Without any reading of a pod, usage of pods was not measured.
+    """
+    readings = list(pods)
+    on_nodes = PodsOnNodes(state)
+    for reading in readings:
+        on_nodes.add(reading)
+    for node in nodes:
+        yield on_nodes.join(node) if readings else replace(node, pods_measured=False)
+
+
+class PodsOnNodes:
+    """Readings of pods by node."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._by_node: dict[str, dict[str, PodUsage]] = {}
+
+    def add(self, reading: PodReading) -> None:
+        """Add a reading; its pod counts as production by its own class, as the API has no other."""
+        place = self._state.placement(reading.key)
+        if place is not None and reading.usage:
+            node_name, shape = place
+            usage = PodUsage(reading.usage, shape.is_prod)
+            self._by_node.setdefault(node_name, {})[reading.key] = usage
+
+    def join(self, node: NodeUsage) -> NodeUsage:
+        """Return the usage of a node with that of its pods."""
+        return replace(node, pods=PodUsages(self._by_node.get(node.node_name, {})))
+
 
 AT_A_TIME = 50
 """Nodes, or a few times as many pods, handled between two pauses for reviews: some 5 ms."""
@@ -39,37 +75,19 @@ class UsageSourceError(StowplanError):
 
 
 class UsageSource(Protocol):
-    """A source of the usage of nodes.
+    """A source of the usage of nodes."""
 
-    Attributes:
-        skipped: readings that could not be read, since the start.
-    """
-
-    skipped: int
+    skipped: int  # readings that could not be read, since the start
 
     async def read(self) -> Sequence[NodeUsage]:
-        """Return the usage of all nodes as of now.
-
-        Raises:
-            UsageSourceError: there is no answer.
-        """
+        """Return the usage of all nodes as of now."""
 
     def backfill(self) -> AsyncIterator[Sequence[NodeUsage]]:
-        """Yield the usage of all nodes at past moments, oldest first, if the source has it.
-
-        Raises:
-            UsageSourceError: there is no answer.
-        """
+        """Yield the usage of all nodes at past moments, oldest first, if the source has it."""
 
 
 class UsageFeed:
-    """Puts readings with their history into a `ClusterState`, except where Koordinator measures.
-
-    Args:
-        state: receives the usage of nodes.
-        history: of the readings, empty at the start.
-        by_koordinator: whether a filled NodeMetric has the usage of a node.
-    """
+    """Puts readings with their history into a `ClusterState`, except where Koordinator measures."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from engine.model.resource_names import CPU, MEMORY
+from engine.model.quantity import CPU, MEMORY
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import USAGE_WINDOW_SECONDS
@@ -36,27 +36,18 @@ _MILLICORES: Final = 1000  # in a core
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusSettings:
-    """Address and queries of Prometheus.
+    """Address and queries of Prometheus."""
 
-    Attributes:
-        url: such as `http://prometheus:9090`.
-        cpu_query: PromQL for the cores that each node uses.
-        memory_query: PromQL for the bytes that each node uses.
-        node_label: label in their results with the name of the node.
-        window_seconds: the range of the queries, such as the `[2m]` of a rate: a pod bound within
-            it is not measured in full yet.
-        timeout_seconds: time a query may take.
-        token_file: file of a bearer token; read again for each query.
-        ca_file: file of certificate authorities, in PEM; None for those of the system.
-    """
-
-    url: str
-    cpu_query: str = DEFAULT_CPU_QUERY
-    memory_query: str = DEFAULT_MEMORY_QUERY
-    node_label: str = "node"
+    url: str  # such as `http://prometheus:9090`
+    cpu_query: str = DEFAULT_CPU_QUERY  # PromQL for the cores that each node uses
+    memory_query: str = DEFAULT_MEMORY_QUERY  # PromQL for the bytes that each node uses
+    node_label: str = "node"  # label in their results with the name of the node
+    # the range of the queries, such as the `[2m]` of a rate: a pod bound within it is not measured
+    # in full yet
     window_seconds: int = 120
-    timeout_seconds: float = 10.0
-    token_file: Path | None = None
+    timeout_seconds: float = 10.0  # time a query may take
+    token_file: Path | None = None  # file of a bearer token; read again for each query
+    # file of certificate authorities, in PEM; None for those of the system
     ca_file: Path | None = None
 
 
@@ -90,11 +81,6 @@ class Prometheus:
 
     Attributes:
         skipped: series without a usable value or the name of a node, since the start.
-
-    Args:
-        settings: its address and queries.
-        session: HTTP connections; not closed here.
-        now: the time of day, from which the past is counted.
     """
 
     def __init__(
@@ -111,11 +97,7 @@ class Prometheus:
         self._url = f"{settings.url.rstrip('/')}/api/v1/query"
 
     async def read(self) -> list[NodeUsage]:
-        """Return the usage of the nodes in both results.
-
-        Raises:
-            UsageSourceError: a query fails, or no node is in both.
-        """
+        """Return the usage of the nodes in both results."""
         nodes = await self._read_at({})
         if not nodes:
             label = self._settings.node_label
@@ -127,9 +109,6 @@ class Prometheus:
 
         Instant queries at past moments are used, not one over a range: its answer would hold all
         nodes and all minutes at once.
-
-        Raises:
-            UsageSourceError: a query fails.
         """
         now = self._now() // SECOND
         for ago in range(max(USAGE_WINDOW_SECONDS), 0, -_PAST_STEP_SECONDS):
@@ -194,11 +173,7 @@ class Prometheus:
 async def prometheus(
     settings: PrometheusSettings, *, now: Callable[[], Micros]
 ) -> AsyncIterator[Prometheus]:
-    """Yield Prometheus as a source; its connections are closed at the end.
-
-    Raises:
-        OSError: the file of authorities cannot be read.
-    """
+    """Yield Prometheus as a source; its connections are closed at the end."""
     tls = ssl.create_default_context(cafile=settings.ca_file)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=tls),

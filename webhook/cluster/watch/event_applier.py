@@ -14,13 +14,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from engine.model import api, resource_metrics
-from engine.model.aux_object import AuxObject
-from engine.model.device_class import DeviceClass, device_class_of
+from engine.model import api, usage
+from engine.model.domain import AuxObject
 from engine.model.elastic_quota import quota_of
 from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
 from engine.model.namespace import namespace_of
-from engine.model.node import node_of
+from engine.model.node import DeviceClass, device_class_of, node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.policy_resource import (
     PolicyKind,
@@ -32,7 +31,7 @@ from engine.model.time import Micros, micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
 from engine.view import ClusterState
 from webhook.cluster.objects import ObjectError
-from webhook.cluster.usage.readings import join_readings
+from webhook.cluster.usage.poller import join_readings
 
 _MOST_BUFFERED = 32  # reports; the sums over the pods of their nodes take some 4 ms
 
@@ -41,14 +40,7 @@ class PodObserver(Protocol):
     """Follows the pods of a cluster; called for every event, so it must be quick."""
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:
-        """Handle a pod that was added or replaced; the state has it.
-
-        Args:
-            pod: its model.
-            version: its resourceVersion.
-            raw: the object as it was sent, part of a larger text: to be copied if it is kept. Empty
-                where it is not known or cannot be read as a whole.
-        """
+        """Handle a pod that was added or replaced; the state has it."""
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Handle a pod that is gone; the state no longer has it."""
@@ -66,37 +58,21 @@ class PolicyObserver(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindApplier:
-    """Applies the events of one kind.
+    """Applies the events of one kind."""
 
-    Attributes:
-        kind: the kind.
-        apply: adds or replaces an object; raises `ValueError` and changes nothing if it cannot be
-            used.
-        delete: by namespace, "" for none, and name.
-        intern: returns the string to hold for `namespace/name`, so that equal ones are one object.
-        prepare: does what of `apply` needs no state, and so may run in a thread; returns the rest.
-            Gets the object as it was sent too. None where `apply` is all there is.
-    """
-
-    kind: Kind
+    kind: Kind  # the kind
+    # adds or replaces an object; raises `ValueError` and changes nothing if it cannot be used
     apply: Callable[[Any], None]
-    delete: Callable[[str, str], None]
+    delete: Callable[[str, str], None]  # by namespace, "" for none, and name
+    # returns the string to hold for `namespace/name`, so that equal ones are one object
     intern: Callable[[str], str] = str
+    # does what of `apply` needs no state, and so may run in a thread; returns the rest. Gets the
+    # object as it was sent too. None where `apply` is all there is
     prepare: Callable[[Any, msgspec.Raw], Callable[[], None]] | None = None
 
 
 class EventApplier:
     """Applies events to a `ClusterState`.
-
-    Args:
-        state: where objects go; a new one if not given.
-        now: the time of day, where events are applied as they happen. Without it, as in a
-            recording, each object was seen at its creation.
-        observers: called for each pod event after the state has it.
-        policies: gets each policy; the state has none. None where nobody wants them.
-        buffers_usage: whether Koordinator's reports wait until `flush_usage`, or until there are
-            many. One report makes columns of many rules out of date, and updating them for all
-            changed rows takes about as long as for one.
 
     Attributes:
         state: the objects, except for those that wait for `finished` or `flush_usage`.
@@ -127,7 +103,7 @@ class EventApplier:
         self._aux: dict[tuple[type[msgspec.Struct], str], AuxObject] = {}
         self._device_classes: dict[str, DeviceClass] = {}
         self._node_readings: dict[str, NodeUsage] = {}
-        self._pod_readings: dict[str, resource_metrics.PodReading] = {}
+        self._pod_readings: dict[str, usage.PodReading] = {}
 
     def finished(self) -> ClusterState:
         """Return the state with usage by metrics.k8s.io, which waits for all objects."""
@@ -174,11 +150,11 @@ class EventApplier:
                 return KindApplier(
                     kind=kind, apply=self.node_metric, delete=self.delete_node_metric
                 )
-            case resource_metrics.NodeMetrics:
+            case usage.NodeMetrics:
                 return KindApplier(
                     kind=kind, apply=self.node_metrics, delete=self.delete_node_metrics
                 )
-            case resource_metrics.PodMetrics:
+            case usage.PodMetrics:
                 return KindApplier(
                     kind=kind, apply=self.pod_metrics, delete=self.delete_pod_metrics
                 )
@@ -215,12 +191,7 @@ class EventApplier:
         self.prepare_pod(wire)()
 
     def prepare_pod(self, wire: api.Pod, raw: bytes | msgspec.Raw = b"") -> Callable[[], None]:
-        """Return what applies a pod; for a large one making its model takes nearly all the time.
-
-        Args:
-            wire: the decoded object.
-            raw: as it was sent, for observers.
-        """
+        """Return what applies a pod; for a large one making its model takes nearly all the time."""
         _check_name(wire.metadata)
         pod = pod_of(wire, namespace=DEFAULT_NAMESPACE, kubernetes=self.state.kubernetes)
         return partial(self._pod, wire, pod, raw)
@@ -291,20 +262,20 @@ class EventApplier:
             self._by_koordinator.discard(name)
             self.state.delete_usage(name)
 
-    def node_metrics(self, wire: resource_metrics.NodeMetrics) -> None:
+    def node_metrics(self, wire: usage.NodeMetrics) -> None:
         """Hold the usage of a node by metrics.k8s.io until `finished`."""
         _check_name(wire.metadata)
-        self._node_readings[wire.metadata.name] = resource_metrics.node_reading(wire)
+        self._node_readings[wire.metadata.name] = usage.node_reading(wire)
         self._observe_time(wire.timestamp)
 
     def delete_node_metrics(self, _namespace: str, name: str) -> None:
         """Drop the usage of a node by metrics.k8s.io."""
         self._node_readings.pop(name, None)
 
-    def pod_metrics(self, wire: resource_metrics.PodMetrics) -> None:
+    def pod_metrics(self, wire: usage.PodMetrics) -> None:
         """Hold the usage of a pod by metrics.k8s.io until `finished`."""
         _check_name(wire.metadata)
-        reading = resource_metrics.pod_reading(wire, namespace=DEFAULT_NAMESPACE)
+        reading = usage.pod_reading(wire, namespace=DEFAULT_NAMESPACE)
         self._pod_readings[reading.key] = reading
         self._observe_time(wire.timestamp)
 

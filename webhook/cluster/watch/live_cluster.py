@@ -13,9 +13,8 @@ from webhook.cluster.client.connection import Connection
 from webhook.cluster.cluster import Cluster
 from webhook.cluster.server_version import VersionReader
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
-from webhook.cluster.watch.api_groups import ApiGroups
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.reflector import Reflector
+from webhook.cluster.watch.reflector import ApiGroups, Reflector
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 
 _FLUSH_SECONDS = 0.25  # a node's usage is reported every minute or so
@@ -48,17 +47,7 @@ async def live_cluster(
     config: ReflectorConfig = DEFAULT_CONFIG,
     stale_after: StaleAfter | None = None,
 ) -> AsyncIterator[Cluster]:
-    """Follow a cluster until the block is left.
-
-    Args:
-        connection: to its API server.
-        applier: of all events; made with the same clock.
-        clock: time, real or that of a test.
-        also: further sources, such as of usage, that write into the same state.
-        kinds: those to follow.
-        config: page size and intervals of the reflectors.
-        stale_after: the ages at which domains are stale; the usual ones if not given.
-    """
+    """Follow a cluster until the block is left."""
     groups = ApiGroups(connection, config.look_again_seconds)
     reflectors = [
         Reflector(connection, applier.by_kind[kind.group, kind.kind], clock, config, groups)

@@ -11,26 +11,109 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from engine.model.api import version_number
+from engine.model.caches import PartitionedDict
 from webhook.background import one_at_a_time
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import event_of, meta_of, page_of, status_of
-from webhook.cluster.decode_errors import UNREADABLE, decode_errors
-from webhook.cluster.files.json_objects import JsonObject
-from webhook.cluster.readable_part import readable_part
+from webhook.cluster.files.object_file import JsonObject
+from webhook.cluster.objects import UNREADABLE, decode_errors, readable_part
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
-from webhook.cluster.watch.api_groups import ApiGroups
 from webhook.cluster.watch.event_applier import KindApplier
-from webhook.cluster.watch.known_objects import KnownObjects
 from webhook.cluster.watch.source_status import SourceStatus
+
+
+class KnownObjects:
+    """Keys of objects, `namespace/name`; those that a list does not show are gone.
+
+    There may be millions, and others wait meanwhile: so no step goes over all of them, or copies
+    them.
+
+    Attributes:
+        shown: how many objects the list has shown so far.
+    """
+
+    def __init__(self) -> None:
+        self.shown = 0
+        self._list = 0  # the number of the current one
+        self._shown_by: PartitionedDict[int] = PartitionedDict()  # the last list that showed each
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def begin_list(self) -> None:
+        """Take all objects for not shown."""
+        self._list += 1
+        self.shown = 0
+
+    def show(self, key: str, intern: Callable[[str], str]) -> None:
+        """Note that an object is there."""
+        part = self._shown_by.part(key)
+        last = part.get(key)
+        if last == self._list:
+            return
+        if last is None:
+            self._count += 1
+            key = intern(key)
+        self.shown += 1
+        part[key] = self._list
+
+    def discard(self, key: str) -> None:
+        """Forget an object that is gone, if it is known."""
+        last = self._shown_by.part(key).pop(key, None)
+        if last is not None:
+            self._count -= 1
+            self.shown -= last == self._list
+
+    def unshown(self) -> Iterator[list[str]]:
+        """Yield the objects that the list has not shown; after each of some parts of all.
+
+        Those that were yielded may be discarded meanwhile.
+        """
+        for part in self._shown_by.parts:
+            yield [key for key, last in part.items() if last != self._list]
+
+
+_PATH: Final = "/apis"
+
+
+class _Group(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    groups: list[_Group] | None = None
+
+
+class ApiGroups:
+    """Tells whether a group is served; one request in a while, whoever asks and how often."""
+
+    def __init__(self, connection: Connection, every_seconds: float) -> None:
+        self._connection = connection
+        self._every_seconds = every_seconds
+        self._names: frozenset[str] = frozenset()
+        self._until = float("-inf")
+        self._lock = asyncio.Lock()
+
+    async def has(self, name: str) -> bool:
+        """Return whether a group is served."""
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if now >= self._until:
+                answer = msgspec.json.decode(await self._connection.get(_PATH), type=_Groups)
+                self._names = frozenset(group.name for group in answer.groups or ())
+                self._until = now + self._every_seconds
+        return name in self._names
+
 
 _T = TypeVar("_T")
 
@@ -51,12 +134,6 @@ _log = logging.getLogger(__name__)
 
 class Reflector:
     """Applies what the API server holds of one kind.
-
-    Args:
-        connection: to the API server.
-        applier: of the kind to list and watch.
-        clock: time, real or that of a test.
-        config: page size and intervals.
 
     Attributes:
         status: how up to date it is.
@@ -173,13 +250,7 @@ class Reflector:
     # Watches.
 
     async def _watch(self, initial: Query = (), deadline: asyncio.Timeout | None = None) -> None:
-        """Apply events until the API server ends the watch.
-
-        Args:
-            initial: parameters that request a list first; without, the watch goes on from
-                `_version`.
-            deadline: of that list, put off as objects come.
-        """
+        """Apply events until the API server ends the watch."""
         last, config = None, self._config
         more_time_at = config.streamed_list_objects
         watch = self._connection.watch(

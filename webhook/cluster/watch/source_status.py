@@ -22,35 +22,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class SourceStatus:
-    """Status of one source, written by its owner and read by all.
+    """Status of one source, written by its owner and read by all."""
 
-    Attributes:
-        name: unique, such as `pods`.
-        domain: what grows stale with it; None where no rule about nodes reads it.
-        required: whether nothing can be decided before its first sync.
-        present: whether the API server has such objects; False before the first contact.
-        synced: whether all its objects have been listed once.
-        last_contact: the last event, bookmark, list or poll that succeeded.
-        events: changes that were watched.
-        relists: lists after the first one.
-        objects: how many are known.
-        skipped: objects that could not be read, since the start.
-        version: the resourceVersion up to which all changes are known; 0 before the first list.
-        last_error: the present failure, empty if there is none.
-    """
-
-    name: str
-    domain: Domain | None
-    required: bool
-    present: bool = False
-    synced: bool = False
-    last_contact: Micros | None = None
-    events: int = 0
-    relists: int = 0
-    objects: int = 0
-    skipped: int = 0
+    name: str  # unique, such as `pods`
+    domain: Domain | None  # what grows stale with it; None where no rule about nodes reads it
+    required: bool  # whether nothing can be decided before its first sync
+    present: bool = False  # whether the API server has such objects; False before the first contact
+    synced: bool = False  # whether all its objects have been listed once
+    last_contact: Micros | None = None  # the last event, bookmark, list or poll that succeeded
+    events: int = 0  # changes that were watched
+    relists: int = 0  # lists after the first one
+    objects: int = 0  # how many are known
+    skipped: int = 0  # objects that could not be read, since the start
+    # the resourceVersion up to which all changes are known; 0 before the first list
     version: int = 0
-    last_error: str = ""
+    last_error: str = ""  # the present failure, empty if there is none
 
     @property
     def sync_settled(self) -> bool:

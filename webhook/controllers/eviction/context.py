@@ -19,7 +19,7 @@ from engine.eviction import (
 )
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
-from engine.model.priority_class import PriorityClass
+from engine.model.pod_classes import PriorityClass
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from engine.eviction import NoPlan, NoPlanReason, Plan
 from engine.model.elastic_quota import ReclaimMode
-from engine.model.queued_condition import QueuedReason
+from engine.model.hold import QueuedReason
 from engine.model.time import SECOND, Micros, micros
 from engine.release import HeldPod, ReclaimNote
 from webhook.cluster.client.connection import ApiError

@@ -14,8 +14,8 @@ from typing import Final
 from engine.eviction import NoPlan, NoPlanReason, Plan, RunningPod, Victim
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import ReclaimMode
+from engine.model.hold import QueuedReason
 from engine.model.pod import Pod
-from engine.model.queued_condition import QueuedReason
 from engine.release import HeldPod, ReclaimNote, WriteFailure, is_within_room
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import pod_reference

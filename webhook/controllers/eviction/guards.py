@@ -28,8 +28,8 @@ from engine.eviction import (
 )
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from webhook.cluster.client.config_map import ConfigMapStore
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.client.watched_objects import ConfigMapStore
+from webhook.cluster.objects import UNREADABLE
 
 
 class RunningPods:

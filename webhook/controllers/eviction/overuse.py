@@ -20,10 +20,15 @@ from engine.eviction import (
 )
 from engine.gang import pod_group_of_gang
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.elastic_quota import (
+    BUILT_IN_QUOTAS,
+    NAME_LABEL,
+    ElasticQuota,
+    QuotaKey,
+    ReclaimMode,
+)
 from engine.model.gang import GangKey
-from engine.model.koordinator_quota import BUILT_IN_QUOTAS, NAME_LABEL
-from engine.model.priority_class import PriorityClass
+from engine.model.pod_classes import PriorityClass
 from engine.model.time import SECOND, Micros
 from engine.quota.tree import QuotaTree, TreeBounds, bounds_in, known_quota_name
 from engine.view import ClusterView

@@ -17,8 +17,7 @@ from engine.eviction import (
     completed,
     parts_of,
 )
-from engine.model.elastic_quota import QuotaKey
-from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.elastic_quota import NAME_LABEL, QuotaKey
 from engine.model.time import SECOND, Micros
 from engine.release import HeldPod
 from engine.view import ClusterState

@@ -28,9 +28,9 @@ from engine.eviction import (
 )
 from engine.gang import GangKey
 from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.hold import QueuedReason
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
-from engine.model.queued_condition import QueuedReason
 from engine.model.time import Micros
 from engine.pipeline import policies_for
 from engine.release import HeldPod
@@ -65,10 +65,6 @@ class PlanSource(ABC):
 
     Where a pod waits in several sources the first that has a plan evicts for it, those in mode On
     before those in mode DryRun.
-
-    Args:
-        context: what evictions work with.
-        gangs: those that have no room.
     """
 
     name: ClassVar[str]
@@ -113,10 +109,6 @@ class PlanSource(ABC):
         """Return which pods are to be evicted for held pods, wherever they are nominated to.
 
         Events come in between; a plan is right for the moment at which it is returned.
-
-        Args:
-            pods: those of `together`; within the limits of a decision, so that their objects are
-                known.
         """
         # As they were when the plan was begun: nominations of ours change nothing.
         gangs = self._needy_gangs(pods) if self._gangs.waits(pods[0]) else None

@@ -14,8 +14,8 @@ from engine.gang import (
     GangStage,
     MemberState,
 )
+from engine.model.hold import QueuedReason
 from engine.model.pod_shape import PodShape
-from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, micros
 from engine.release import HeldPod, ReleaseDecision
 from engine.view import ClusterState, ClusterView, Sum

@@ -17,8 +17,7 @@ from engine.view import ClusterState
 from webhook.controllers.eviction import EvictionWriter
 from webhook.controllers.gang.gang_outcome import GangEvents, GangOutcome
 from webhook.controllers.release import GangDecider, Reclaims, ReleaseContext, Releases
-from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import GangMembers, HeldPods
 
 _log = logging.getLogger(__name__)
 
@@ -113,21 +112,15 @@ _FORGOTTEN_SECONDS: Final = 1200.0
 
 
 class GangMemory(msgspec.Struct, kw_only=True, eq=False):
-    """What is remembered of one gang; moments by the controller's steady clock.
+    """What is remembered of one gang; moments by the controller's steady clock."""
 
-    Attributes:
-        looked_at: when it was found to have no room, None while that is not so.
-        free: what all nodes had free then, one number for each resource.
-        without_room_since: since when no nodes have room for all of it, None while that is not so.
-        message: why it was not released at the last attempt, for people; "" where that is unknown.
-        seen_at: when it last had held members.
-    """
-
-    looked_at: float | None = None
-    free: tuple[int, ...] = ()
+    looked_at: float | None = None  # when it was found to have no room, None while that is not so
+    free: tuple[int, ...] = ()  # what all nodes had free then, one number for each resource
+    # since when no nodes have room for all of it, None while that is not so
     without_room_since: float | None = None
+    # why it was not released at the last attempt, for people; "" where that is unknown
     message: str = ""
-    seen_at: float = 0.0
+    seen_at: float = 0.0  # when it last had held members
 
     def failed(self, message: str) -> None:
         """Note that an attempt failed though there was room."""

@@ -13,8 +13,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from engine.errors import counted
 from engine.gang import GangKey, GangMember, pod_group_of_gang
-from engine.model.count_text import counted
 from engine.view import ClusterView
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference

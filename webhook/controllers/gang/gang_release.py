@@ -134,11 +134,7 @@ class GangRelease:
         await all_of(writer.nominate(held, self._node(held)) for held in due if self._node(held))
 
     async def _release(self, *, is_begun: bool) -> None:
-        """Release all members; once one is, the others follow, until the time of the gang is over.
-
-        Raises:
-            _EndedError: none could be released.
-        """
+        """Release all members; once one is, the others follow until the gang's time is over."""
         context = self._context
         until = context.clock() + self.unit.timeout_seconds
         while left := self._still_held():
@@ -175,11 +171,7 @@ class GangRelease:
         return any(each.is_sent for each in self._written.values())
 
     def _check_failures(self) -> None:
-        """End the release if a member could not be released while none was.
-
-        Raises:
-            _EndedError: so it is.
-        """
+        """End the release if a member could not be released while none was."""
         if any(each.is_writing for each in self._written.values()):
             return
         for each in self._written.values():
@@ -212,11 +204,7 @@ class GangRelease:
         return self._decisions[held.key].node_name
 
     def _members(self) -> list[HeldPod]:
-        """Return all members as they are seen now.
-
-        Raises:
-            _EndedError: one of them is not held any more.
-        """
+        """Return all members as they are seen now."""
         found = self._still_held()
         if len(found) < len(self.unit.members):
             keys = {held.key for held in found}

@@ -15,33 +15,26 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from engine.errors import counted
 from engine.gang import Gang, GangBackoff, GangKey, GangMember, GangMode, MemberState
-from engine.model.count_text import counted
 from engine.model.time import SECOND, Micros, micros
 from engine.view import ClusterView
 from webhook.controllers.eviction import EvictionResult, EvictionWriter
 from webhook.controllers.gang.gang_context import GangContext, GangMemories, GangTasks
 from webhook.controllers.gang.gang_outcome import GangEvents, GangOutcome
 from webhook.controllers.gang.gang_unit import described_gang, group_of
-from webhook.placement.gang_members import GangMembers
+from webhook.placement.held_pods import GangMembers
 
 _log = logging.getLogger(__name__)
 
 
 class Start(NamedTuple):
-    """How far a released gang has come.
+    """How far a released gang has come."""
 
-    Attributes:
-        bound: members that are, and those that have finished.
-        moment: of its release, as its members say.
-        is_over: whether it has started, or nothing is left of it.
-        is_late: whether its time is over.
-    """
-
-    bound: int
-    moment: str
-    is_over: bool
-    is_late: bool
+    bound: int  # members that are, and those that have finished
+    moment: str  # of its release, as its members say
+    is_over: bool  # whether it has started, or nothing is left of it
+    is_late: bool  # whether its time is over
 
 
 def start_of(gang: Gang, members: Sequence[GangMember], now: Micros) -> Start:

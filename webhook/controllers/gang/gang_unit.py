@@ -22,20 +22,16 @@ from engine.model.quantity import amount_text
 from engine.release import HeldPod
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release import GangPart
-from webhook.placement.gang_members import GangMembers
+from webhook.placement.held_pods import GangMembers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangUnit:
-    """Gangs that start together.
+    """Gangs that start together."""
 
-    Attributes:
-        parts: each gang with its held members that are to be released, in queue order.
-        first: the member whose place in the queue the unit has.
-    """
-
+    # each gang with its held members that are to be released, in queue order
     parts: tuple[GangPart, ...]
-    first: HeldPod
+    first: HeldPod  # the member whose place in the queue the unit has
 
     @property
     def key(self) -> GangKey:
@@ -81,14 +77,10 @@ _UNDER_WAY: Final = "members of it are being released one by one"
 
 
 class HeldGangs(NamedTuple):
-    """The gangs that have held members.
+    """The gangs that have held members."""
 
-    Attributes:
-        gangs: those that somebody describes.
-        held: the held members of each, in queue order, of gangs that nobody describes as well.
-    """
-
-    gangs: Mapping[GangKey, Gang]
+    gangs: Mapping[GangKey, Gang]  # those that somebody describes
+    # the held members of each, in queue order, of gangs that nobody describes as well
     held: Mapping[GangKey, Sequence[HeldPod]]
 
 

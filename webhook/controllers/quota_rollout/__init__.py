@@ -16,9 +16,11 @@ on it; and where one is announced, the namespace is noted beside it as one to be
 
 from webhook.controllers.quota_rollout.api_servers import ApiServers
 from webhook.controllers.quota_rollout.configuration import RolloutConfiguration, RolloutError
-from webhook.controllers.quota_rollout.controller import QuotaRolloutController
-from webhook.controllers.quota_rollout.coverage import QuotaCoverage
-from webhook.controllers.quota_rollout.stored_quotas import StoredQuotas
+from webhook.controllers.quota_rollout.controller import (
+    QuotaCoverage,
+    QuotaRolloutController,
+    StoredQuotas,
+)
 
 __all__ = [
     "ApiServers",

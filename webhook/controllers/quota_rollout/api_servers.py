@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from engine.model.quota_rollout import PROBE_WEBHOOK, STAMP_LABEL
+from engine.model.well_known import PROBE_WEBHOOK, STAMP_LABEL
 from webhook.cluster.client.connection import ApiError, Connection, Server
 
 _SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
@@ -56,15 +56,11 @@ class _Leases(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class KnownServers:
-    """API servers that can be asked.
+    """API servers that can be asked."""
 
-    Attributes:
-        servers: one by one; None stands for the one that our connection leads to.
-        are_all: whether there are certainly no others.
-    """
-
+    # one by one; None stands for the one that our connection leads to
     servers: frozenset[Server | None]
-    are_all: bool
+    are_all: bool  # whether there are certainly no others
 
 
 class ApiServers:

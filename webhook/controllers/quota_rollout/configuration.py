@@ -14,16 +14,15 @@ since it was read.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
 import jsonpointer
 import msgspec
 
-from engine.errors import StowplanError
-from engine.model.count_text import counted
-from engine.model.quota_rollout import (
+from engine.errors import StowplanError, counted
+from engine.model.well_known import (
     LIST_MARK,
     NAMESPACE_LABEL,
     NARROWING_ANNOTATION,
@@ -31,9 +30,68 @@ from engine.model.quota_rollout import (
     QUOTA_WEBHOOK,
     STAMP_LABEL,
 )
+from engine.quota import Reach
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.client.watched_objects import Requests
-from webhook.controllers.quota_rollout.selection import Narrowing, Selection
+
+MOST_NAMES = 10_000
+"""Names in a selector; beyond it all namespaces are selected. At 63 characters each they take half
+of the 1.5 MB that an object may have.
+"""
+
+_MOST_KEPT = 1_000  # in an annotation; all annotations together have 256 KiB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """An announcement of the leader that it will narrow the selection."""
+
+    id: str  # of the announcement; no two have the same
+    keep: frozenset[str] = frozenset()  # namespaces that were needed since, and stay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The namespaces that are asked about."""
+
+    names: Reach  # of the namespaces, None for all but those that are excluded
+    narrowing: Narrowing | None = None  # the announcement that they will be fewer, None for none
+
+    def covers(self, reach: Reach) -> bool:
+        """Whether all these namespaces are asked about."""
+        return self.names is None or (reach is not None and reach <= self.names)
+
+
+def covering(selection: Selection, reach: Reach) -> Selection:
+    """Return a selection with further namespaces, which an announced narrowing will keep."""
+    if reach is None:
+        return Selection(names=None)
+    names, narrowing = selection.names, selection.narrowing
+    if names is not None:
+        names = bounded(names | reach)
+    if narrowing is not None:
+        keep = narrowing.keep | reach
+        narrowing = replace(narrowing, keep=keep) if len(keep) <= _MOST_KEPT else None
+    return Selection(names=names, narrowing=narrowing)
+
+
+def narrowed(selection: Selection, reach: Reach) -> Selection:
+    """Return the selection with which an announced narrowing ends."""
+    keep = selection.narrowing.keep if selection.narrowing else frozenset()
+    return Selection(names=None if reach is None else bounded(reach | keep))
+
+
+def bounded(names: frozenset[str]) -> Reach:
+    """Return names, None where they are too many for a selector."""
+    return names if len(names) <= MOST_NAMES else None
+
+
+def may_be_narrowed(selection: Selection, reach: Reach) -> bool:
+    """Whether a selection has more namespaces than the quotas that are known reach."""
+    if reach is None or bounded(reach) is None:
+        return False
+    return selection.names is None or bool(selection.names - reach)
+
 
 _log = logging.getLogger(__name__)
 
@@ -88,18 +146,13 @@ _announcements = msgspec.json.Decoder(_Announcement)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSelection:
-    """The selection in a version of the configuration.
+    """The selection in a version of the configuration."""
 
-    Attributes:
-        selection: the namespaces.
-        stamp: of the version, as the probe's selector has it; empty where somebody else has changed
-            the webhooks since we stamped them.
-        source: the configuration.
-    """
-
-    selection: Selection
+    selection: Selection  # the namespaces
+    # of the version, as the probe's selector has it; empty where somebody else has changed the
+    # webhooks since we stamped them
     stamp: str
-    source: _Configuration
+    source: _Configuration  # the configuration
 
 
 class RolloutConfiguration:

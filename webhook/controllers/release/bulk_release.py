@@ -13,13 +13,12 @@ import msgspec
 from engine.model import api
 from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION, is_held_for_gang, is_queued
 from engine.model.pod import Pod
-from engine.model.shape_computation import shape_of
+from engine.model.pod_shape import shape_of
 from engine.model.time import SECOND, Micros, date, micros
 from engine.release import HeldPod, WriteFailure
 from webhook.cluster.client.connection import Connection, Query
 from webhook.cluster.client.pages import PagedLists
-from webhook.cluster.decode_errors import UNREADABLE
-from webhook.cluster.readable_part import readable_part
+from webhook.cluster.objects import UNREADABLE, readable_part
 from webhook.controllers.release.pod_writer import PodWriter, WriteError
 
 _UNBOUND: Final[Query] = (("fieldSelector", "spec.nodeName="),)
@@ -60,9 +59,6 @@ async def list_holds(
 
     Of many there is no more in memory than a release needs: who they are, and as `raw` their uid
     and gates.
-
-    Raises:
-        ApiError: they cannot be listed.
     """
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
     decode = partial(_hold_in, hold_seconds=hold_seconds, now=now)

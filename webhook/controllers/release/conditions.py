@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from typing import Final, NamedTuple
 
-from engine.model.hold import QUEUED_CONDITION
-from engine.model.queued_condition import QueuedReason, queued_condition_in
+from engine.model.hold import QUEUED_CONDITION, QueuedReason, queued_condition_in
 from engine.model.time import SECOND, Micros, date
 from engine.release import HeldPod, HeldPodRegistry, WrittenCondition
 from engine.report import eta_text, place_text

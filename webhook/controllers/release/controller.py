@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
+from engine.model.hold import QueuedReason
 from engine.model.pod import Pod
-from engine.model.queued_condition import QueuedReason
 from engine.release import (
     HeldPod,
     ReleaseDecision,

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from engine.batch import BatchOutcome, StartingGang
+from engine.errors import counted
 from engine.gang import Gang, GangKey
-from engine.model.count_text import counted
 from engine.model.decision import Decision
 from engine.model.rule_outcomes import SCHEDULER
 from engine.placement import release_annotations
@@ -23,8 +23,8 @@ from engine.policy import PolicySet
 from engine.release import HeldPod, ReleaseDecision
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.conditions import Wait
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 
 _log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from engine.model.pod import Pod
 from engine.quota import is_exceeded
 from engine.release import HeldPod, WriteFailure
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
-from webhook.cluster.decode_errors import UNREADABLE
+from webhook.cluster.objects import UNREADABLE
 from webhook.cluster.timing import Backoff
 
 _DENIALS: Final = ("denied the request", "denied request")
@@ -158,12 +158,7 @@ class PacedConnection:
         is_own: bool = False,
         query: Query = (),
     ) -> bytes:
-        """Send one request as soon as rate and number in flight allow; return the answer.
-
-        Raises:
-            WriteError: it failed.
-            UnclearError: it failed, and the pod itself tells why.
-        """
+        """Send one request as soon as rate and number in flight allow; return the answer."""
         async with self._large_in_flight if is_large else self._in_flight:
             await self._limiter.acquire()
             if not self._may_write():
@@ -266,9 +261,6 @@ def release_patch(
 
     They apply to the pod with this uid alone, where our gate still is at its place, and where
     nobody changed meanwhile what they replace.
-
-    Raises:
-        PatchError: it is another pod, or our gate is gone.
     """
     document = _document(raw)
     if document["metadata"].get("uid") != uid:
@@ -287,9 +279,6 @@ def stale_nomination_patch(raw: bytes, uid: str, node_name: str) -> Mapping[str,
     another node, and to one that the scheduler has tried in vain and may evict others for: a cycle
     that fails takes a nomination back, but for the one by which the scheduler keeps the room of its
     victims. A pod with `preemptionPolicy: Never` keeps any, and so it is never the scheduler's.
-
-    Raises:
-        PatchError: it cannot be read.
     """
     document = _document(raw)
     metadata, spec, status = document["metadata"], document["spec"], document.get("status", {})
@@ -319,11 +308,7 @@ def _was_tried(status: _Status) -> bool:
 
 
 def uid_of(raw: bytes) -> str:
-    """Return the uid of a pod as JSON.
-
-    Raises:
-        PatchError: it cannot be read.
-    """
+    """Return the uid of a pod as JSON."""
     return _document(raw)["metadata"].get("uid", "")
 
 
@@ -580,11 +565,7 @@ class PodWriter:
 
 
 async def all_of(writes: Iterable[Awaitable[None]]) -> None:
-    """Make writes at a time, to their ends.
-
-    Raises:
-        WriteError: of the first that failed.
-    """
+    """Make writes at a time, to their ends."""
     for error in await asyncio.gather(*writes, return_exceptions=True):
         if error is not None:
             raise error

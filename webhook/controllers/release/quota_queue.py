@@ -14,11 +14,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from engine.model.deployment_pod import DeploymentPod, deployment_pod_of
-from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
-from engine.model.koordinator_quota import NAME_LABEL
-from engine.model.pod import Pod
-from engine.model.queued_condition import QueuedReason
+from engine.model.elastic_quota import NAME_LABEL, ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.hold import QueuedReason
+from engine.model.pod import DeploymentPod, Pod, deployment_pod_of
 from engine.model.resources import Amounts
 from engine.model.time import Micros, micros
 from engine.quota import decode_reservations, quotas_of
@@ -47,21 +45,13 @@ against it may have been reserved for a pod that never came, which nobody sees e
 
 
 class _Exceeded(NamedTuple):
-    """The last refusals by the quota of a namespace.
+    """The last refusals by the quota of a namespace."""
 
-    Attributes:
-        used: by the namespace then.
-        versions: of its quotas then.
-        until: the latest moment at which it is tried again.
-        requests: of the pods that were refused.
-        message: of the last.
-    """
-
-    used: Amounts
-    versions: tuple[int, ...]
-    until: float
-    requests: tuple[Amounts, ...]
-    message: str
+    used: Amounts  # by the namespace then
+    versions: tuple[int, ...]  # of its quotas then
+    until: float  # the latest moment at which it is tried again
+    requests: tuple[Amounts, ...]  # of the pods that were refused
+    message: str  # of the last
 
     def concerns(self, requests: Amounts) -> bool:
         """Return whether a pod requests as much as one that was refused."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from engine.model.queued_condition import QueuedReason
+from engine.model.hold import QueuedReason
 from engine.model.time import Micros
 from engine.release import HeldPod, HeldPodRegistry, Reclaim, ReclaimNote
 

@@ -113,9 +113,6 @@ async def releasing_holder(
     A renewal that is seen counts, whatever any clock says, which takes seconds. That there is none
     is known after a minute without one; or after a term of the Lease without one, if the last was
     a minute ago by our clock. So it takes a minute at most.
-
-    Raises:
-        ApiError: the Lease cannot be read.
     """
     last = await _read(connection, namespace, name)
     started = clock()

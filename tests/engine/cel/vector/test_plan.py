@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -26,6 +26,74 @@ from tests.engine.cel.vector.rows_table import (
     listed,
 )
 
+_ROWS = [
+    {"zone": "a", "host": "h1", "list": [{"x": 1}]},
+    {"zone": "b", "host": "h2", "list": [{"x": 2}, {"x": 3}]},
+]
+_POD = {"pod": {"zone": "a", "x": 3}}
+
+
+@dataclass
+class _Probe:
+    """A function `seen(x)` that gives `x` and keeps it."""
+
+    calls: list[object] = field(default_factory=list)
+
+    def _seen(self, value: object) -> object:
+        self.calls.append(value)
+        return value
+
+    def condition(self, expression: str) -> Plan:
+        families = (*FAMILIES, (Overload("seen", (object,), self._seen),))
+        environment = replace(ENVIRONMENT, functions=function_table(families))
+        root = check(parse(expression), environment).root
+        return plan_condition(root, environment, RowsLayout(_ROWS))
+
+
+@pytest.mark.parametrize(
+    ("expression", "before", "after"),
+    [
+        ("seen(node.zone) == 'a'", ["a", "b"], []),
+        ("seen(node.zone) == 'a' && pod.x == 3", ["a", "b"], []),
+        (
+            "pod.x == 3 ? seen(node.zone) == 'a' : seen(node.host) == 'h1'",
+            ["a", "b", "h1", "h2"],
+            [],
+        ),
+        ("seen(node.zone) == pod.zone", [], ["a", "b"]),
+        ("seen(pod.x) == 3", [], [3]),
+        ("node.list.exists(e, seen(e.x) > 1)", [1, 2, 3], []),
+    ],
+)
+def test_parts_that_read_rows_alone_are_evaluated_ahead_and_once(
+    expression: str, before: list[object], after: list[object]
+) -> None:
+    probe = _Probe()
+    plan, table = probe.condition(expression), RowsTable(_ROWS, {})
+    plan.refresh(table)
+    assert sorted(set(probe.calls), key=str) == before
+    probe.calls.clear()
+    found = listed(plan.evaluate(table, _POD))
+    assert sorted(set(probe.calls), key=str) == after
+    assert found == listed(_Probe().condition(expression).evaluate(RowsTable(_ROWS), _POD))
+
+
+def test_of_a_loop_that_reads_the_request_the_part_on_elements_can_be_read() -> None:
+    plan = _Probe().condition("node.list.exists(e, e.x == pod.x)")
+    table = RowsTable(_ROWS, {})
+    plan.refresh(table)
+    assert listed(plan.evaluate(table, _POD)) == ["False", "True"]
+
+
+def test_what_fails_ahead_fails_where_it_is_evaluated() -> None:
+    plan, table = (
+        _Probe().condition("int(node.zone) + 9223372036854775807 > pod.x"),
+        RowsTable(_ROWS, {}),
+    )
+    plan.refresh(table)
+    assert listed(plan.evaluate(table, _POD)) == ["error", "error"]
+
+
 _TYPES = {"flag": BOOL, "i": INT, "d": DOUBLE, "labels": MAP}
 
 
@@ -44,7 +112,7 @@ class _Nodes:
         return None
 
 
-class _Probe:
+class _PlanProbe:
     """A function `seen(x)` that gives `x` and counts its calls by value."""
 
     def __init__(self) -> None:
@@ -67,7 +135,7 @@ class _Probe:
 
 
 def _strategies(expression: str, *, is_number: bool = False) -> list[tuple[str, Strategy]]:
-    plan = _Probe().number(expression) if is_number else _Probe().condition(expression)
+    plan = _PlanProbe().number(expression) if is_number else _PlanProbe().condition(expression)
     return [(part.text, part.strategy) for part in plan.parts]
 
 
@@ -142,7 +210,7 @@ def test_a_score_by_cases_is_made_of_columns() -> None:
 
 
 def test_a_plan_describes_itself_in_a_line_for_each_part() -> None:
-    lines = _Probe().condition("node.d > 0.5 && pod.x").describe().splitlines()
+    lines = _PlanProbe().condition("node.d > 0.5 && pod.x").describe().splitlines()
     assert [line.split(" us  ")[1] for line in lines] == [
         "node.d > 0.5 && pod.x",
         "  pod.x",
@@ -159,7 +227,7 @@ def test_what_is_slow_costs_more_than_what_is_not() -> None:
         "node.labels.host == pod.host",
         "pod.tags.all(t, node.labels[t] == pod.host)",
     )
-    fast, slow, looping = (_Probe().condition(text).cost for text in texts)
+    fast, slow, looping = (_PlanProbe().condition(text).cost for text in texts)
     assert fast < 200 < slow < looping
 
 
@@ -167,14 +235,14 @@ def test_what_is_slow_costs_more_than_what_is_not() -> None:
 
 
 def test_a_part_of_the_request_is_evaluated_once() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     plan = probe.condition("node.labels.host == seen(pod.x) && node.d < seen(pod.y)")
     plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1", "y": 5.0}})
     assert probe.calls == {"h1": 1, 5.0: 1}
 
 
 def test_few_distinct_values_are_evaluated_once_each() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     table = RowsTable(_rows(100))
     plan = probe.condition("seen(node.labels.zone) == pod.x")
     assert listed(plan.evaluate(table, {"pod": {"x": "z1"}}))[:3] == ["False", "True", "False"]
@@ -183,7 +251,7 @@ def test_few_distinct_values_are_evaluated_once_each() -> None:
 
 
 def test_combinations_of_values_are_evaluated_once_each() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     rows = [{"labels": {"a": f"{at % 7}", "b": f"{at % 5}"}} for at in range(210)]
     plan = probe.condition("seen(node.labels.a + node.labels.b) == pod.x")
     found = listed(plan.evaluate(RowsTable(rows), {"pod": {"x": "00"}}))
@@ -194,13 +262,13 @@ def test_combinations_of_values_are_evaluated_once_each() -> None:
 
 def test_very_many_combinations_are_no_different() -> None:
     rows = [{"labels": {"a": f"{at}", "b": f"{at}", "c": f"{at}"}} for at in range(100)]
-    plan = _Probe().condition("node.labels.a + node.labels.b + node.labels.c == pod.x")
+    plan = _PlanProbe().condition("node.labels.a + node.labels.b + node.labels.c == pod.x")
     found = listed(plan.evaluate(RowsTable(rows), {"pod": {"x": "777"}}))
     assert found == [str(at == 7) for at in range(100)]
 
 
 def test_a_slow_operand_is_not_evaluated_for_decided_rows() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     rows = _rows(100)
     pod = {"pod": {"x": "h1"}}
     plan = probe.condition("seen(node.labels.host) == pod.x && node.flag")
@@ -213,7 +281,7 @@ def test_a_slow_operand_is_not_evaluated_for_decided_rows() -> None:
 
 
 def test_a_slow_part_is_not_evaluated_for_rows_outside_the_mask() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     mask = np.arange(100) < 3
     plan = probe.condition("seen(node.labels.host) == pod.x")
     plan.evaluate(RowsTable(_rows(100)), {"pod": {"x": "h1"}}, mask=mask)
@@ -221,7 +289,7 @@ def test_a_slow_part_is_not_evaluated_for_rows_outside_the_mask() -> None:
 
 
 def test_a_constant_that_decides_leaves_nothing_to_do() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     plan = probe.condition("pod.x && seen(node.labels.host) == pod.y")
     found = listed(plan.evaluate(RowsTable(_rows(3)), {"pod": {"x": False}}))
     assert found == ["False"] * 3
@@ -236,7 +304,7 @@ def _evaluate(plan: Plan, rows: Sequence[Row], memory: Memory, **pod: object) ->
 
 
 def test_what_depends_on_rows_alone_is_evaluated_again_for_changed_rows_only() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     rows = _rows(100)
     memory: Memory = {}
     plan = probe.condition("seen(node.labels.host).endsWith('1')")
@@ -248,7 +316,7 @@ def test_what_depends_on_rows_alone_is_evaluated_again_for_changed_rows_only() -
 
 
 def test_requests_that_read_alike_share_what_is_remembered() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     rows = _rows(100)
     memory: Memory = {}
     plan = probe.condition("seen(node.labels.host) == pod.x[0]")
@@ -260,7 +328,7 @@ def test_requests_that_read_alike_share_what_is_remembered() -> None:
 
 
 def test_a_key_holds_the_values_computed_from_a_request() -> None:
-    plan = _Probe().condition("pod.x > 2.0 || node.labels.host == pod.y[0]")
+    plan = _PlanProbe().condition("pod.x > 2.0 || node.labels.host == pod.y[0]")
     same = [{"x": 3.0, "y": ["a"]}, {"x": 9.5, "y": ["a", "b"], "z": 1}]
     other = [{"x": 1.0, "y": ["a"]}, {"x": 3.0, "y": ["b"]}, {"x": 3.0, "y": [1]}, {"x": 3.0}]
     keys = [plan.key({"pod": pod}) for pod in (*same, *other)]
@@ -269,22 +337,24 @@ def test_a_key_holds_the_values_computed_from_a_request() -> None:
 
 
 def test_there_is_no_key_where_no_request_is_read_or_it_would_be_too_long() -> None:
-    assert _Probe().condition("node.labels.host == 'a'").key({}) == ""
-    assert _Probe().condition("node.labels.host == pod.x").key({"pod": {"x": "x" * 5000}}) is None
+    assert _PlanProbe().condition("node.labels.host == 'a'").key({}) == ""
+    assert (
+        _PlanProbe().condition("node.labels.host == pod.x").key({"pod": {"x": "x" * 5000}}) is None
+    )
 
 
 def test_a_condition_and_a_number_are_remembered_apart() -> None:
     rows = _rows(40)
     memory: Memory = {}
     expression = "[pod.x, node.labels.host][0]"
-    as_condition, as_number = _Probe().condition(expression), _Probe().number(expression)
+    as_condition, as_number = _PlanProbe().condition(expression), _PlanProbe().number(expression)
     table = RowsTable(rows, memory)
     assert listed(as_condition.evaluate(table, {"pod": {"x": 1}})) == ["error"] * 40
     assert listed(as_number.evaluate(table, {"pod": {"x": 1}})) == ["1.0"] * 40
 
 
 def test_a_request_too_large_for_a_key_is_not_remembered() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     rows = _rows(40)
     memory: Memory = {}
     plan = probe.condition("seen(node.labels.host) == pod.x")
@@ -308,7 +378,7 @@ def test_nothing_is_in_an_empty_list_not_even_an_error(
     expression: str, *, holds: bool | None
 ) -> None:
     rows = _rows(3, taints=[{"key": "a"}])
-    found = listed(_Probe().condition(expression).evaluate(RowsTable(rows), {"pod": {}}))
+    found = listed(_PlanProbe().condition(expression).evaluate(RowsTable(rows), {"pod": {}}))
     assert found == [str(row["flag"] if holds is None else holds) for row in rows]
 
 
@@ -322,13 +392,13 @@ def test_a_request_of_any_depth_is_evaluated(depth: int) -> None:
     nested: list[object] = []
     for _ in range(depth):
         nested = [nested]
-    plan = _Probe().condition("[pod.x, node.labels.host][1] == 'h1'")
+    plan = _PlanProbe().condition("[pod.x, node.labels.host][1] == 'h1'")
     found = listed(plan.evaluate(RowsTable(_rows(40)), {"pod": {"x": nested}}))
     assert found == [str(at == 1) for at in range(40)]
 
 
 def test_parts_that_read_the_same_share_what_is_remembered() -> None:
-    probe = _Probe()
+    probe = _PlanProbe()
     rows = _rows(40)
     memory: Memory = {}
     for expression in ("seen(node.labels.zone) == 'z1'", "!( seen(node.labels['zone'])=='z1' )"):
@@ -343,7 +413,7 @@ def test_parts_that_read_the_same_share_what_is_remembered() -> None:
 
 def test_each_row_that_has_to_be_evaluated_costs_an_iteration() -> None:
     budget = Budget(2000)
-    plan = _Probe().condition("node.labels.host == pod.x")
+    plan = _PlanProbe().condition("node.labels.host == pod.x")
     plan.evaluate(RowsTable(_rows(600)), {"pod": {"x": "a"}}, budget)
     assert budget.steps_left == 1400
     plan.evaluate(RowsTable(_rows(500)), {"pod": {"x": "a"}}, budget)
@@ -352,7 +422,7 @@ def test_each_row_that_has_to_be_evaluated_costs_an_iteration() -> None:
 
 def test_a_budget_is_shared_by_all_rows_and_its_end_is_a_fault_of_all() -> None:
     rows = _rows(40, tags=list(range(30)))
-    plan = _Probe().condition("node.flag || node.tags.all(t, t != pod.x || node.d < 0.0)")
+    plan = _PlanProbe().condition("node.flag || node.tags.all(t, t != pod.x || node.d < 0.0)")
     table = RowsTable(rows)
     enough = listed(plan.evaluate(table, {"pod": {"x": -1}}, Budget(30 * 40)))
     assert enough == ["True"] * 40
@@ -361,7 +431,7 @@ def test_a_budget_is_shared_by_all_rows_and_its_end_is_a_fault_of_all() -> None:
 
 def test_what_is_remembered_for_all_has_a_budget_for_each_value() -> None:
     rows: list[Row] = [{"tags": [0] * 20_000}, {"tags": [0] * 5_000}, {"tags": [0] * 8_000}]
-    plan = _Probe().condition("node.tags.all(t, t == 0)")
+    plan = _PlanProbe().condition("node.tags.all(t, t == 0)")
     budget = Budget(10)
     found = listed(plan.evaluate(RowsTable(rows), {"pod": {}}, budget))
     assert found == ["error", "True", "True"]  # 10,000 iterations each
@@ -370,7 +440,7 @@ def test_what_is_remembered_for_all_has_a_budget_for_each_value() -> None:
 
 def test_a_table_without_rows_gives_columns_without_rows() -> None:
     for expression in ("true", "node.flag", "node.labels.a == pod.x", "node.labels.a == 'x'"):
-        assert listed(_Probe().condition(expression).evaluate(RowsTable([]), {"pod": {}})) == []
+        assert listed(_PlanProbe().condition(expression).evaluate(RowsTable([]), {"pod": {}})) == []
 
 
 def test_an_expression_on_many_different_texts_is_matched_in_one_go() -> None:

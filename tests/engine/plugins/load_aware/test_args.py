@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.usage import WHOLE_NODE, UsageSource
+from engine.plugins.load_aware.estimation import WHOLE_NODE, UsageSource
 
 
 def _args(**args: Any) -> LoadAwareArgs:  # noqa: ANN401 (as written in YAML)

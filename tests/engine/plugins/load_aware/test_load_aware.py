@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from engine.model.usage import AggregatedUsage
 from engine.plugins.base import PASS
 from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.plugin import PLUGIN, LoadAwareFilter
-from engine.plugins.load_aware.score import LoadAwareBalance, LoadAwareScore
-from engine.plugins.load_aware.sums import LoadProfile
-from engine.plugins.load_aware.thresholds import USAGE_THRESHOLDS
-from engine.plugins.load_aware.usage import RAW_ALLOCATABLE
+from engine.plugins.load_aware.estimation import RAW_ALLOCATABLE, LoadProfile
+from engine.plugins.load_aware.plugin import (
+    PLUGIN,
+    USAGE_THRESHOLDS,
+    LoadAwareBalance,
+    LoadAwareFilter,
+    LoadAwareScore,
+)
 from tests.engine.measured_cluster import GI, NOW, by_node, cluster, node, pod, report
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.model.selector_text import parse_selector_text
+from engine.model.selectors import parse_selector_text
 from engine.quota.queueing import NodeSelection, cohort_of_nodes, sum_of_min
 from engine.view import ClusterView
 from tests.engine.measured_cluster import cluster, node, pod

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
-from engine.model.koordinator_quota import NAME_LABEL, ROOT_QUOTA, TreeSettings
+from engine.model.elastic_quota import (
+    KOORDINATOR_GROUP,
+    NAME_LABEL,
+    ROOT_QUOTA,
+    ElasticQuota,
+    TreeSettings,
+)
 from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from tests.builders import elastic_quota, pod_from

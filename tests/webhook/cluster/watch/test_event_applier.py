@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.device_class import DeviceClass
 from engine.model.disk_io import NodeDisks
+from engine.model.node import DeviceClass
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from engine.model.caches import PARTS
 from engine.model.pod import pod_of
-from tests.fake_api_server import FakeApiServer
+from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import (
     BRISK,
     LONG,
@@ -23,6 +26,96 @@ from tests.webhook.cluster.reflecting import (
     quota,
     reflecting,
 )
+from webhook.cluster.client.connection import connected
+from webhook.cluster.watch.reflector import ApiGroups, KnownObjects
+
+KEYS = st.sampled_from([f"shop/pod-{number}" for number in range(6)])
+STEPS = st.one_of(
+    st.tuples(st.sampled_from(["show", "discard"]), KEYS),
+    st.tuples(st.sampled_from(["begin", "end"]), st.just("")),
+)
+
+
+def unshown(known: KnownObjects) -> list[str]:
+    """Forget what the list has not shown, as at its end."""
+    gone = []
+    for keys in known.unshown():
+        for key in keys:
+            known.discard(key)
+            gone.append(key)
+    return sorted(gone)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_what_a_list_does_not_show_is_gone_at_its_end(steps: list[tuple[str, str]]) -> None:
+    known = KnownObjects()
+    expected: set[str] = set()
+    shown: set[str] = set()
+    for step, key in steps:
+        if step == "show":
+            known.show(key, str)
+            expected.add(key)
+            shown.add(key)
+        elif step == "discard":
+            known.discard(key)
+            expected.discard(key)
+            shown.discard(key)
+        elif step == "begin":
+            known.begin_list()
+            shown.clear()
+        else:
+            assert unshown(known) == sorted(expected - shown)
+            expected &= shown
+        assert len(known) == len(expected)
+        assert known.shown == len(shown)
+
+
+def test_no_step_at_the_end_of_a_list_goes_over_all_objects() -> None:
+    # 100 in each part; with a standard deviation of 10
+    known = KnownObjects()
+    for number in range(100 * PARTS):
+        known.show(f"shop/pod-{number}", str)
+    known.begin_list()
+    steps = [len(keys) for keys in known.unshown()]
+    assert len(steps) == PARTS
+    assert sum(steps) == 100 * PARTS
+    assert max(steps) < 200
+
+
+def test_the_string_that_others_hold_is_held() -> None:
+    known, held = KnownObjects(), "held by others"
+    known.show(f"held by {'others'}", lambda _: held)
+    known.begin_list()
+    known.show(f"held by {'others'}", str)
+    known.begin_list()
+    (key,) = unshown(known)
+    assert key is held
+
+
+GROUP = "slo.koordinator.sh"
+
+
+async def test_all_who_ask_within_a_while_are_told_by_one_request(tmp_path: Path) -> None:
+    async with (
+        fake_api_server() as server,
+        connected(server.kubeconfig(tmp_path), None) as connection,
+    ):
+        groups = ApiGroups(connection, 3_600)
+        assert await groups.has(GROUP)
+        assert not await groups.has("nobody.example.com")
+        assert [each.path for each in server.requests] == ["/apis"]
+
+
+async def test_a_group_that_comes_is_seen_after_a_while(tmp_path: Path) -> None:
+    async with (
+        fake_api_server(without=[f"nodemetrics.{GROUP}"]) as server,
+        connected(server.kubeconfig(tmp_path), None) as connection,
+    ):
+        groups = ApiGroups(connection, 0)
+        assert not await groups.has(GROUP)
+        server.install(f"nodemetrics.{GROUP}")
+        assert await groups.has(GROUP)
+
 
 Prepare = Callable[[FakeApiServer], None]
 TEN = tuple(pod(f"pod-{number}") for number in range(10))

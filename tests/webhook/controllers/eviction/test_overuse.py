@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.elastic_quota import ReclaimMode
-from engine.model.koordinator_quota import NAME_LABEL
+from engine.model.elastic_quota import NAME_LABEL, ReclaimMode
 from tests.engine.quota.tree.quotas import quota
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import World

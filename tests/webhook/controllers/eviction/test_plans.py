@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.eviction import NoPlan, NoPlanReason, Plan, Victim
-from engine.model.koordinator_quota import PREEMPTIBLE_LABEL
+from engine.model.elastic_quota import PREEMPTIBLE_LABEL
 from engine.model.time import SECOND, Micros, date
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World

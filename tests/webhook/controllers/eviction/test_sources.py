@@ -7,7 +7,7 @@ import pytest
 
 from engine.model import api
 from engine.model.hold import HOLD_FOR_PREEMPTION, HOLD_GATE, HOLD_REASONS_ANNOTATION
-from engine.model.priority_class import (
+from engine.model.pod_classes import (
     MINIMUM_PRIORITY_ANNOTATION,
     TOLERATION_SECONDS_ANNOTATION,
     priority_class_of,

@@ -15,10 +15,9 @@ from engine.gang import GangKey
 from engine.model import api
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey, ReclaimMode
-from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION, QueuedReason
 from engine.model.node import node_of
 from engine.model.pod_shape import PodShape
-from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros, micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
@@ -27,8 +26,8 @@ from engine.quota.tree import QuotaPaths
 from engine.release import HeldPod
 from engine.view import FRESH, ClusterState
 from tests.fake_api_server import FakeApiServer
-from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection
+from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.eviction import (
     EvictionContext,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from engine.model import api
-from engine.model.advice import ADVICE_ANNOTATION
+from engine.model.decision import ADVICE_ANNOTATION
 from engine.model.pod import pod_of
 from engine.model.time import SECOND, Micros
 from engine.outcome import LandingJudgement, PolicyLanding, WorseRules
@@ -20,8 +20,8 @@ from engine.report import OutcomeReport
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.binding import BindingRecord, BindingRecords
-from webhook.cluster.client.config_map import ConfigMapStore
 from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.outcome import (
     AuditedPolicies,
     BoundPods,

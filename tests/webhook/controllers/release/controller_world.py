@@ -14,10 +14,9 @@ import msgspec
 from engine.eviction import NodeFit
 from engine.model import api
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
-from engine.model.gang import POD_GROUP_LABEL
+from engine.model.gang import POD_GROUP_LABEL, pod_group_of
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
 from engine.model.node import node_of
-from engine.model.pod_group import pod_group_of
 from engine.model.time import SECOND, Micros, micros
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import Scope
@@ -31,10 +30,9 @@ from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
 from webhook.controllers.release import GangDecider, ReleasedPods, ReleaseSettings, build_context
 from webhook.placement.explanations import Explanations
-from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import GangMembers, HeldPods
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1

@@ -13,7 +13,7 @@ from webhook.controllers.release import (
     ReleaseController,
     Releases,
 )
-from webhook.placement.gang_members import GangMembers
+from webhook.placement.held_pods import GangMembers
 
 
 def controllers(

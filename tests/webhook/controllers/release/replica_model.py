@@ -29,7 +29,7 @@ from tests.webhook.controllers.release.scheduler_model import (
     nominated_in,
     runs,
 )
-from webhook.cluster.client.config_map import ConfigMapStore
+from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.eviction import Guards, RunningPods
 from webhook.controllers.gang import GangOutcome
@@ -41,10 +41,9 @@ from webhook.controllers.release import (
     build_context,
 )
 from webhook.placement.explanations import Explanations
-from webhook.placement.gang_members import GangMembers
-from webhook.placement.held_pods import HeldPods
+from webhook.placement.held_pods import GangMembers, HeldPods
+from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.placement.policy_counts import PolicyCounts
 from webhook.quota import ObservedPods
 
 HOLD_SECONDS, RECLAIM_AFTER_SECONDS = 20, 10

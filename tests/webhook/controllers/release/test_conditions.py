@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.hold import HOLD_GATE, QUEUED_CONDITION
+from engine.model.hold import HOLD_GATE, QUEUED_CONDITION, QueuedReason
 from engine.model.pod import pod_of
-from engine.model.queued_condition import QueuedReason
 from engine.model.time import SECOND, Micros
 from engine.release import HeldPod, HeldPodRegistry
 from webhook.controllers.release.conditions import IN_ORDER, Place, QueuedConditions, Wait

@@ -7,7 +7,7 @@ import pytest
 
 from engine.eviction import NodeFit
 from engine.model.elastic_quota import ReclaimMode
-from engine.model.queued_condition import QueuedReason
+from engine.model.hold import QueuedReason
 from engine.model.time import Micros
 from engine.view import WhatIf
 from tests.webhook.controllers.release.controller_world import BEGIN, World, running_world

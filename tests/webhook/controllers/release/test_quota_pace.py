@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.model.elastic_quota import QuotaKey
-from engine.model.queued_condition import QueuedReason
+from engine.model.hold import QueuedReason
 from engine.model.time import SECOND, Micros
 from engine.quota.queueing import Borrower, Lack, QuotaWait, QuotaWaits
 from tests.webhook.controllers.release.controller_world import running_world

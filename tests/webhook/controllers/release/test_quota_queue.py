@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RELEASING_ANNOTATION
-from engine.model.queued_condition import QueuedReason
+from engine.model.hold import RECLAIM_PLAN_ANNOTATION, RELEASING_ANNOTATION, QueuedReason
 from tests.webhook.controllers.release.controller_world import Replica, World, running_world
 
 

@@ -16,7 +16,7 @@ from tests.webhook.controllers.release.controller_world import (
     World,
     running_world,
 )
-from webhook.placement.hold_guard import HoldGuard
+from webhook.placement.held_pods import HoldGuard
 
 PODS = "/api/v1/namespaces/evil/pods"
 NOTES = "team.example/notes"
