@@ -1,27 +1,5 @@
 """Gangs: which pods belong together, what a gang waits for, and the phases of a PodGroup.
 
-How long a gang waits after it could not be started, so that others have their turn.
-
-Upstream's wait is constant, see scheduler-plugins, pkg/coscheduling/core/core.go, BackoffPodGroup;
-this one doubles.
-
-To which gang a pod belongs.
-
-Sources: scheduler-plugins, pkg/util/podgroup.go; Koordinator,
-pkg/scheduler/plugins/coscheduling/util/gang_helper.go, GetGangNameByPod.
-
-The phase of a PodGroup, as upstream's controller goes from one to the next.
-
-Source: scheduler-plugins, pkg/controllers/podgroup_controller.go. Unlike there, only pods of the
-group's own namespace are its members.
-
-Whether a cluster has the room that a gang says it needs, before any node is looked at.
-
-Source: scheduler-plugins, pkg/coscheduling/core/core.go, CheckClusterResource. Unlike there, what
-pods use beyond a node's own is not taken from the others.
-
-Gangs: which pods belong together, what a gang waits for, and its phases.
-
 Belongs here: who is a member of which gang, how many there are of each state, what upstream's
 Coscheduling and Koordinator's gangs would let start, back-off after a failure, the phases of a
 PodGroup. Never: nodes that members go to, and how members are released.
@@ -71,6 +49,12 @@ from engine.model.quantity import PODS
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros, date
 from engine.view import ClusterView, Sum, counted_requests, is_device_resource
+
+# How long a gang waits after it could not be started, so that others have their turn.
+#
+# Upstream's wait is constant, see scheduler-plugins, pkg/coscheduling/core/core.go,
+# BackoffPodGroup; this one doubles.
+
 
 FIRST_BACKOFF_SECONDS: Final = 10
 LONGEST_BACKOFF_SECONDS: Final = 600
@@ -142,6 +126,12 @@ class GangBackoff:
             if self._failures[key].last > oldest:
                 break
             del self._failures[key]
+
+
+# To which gang a pod belongs.
+#
+# Sources: scheduler-plugins, pkg/util/podgroup.go; Koordinator,
+# pkg/scheduler/plugins/coscheduling/util/gang_helper.go, GetGangNameByPod.
 
 
 _LONGEST_NAME: Final = 253
@@ -385,6 +375,12 @@ def _counted(gang: Gang, counts: MemberCounts) -> int:
     return counts.started + gang.succeeded
 
 
+# The phase of a PodGroup, as upstream's controller goes from one to the next.
+#
+# Source: scheduler-plugins, pkg/controllers/podgroup_controller.go. Unlike there, only pods of the
+# group's own namespace are its members.
+
+
 PENDING: Final = "Pending"
 SCHEDULING: Final = "Scheduling"
 RUNNING: Final = "Running"
@@ -468,6 +464,12 @@ def _is_abandoned(pod_group: PodGroup) -> bool:
         and created is not None
         and status.schedule_start_time - created > _ABANDONED_AFTER
     )
+
+
+# Whether a cluster has the room that a gang says it needs, before any node is looked at.
+#
+# Source: scheduler-plugins, pkg/coscheduling/core/core.go, CheckClusterResource. Unlike there, what
+# pods use beyond a node's own is not taken from the others.
 
 
 def min_resources_gap(

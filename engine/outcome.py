@@ -3,12 +3,6 @@
 What belongs here: what a decision at a binding says of the node, and of the scheduler's; whether
 advice was followed; the figures of policies in a window of time; and whether a policy makes things
 worse. What never does: how bindings are seen, where figures are stored, what follows from them.
-
-Where one pod was bound, as each policy sees it that had a say.
-
-A pod that is decided at its binding is compared exactly: the scheduler's own choice is known, and
-the decision ranks both nodes. Of a pod that was advised only its advice is known, and so whether it
-was followed.
 """
 
 from __future__ import annotations
@@ -40,6 +34,13 @@ from engine.report import (
     RuleOutcome,
 )
 from engine.view import ClusterView
+
+# Where one pod was bound, as each policy sees it that had a say.
+#
+# A pod that is decided at its binding is compared exactly: the scheduler's own choice is known, and
+# the decision ranks both nodes. Of a pod that was advised only its advice is known, and so whether
+# it was followed.
+
 
 _MEASURED: Final = (CPU, MEMORY)
 

@@ -3,23 +3,6 @@
 Belongs here: which plugins a profile enables, with which weights and args, and the policy that
 ranks nodes as they do, as text with comments on what a policy cannot say. Never: what a plugin
 computes.
-
-KubeSchedulerConfiguration as people write it: what is read of a file, a profile or an entry.
-
-Source: Kubernetes, staging/src/k8s.io/kube-scheduler/config/v1/types.go. Fields that say nothing of
-where pods go are ignored, so that newer versions can be read.
-
-Earlier versions of the configuration: what a profile has by default, and scores of old names.
-
-Source: Kubernetes 1.22, pkg/scheduler/apis/config/v1beta1/default_plugins.go and .../v1beta2, and
-staging/src/k8s.io/kube-scheduler/config/v1beta1/types_pluginargs.go. Version v1beta3 has the
-defaults of v1. NodePreferAvoidPods, of weight 10000 in v1beta1, is left out: no node says any more
-what it preferred to avoid.
-
-The plugins that a profile enables as filters and as scores, in order, with their weights.
-
-Source: Kubernetes, pkg/scheduler/apis/config/v1/default_plugins.go (getDefaultPlugins,
-mergePlugins) and pkg/scheduler/framework/runtime/framework.go (expandMultiPointPlugins).
 """
 
 from __future__ import annotations
@@ -40,6 +23,14 @@ from engine.documents import Document, Path, read_documents, validate_model
 from engine.errors import Diagnostic, InvalidFileError, did_you_mean
 from engine.plugins import PLUGINS, UPSTREAM_NAMES
 from engine.plugins.node_resources_fit import ScoringStrategy
+
+# Earlier versions of the configuration: what a profile has by default, and scores of old names.
+#
+# Source: Kubernetes 1.22, pkg/scheduler/apis/config/v1beta1/default_plugins.go and .../v1beta2, and
+# staging/src/k8s.io/kube-scheduler/config/v1beta1/types_pluginargs.go. Version v1beta3 has the
+# defaults of v1. NodePreferAvoidPods, of weight 10000 in v1beta1, is left out: no node says any
+# more what it preferred to avoid.
+
 
 GROUP: Final = "kubescheduler.config.k8s.io"
 
@@ -120,6 +111,12 @@ def strategy_of(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     if args.get("shape"):
         strategy["requestedToCapacityRatio"] = {"shape": args["shape"]}
     return strategy
+
+
+# KubeSchedulerConfiguration as people write it: what is read of a file, a profile or an entry.
+#
+# Source: Kubernetes, staging/src/k8s.io/kube-scheduler/config/v1/types.go. Fields that say nothing
+# of where pods go are ignored, so that newer versions can be read.
 
 
 KIND: Final = "KubeSchedulerConfiguration"
@@ -305,6 +302,12 @@ def _valid(model: type[_M], value: object, document: Document, path: Path) -> _M
     if valid is None:
         raise InvalidFileError(problems)
     return valid
+
+
+# The plugins that a profile enables as filters and as scores, in order, with their weights.
+#
+# Source: Kubernetes, pkg/scheduler/apis/config/v1/default_plugins.go (getDefaultPlugins,
+# mergePlugins) and pkg/scheduler/framework/runtime/framework.go (expandMultiPointPlugins).
 
 
 FILTER: Final = "filter"

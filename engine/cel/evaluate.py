@@ -3,11 +3,6 @@
 The composition of closures and their shortcuts belong here; the semantics of operators never do:
 they are in `engine.cel.operators`. Any node of a resolved tree compiles on its own, given a frame
 that holds the variables that it reads.
-
-Closures for `&&`, `||`, `!`, `?:`, `or` and `orValue`.
-
-`&&` and `||` are commutative in their errors: a false (or true) operand decides, even if another
-fails. An exhausted budget is different: it ends the evaluation.
 """
 
 from __future__ import annotations
@@ -416,6 +411,12 @@ def _on_first(
         return impl(value, *prepared)
 
     return evaluate
+
+
+# Closures for `&&`, `||`, `!`, `?:`, `or` and `orValue`.
+#
+# `&&` and `||` are commutative in their errors: a false (or true) operand decides, even if another
+# fails. An exhausted budget is different: it ends the evaluation.
 
 
 def and_(node: ast.And, compile_: Compile, _environment: Environment) -> Closure:

@@ -1,13 +1,4 @@
-"""The parser: from tokens to a syntax tree with its macros expanded, within limits.
-
-Expansion of macros: calls that bind variables or inspect the form of their arguments.
-
-The checker enforces `Limits.nesting`, because it knows which loop is in the body of another.
-
-A Pratt parser from tokens to a syntax tree, which enforces limits while it reads.
-
-Recursion is bounded by `Limits.depth`, so no text can exhaust the stack.
-"""
+"""The parser: from tokens to a syntax tree with its macros expanded, within limits."""
 
 from __future__ import annotations
 
@@ -20,6 +11,11 @@ from engine.cel.budget import DEFAULT_LIMITS, Limits
 from engine.cel.errors import CelSyntaxError
 from engine.cel.hints import for_unexpected
 from engine.cel.values import BOOL, BYTES, DOUBLE, INT, INT_MAX, NULL, STRING, UINT, CelType
+
+# Expansion of macros: calls that bind variables or inspect the form of their arguments.
+#
+# The checker enforces `Limits.nesting`, because it knows which loop is in the body of another.
+
 
 _Args = tuple[ast.Node, ...]
 _Builder = Callable[[ast.Node, _Args, int], ast.Node]
@@ -122,6 +118,11 @@ _MACROS: Final[Mapping[tuple[str, int], _Builder]] = {
 
 NAMES: Final = frozenset({"has", "bind", *(name for name, _ in _MACROS)})
 """Names of macros, for hints on calls with other arguments."""
+
+# A Pratt parser from tokens to a syntax tree, which enforces limits while it reads.
+#
+# Recursion is bounded by `Limits.depth`, so no text can exhaust the stack.
+
 
 # Reserved words; they may be fields, and functions of a receiver.
 # fmt: off

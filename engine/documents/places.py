@@ -1,22 +1,4 @@
-"""YAML documents with the place of every part, so that each mistake is reported where it stands.
-
-YAML texts as trees with the place of each part, composed from PyYAML's events.
-
-PyYAML's own `compose` cannot replace this: it recurses in C and overruns the stack on deep nesting
-before a limit could be checked, stops at the first unknown alias instead of collecting mistakes,
-reports no duplicate keys, and holds a whole document, but a recorded cluster is read by items.
-
-YAML documents with the place of every part, for diagnostics.
-
-JSON is YAML. Plain values follow the JSON-like core of YAML 1.2: `yes` and `2026-01-01` are texts.
-Anchors and aliases work within bounds. Tags are rejected: they are nearly always an unquoted
-expression that begins with `!`.
-
-Objects of the API as YAML documents, so that mistakes in them have a place like those in files.
-
-They are laid out as `kubectl get -o yaml` does: keys in alphabetical order, lists not indented,
-texts of several lines below a `|`.
-"""
+"""YAML documents with the place of every part, so that each mistake is reported where it stands."""
 
 from __future__ import annotations
 
@@ -61,6 +43,14 @@ def template_hint(text: str, offset: int | None = None) -> str:
     if found is None or not (offset is None or found.start() <= offset <= found.end()):
         return ""
     return f"{TEMPLATE_MESSAGE}: {TEMPLATE_HINT}"
+
+
+# YAML texts as trees with the place of each part, composed from PyYAML's events.
+#
+# PyYAML's own `compose` cannot replace this: it recurses in C and overruns the stack on deep
+# nesting before a limit could be checked, stops at the first unknown alias instead of collecting
+# mistakes, reports no duplicate keys, and holds a whole document, but a recorded cluster is read by
+# items.
 
 
 DEEPEST: Final = 64
@@ -346,6 +336,13 @@ def fatal_problem(source: Source, error: yaml.YAMLError | LimitExceededError) ->
     return source.problem_at(min(mark.index, last), f"not YAML: {message}", hint)
 
 
+# YAML documents with the place of every part, for diagnostics.
+#
+# JSON is YAML. Plain values follow the JSON-like core of YAML 1.2: `yes` and `2026-01-01` are
+# texts. Anchors and aliases work within bounds. Tags are rejected: they are nearly always an
+# unquoted expression that begins with `!`.
+
+
 Path: TypeAlias = Sequence[str | int]
 """Keys and indexes from the top of a document to one value in it."""
 
@@ -577,6 +574,12 @@ def _is_blank(written: str) -> bool:
     if written[1] in "xuU":
         return chr(int(written.strip("\\xuU"), 16)).isspace()
     return written[1] in _BLANK_ESCAPES
+
+
+# Objects of the API as YAML documents, so that mistakes in them have a place like those in files.
+#
+# They are laid out as `kubectl get -o yaml` does: keys in alphabetical order, lists not indented,
+# texts of several lines below a `|`.
 
 
 _WIDTH: Final = 1 << 20  # no text is folded: the column of a character is where it stands

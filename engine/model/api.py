@@ -5,10 +5,6 @@ it is used. Decoding skips unknown fields, so a newer API server costs nothing, 
 wherever Go writes one for an empty value.
 
 A file is one API group; `meta` is what all of them share.
-
-The group `stowplan.dev`: policies as the API server stores them.
-
-Their `spec` stays as it was written: `engine.policy` checks it, with the place of each mistake.
 """
 
 from __future__ import annotations
@@ -710,6 +706,11 @@ class NodeMetric(WireStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()
+
+
+# The group `stowplan.dev`: policies as the API server stores them.
+#
+# Their `spec` stays as it was written: `engine.policy` checks it, with the place of each mistake.
 
 
 class PolicyMeta(ObjectMeta, frozen=True):

@@ -1,10 +1,4 @@
-"""A decision for one pod with its reasons and scores, ready to be explained.
-
-The advice in an annotation of a pod: written by one replica, read by all.
-
-Anyone who may create pods can write this annotation, so nothing in it is trusted: a text that is
-too long or malformed counts as no advice.
-"""
+"""A decision for one pod with its reasons and scores, ready to be explained."""
 
 from __future__ import annotations
 
@@ -45,6 +39,12 @@ class PlacementRequest:
     def object(self) -> dict[str, Any]:
         """The pod as plain JSON values."""
         return msgspec.json.decode(self.raw, type=dict[str, Any])
+
+
+# The advice in an annotation of a pod: written by one replica, read by all.
+#
+# Anyone who may create pods can write this annotation, so nothing in it is trusted: a text that is
+# too long or malformed counts as no advice.
 
 
 ADVICE_ANNOTATION = "stowplan.dev/advice"

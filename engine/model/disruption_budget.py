@@ -1,16 +1,4 @@
-"""What keeps a pod from being evicted: disruption budgets, and marks for autoscalers.
-
-The model of a PodDisruptionBudget: how many of the pods that it selects may be evicted now.
-
-Source: k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go. Pods that are not ready may
-sometimes be evicted beyond a budget; here they count like others.
-
-The autoscalers that do not evict a pod, by what it says of itself: its node stays.
-
-Sources: kubernetes/autoscaler, cluster-autoscaler/simulator/drainability/rules, with its default
-flags; kubernetes-sigs/karpenter, pkg/utils/pod/scheduling.go, IsDisruptable. Cluster Autoscaler
-also keeps the nodes of pods of kube-system in their first hour, which is too short to count here.
-"""
+"""What keeps a pod from being evicted: disruption budgets, and marks for autoscalers."""
 
 from __future__ import annotations
 
@@ -20,6 +8,11 @@ from typing import Final
 
 from engine.model import api
 from engine.model.selectors import LabelSelector, parse_label_selector
+
+# The model of a PodDisruptionBudget: how many of the pods that it selects may be evicted now.
+#
+# Source: k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go. Pods that are not ready may
+# sometimes be evicted beyond a budget; here they count like others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +52,13 @@ def disruption_budget_of(wire: api.PodDisruptionBudget) -> DisruptionBudget:
         selector=selector,
         disruptions_allowed=wire.status.disruptions_allowed,
     )
+
+
+# The autoscalers that do not evict a pod, by what it says of itself: its node stays.
+#
+# Sources: kubernetes/autoscaler, cluster-autoscaler/simulator/drainability/rules, with its default
+# flags; kubernetes-sigs/karpenter, pkg/utils/pod/scheduling.go, IsDisruptable. Cluster Autoscaler
+# also keeps the nodes of pods of kube-system in their first hour, which is too short to count here.
 
 
 CLUSTER_AUTOSCALER: Final = "ClusterAutoscaler"

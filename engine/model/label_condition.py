@@ -4,13 +4,6 @@ A condition may be derived from a rule that labels cannot express in full. It is
 sufficient, and each alternative has the reasons for what is missing in it.
 
 INVARIANT: operations may widen a condition, and then add a reason; they never narrow one.
-
-Sets of allowed states of a node label: an algebra, and its form as requirements.
-
-The label of a node is missing, or has a value that Kubernetes accepts: at most 63 letters, digits,
-`-`, `_` and `.`, none of the three at an end. Two things follow for numbers: a value never has a
-sign, so an integer is 0 or more; and it may have leading zeros, so a number has many spellings and
-only Gt and Lt can express it.
 """
 
 from __future__ import annotations
@@ -24,6 +17,14 @@ from math import prod
 from typing import Final, TypeAlias
 
 from engine.model.selectors import Operator, Requirement, integer
+
+# Sets of allowed states of a node label: an algebra, and its form as requirements.
+#
+# The label of a node is missing, or has a value that Kubernetes accepts: at most 63 letters,
+# digits, `-`, `_` and `.`, none of the three at an end. Two things follow for numbers: a value
+# never has a sign, so an integer is 0 or more; and it may have leading zeros, so a number has many
+# spellings and only Gt and Lt can express it.
+
 
 INTEGERS: Final = range(2**63)
 """The integers that a label can spell within the 64 bits of CEL and Kubernetes."""

@@ -1,10 +1,4 @@
-"""A namespace, and what bounds its pods: quota mode, LimitRanges, ResourceQuotas.
-
-The model of a ResourceQuota, as far as it bounds pods.
-
-Source: Kubernetes, pkg/quota/v1/evaluator/core/pods.go. Counts of other objects, and pods of DRA
-devices, are not known here.
-"""
+"""A namespace, and what bounds its pods: quota mode, LimitRanges, ResourceQuotas."""
 
 from __future__ import annotations
 
@@ -80,6 +74,12 @@ def limit_range_of(wire: api.LimitRange) -> LimitRange:
         limits=limits,
         requests=requests,
     )
+
+
+# The model of a ResourceQuota, as far as it bounds pods.
+#
+# Source: Kubernetes, pkg/quota/v1/evaluator/core/pods.go. Counts of other objects, and pods of DRA
+# devices, are not known here.
 
 
 _REQUESTS: Final = "requests."

@@ -1,9 +1,4 @@
-"""The model of a node: what it offers, and what keeps pods away.
-
-Taints and the tolerations that tolerate them.
-
-Source: api/core/v1/toleration.go (ToleratesTaint), component-helpers/scheduling/corev1/helpers.go.
-"""
+"""The model of a node: what it offers, and what keeps pods away."""
 
 from __future__ import annotations
 
@@ -18,6 +13,12 @@ from engine.model import api, resources
 from engine.model.resources import Amounts
 from engine.model.selectors import integer
 from engine.model.time import Micros, micros
+
+# Taints and the tolerations that tolerate them.
+#
+# Source: api/core/v1/toleration.go (ToleratesTaint),
+# component-helpers/scheduling/corev1/helpers.go.
+
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"

@@ -1,25 +1,4 @@
-"""The model of a pod: identity, needs and constraints.
-
-Ports of a node that a pod takes for itself.
-
-Source: pkg/scheduler/util/utils.go, `GetHostPorts`, and `HostPortInfo` of
-k8s.io/kube-scheduler/framework/types.go.
-
-Affinity and anti-affinity between pods: whom a term selects.
-
-Source: `AffinityTerm` of k8s.io/kube-scheduler/framework/types.go, and for label keys
-pkg/registry/core/pod/strategy.go. The API server refuses selectors with mistakes; here such a term
-selects no pod.
-
-What rules for other pods read of a pod that is on a node, as a text that is kept for it.
-
-Pods of a template share one, so that 150,000 pods hold some ten thousand.
-
-Whether a pod is of a Deployment, and of which revision of its template.
-
-Read off what the Deployment controller writes: a ReplicaSet is named after its Deployment and the
-hash of the template, and its pods after the ReplicaSet. Whoever may write pods may write the same.
-"""
+"""The model of a pod: identity, needs and constraints."""
 
 from __future__ import annotations
 
@@ -50,6 +29,12 @@ from engine.model.selectors import (
     parse_label_selector,
 )
 from engine.model.time import SECOND, Micros, micros
+
+# Ports of a node that a pod takes for itself.
+#
+# Source: pkg/scheduler/util/utils.go, `GetHostPorts`, and `HostPortInfo` of
+# k8s.io/kube-scheduler/framework/types.go.
+
 
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 (nothing listens here)
 """The address of a port that is taken on every address of the node."""
@@ -91,6 +76,13 @@ def _with_more(
                 HostPort(port.host_ip or ALL_ADDRESSES, port.protocol or "TCP", port.host_port)
             )
     return ports
+
+
+# Affinity and anti-affinity between pods: whom a term selects.
+#
+# Source: `AffinityTerm` of k8s.io/kube-scheduler/framework/types.go, and for label keys
+# pkg/registry/core/pod/strategy.go. The API server refuses selectors with mistakes; here such a
+# term selects no pod.
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +419,11 @@ def _condition_times(
     return scheduled, initialized
 
 
+# What rules for other pods read of a pod that is on a node, as a text that is kept for it.
+#
+# Pods of a template share one, so that 150,000 pods hold some ten thousand.
+
+
 LONGEST_TRAITS: Final = 8_192  # bytes; those of an everyday pod take 300
 
 
@@ -491,6 +488,13 @@ def _attraction(pod: Pod) -> Sequence[api.WeightedPodAffinityTerm]:
 def decoded_traits(text: bytes) -> PodTraits:
     """Return the traits that a text spells, which is not NO_TRAITS."""
     return _decode(text)
+
+
+# Whether a pod is of a Deployment, and of which revision of its template.
+#
+# Read off what the Deployment controller writes: a ReplicaSet is named after its Deployment and the
+# hash of the template, and its pods after the ReplicaSet. Whoever may write pods may write the
+# same.
 
 
 HASH_LABEL: Final = "pod-template-hash"

@@ -1,9 +1,4 @@
-"""Classes that a pod names: PriorityClass and RuntimeClass.
-
-The model of a PriorityClass: for whom others are evicted, and who tolerates being evicted.
-
-Source of the annotations and of their parsing: scheduler-plugins, pkg/preemptiontoleration.
-"""
+"""Classes that a pod names: PriorityClass and RuntimeClass."""
 
 from __future__ import annotations
 
@@ -16,6 +11,11 @@ from typing import Final
 from engine.model import api
 from engine.model.quantity import base_units
 from engine.model.time import SECOND, Micros
+
+# The model of a PriorityClass: for whom others are evicted, and who tolerates being evicted.
+#
+# Source of the annotations and of their parsing: scheduler-plugins, pkg/preemptiontoleration.
+
 
 PREEMPT_LOWER_PRIORITY: Final = "PreemptLowerPriority"
 """The preemptionPolicy of pods whose class names none."""

@@ -1,13 +1,4 @@
-"""Shapes of pods: the amounts that pods of one template share, computed once.
-
-Shapes of pods, computed from their wire forms, each once.
-
-Pods of one template share one shape object, so a cluster of 150,000 pods holds some ten thousand.
-
-Decoding of large pods in parts: nothing holds the interpreter for long.
-
-A decoder holds it until it is done, in whichever thread: some 20 ms for each MiB of containers.
-"""
+"""Shapes of pods: the amounts that pods of one template share, computed once."""
 
 from __future__ import annotations
 
@@ -166,6 +157,11 @@ def cached_by_shape(
         return compute(shape, *args)
 
     return wraps(function)(result)
+
+
+# Shapes of pods, computed from their wire forms, each once.
+#
+# Pods of one template share one shape object, so a cluster of 150,000 pods holds some ten thousand.
 
 
 _SHAPE_CACHE_BYTES = 32 * 2**20  # some 18,000 shapes of everyday pods
@@ -481,6 +477,11 @@ def _seconds(text: str | None) -> int | None:
     if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
         return None
     return int(digits)
+
+
+# Decoding of large pods in parts: nothing holds the interpreter for long.
+#
+# A decoder holds it until it is done, in whichever thread: some 20 ms for each MiB of containers.
 
 
 class _Spec(api.PodSpec, frozen=True):

@@ -9,11 +9,6 @@ read here: what the API server stores must count. Two things differ on purpose. 
 value, and `1e1000000000` costs it a gigabyte; here a value of more than `MAX_DIGITS` digits
 becomes the greatest one. Upstream lets values beyond int64 wrap when they are read as integers;
 here they saturate.
-
-Names of resources and their families.
-
-The scheduler counts cpu, memory, ephemeral-storage and pods one by one, the *scalar* families by
-name, and silently ignores every other name.
 """
 
 from __future__ import annotations
@@ -25,6 +20,12 @@ from functools import lru_cache
 from typing import Final
 
 from engine.errors import QuantityError
+
+# Names of resources and their families.
+#
+# The scheduler counts cpu, memory, ephemeral-storage and pods one by one, the *scalar* families by
+# name, and silently ignores every other name.
+
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"

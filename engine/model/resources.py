@@ -8,14 +8,6 @@ Sums run over exact values and are rounded once at the end, as Kubernetes does w
 containers of 0.3Gi take 644,245,095 bytes, not twice 322,122,548. LimitAware rounds each container,
 because upstream it adds integers. So do CapacityScheduling and Trimaran; theirs can come to a
 millicore or a byte more for each container than `peak_requests` and `peak_limits`.
-
-Pods that are resized in place: resources that their containers have, but do not request.
-
-Until the kubelet has actuated a resize, a container or the pod itself counts for what is greater
-(component-helpers/resource/helpers.go, with UseStatusResources); from Kubernetes 1.37 on, all
-containers together do, and what the status of the pod says counts for each pod. A resize that the
-kubelet calls infeasible takes nothing on the node, yet counts for quota: it may become feasible
-later, without another check of the quota.
 """
 
 from __future__ import annotations
@@ -46,6 +38,15 @@ from engine.model.quantity import (
     quantity_of,
     to_int64,
 )
+
+# Pods that are resized in place: resources that their containers have, but do not request.
+#
+# Until the kubelet has actuated a resize, a container or the pod itself counts for what is greater
+# (component-helpers/resource/helpers.go, with UseStatusResources); from Kubernetes 1.37 on, all
+# containers together do, and what the status of the pod says counts for each pod. A resize that the
+# kubelet calls infeasible takes nothing on the node, yet counts for quota: it may become feasible
+# later, without another check of the quota.
+
 
 _Items: TypeAlias = tuple[tuple[str, "str | int | float | None"], ...] | None
 

@@ -7,10 +7,6 @@ decides if a mistake is fatal.
 
 INVARIANT: the result of a label requirement depends on the value of one label alone, so it can be
 computed once per distinct value.
-
-Label selectors as `kubectl --selector` takes them: `pool=batch,!spot,zone in (a,b)`.
-
-Source of the grammar: apimachinery, pkg/labels/selector.go. The operators of numbers are left out.
 """
 
 from __future__ import annotations
@@ -338,6 +334,12 @@ def _wrong_count(operator: str, count: int) -> str | None:
 def _unsupported(operator: str, at: Path, allowed: tuple[Operator, ...]) -> Mistake:
     text = f"`{operator}` is not an operator here; use one of {', '.join(allowed)}"
     return Mistake("NotSupported", (*at, "operator"), text)
+
+
+# Label selectors as `kubectl --selector` takes them: `pool=batch,!spot,zone in (a,b)`.
+#
+# Source of the grammar: apimachinery, pkg/labels/selector.go. The operators of numbers are left
+# out.
 
 
 _REQUIREMENT: Final = re.compile(

@@ -1,10 +1,4 @@
-"""Measured usage of a node and its pods, from any source.
-
-Usage in `metrics.k8s.io/v1beta1`, which metrics-server serves on most clusters.
-
-It measures nodes and pods, but neither history nor percentiles, nor which node a pod is on.
-Source of the fields: k8s.io/metrics, pkg/apis/metrics/v1beta1/types.go.
-"""
+"""Measured usage of a node and its pods, from any source."""
 
 from __future__ import annotations
 
@@ -144,6 +138,12 @@ def _aggregated(metric: api.NodeMetricInfo) -> tuple[AggregatedUsage, ...]:
         )
         for window in metric.aggregated_node_usages or ()
     )
+
+
+# Usage in `metrics.k8s.io/v1beta1`, which metrics-server serves on most clusters.
+#
+# It measures nodes and pods, but neither history nor percentiles, nor which node a pod is on.
+# Source of the fields: k8s.io/metrics, pkg/apis/metrics/v1beta1/types.go.
 
 
 class NodeMetrics(api.WireStruct, frozen=True):

@@ -2,19 +2,6 @@
 
 They never change the meaning of the user's terms. The functions take objects as they stand in JSON,
 with nulls, empty objects and unknown fields: Go writes a null for a missing value.
-
-The label by which a term can list nodes: `kubernetes.io/hostname`.
-
-A value that is missing or shared does not identify a node, so such a node cannot be listed.
-
-Rejected nodes as one requirement, for policies whose dynamic filters are required.
-
-Always `NotIn`: future nodes still match, so the cluster autoscaler can add one.
-
-Requirements of filters on node labels: the scheduler enforces them, on future nodes too.
-
-They do not depend on the state of any node. So they are written whenever a policy applies, also on
-a pod without candidates: it waits for the right node.
 """
 
 from __future__ import annotations
@@ -48,6 +35,11 @@ from engine.view import (
     name_hashes,
 )
 from engine.view.axis import CPU, MEMORY
+
+# The label by which a term can list nodes: `kubernetes.io/hostname`.
+#
+# A value that is missing or shared does not identify a node, so such a node cannot be listed.
+
 
 NOT_LISTABLE = f"label {HOSTNAME_LABEL} is missing or not unique"
 """Why a node is not listed, for warnings."""
@@ -189,6 +181,11 @@ def graft(document: Mapping[str, Any], tree: Mapping[str, Any], place: str) -> l
 
 def _add(path: str, value: object) -> Operation:
     return {"op": "add", "path": path, "value": value}
+
+
+# Rejected nodes as one requirement, for policies whose dynamic filters are required.
+#
+# Always `NotIn`: future nodes still match, so the cluster autoscaler can add one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +428,12 @@ class _Label:
             ):
                 return []
         return sorted(self.column.values[code] or "" for code in found.tolist())
+
+
+# Requirements of filters on node labels: the scheduler enforces them, on future nodes too.
+#
+# They do not depend on the state of any node. So they are written whenever a policy applies, also
+# on a pod without candidates: it waits for the right node.
 
 
 MOST_TERMS: Final = 16

@@ -1,10 +1,4 @@
-"""A decision encoded as one patch of its pod: `encode` is the table of contents.
-
-Promises of filters on node labels, written on a new pod before any node is judged.
-
-A pod that is held, or whose node is decided at its binding, needs them from its creation on:
-whoever releases or binds it, the scheduler keeps what filters promise.
-"""
+"""A decision encoded as one patch of its pod: `encode` is the table of contents."""
 
 from __future__ import annotations
 
@@ -30,6 +24,11 @@ from engine.placement.preferred_terms import names_needed, preferred_terms, weig
 from engine.placement.stored_pod import excluded_nodes
 from engine.policy import CompiledPolicy
 from engine.view import ClusterView
+
+# Promises of filters on node labels, written on a new pod before any node is judged.
+#
+# A pod that is held, or whose node is decided at its binding, needs them from its creation on:
+# whoever releases or binds it, the scheduler keeps what filters promise.
 
 
 def encode_promises(

@@ -1,9 +1,4 @@
-"""A patch of a pod: its operations, assembled and tried on the pod.
-
-The patch of a decision for other pods of its template, as text.
-
-Only the names of nodes and the advice differ between them, so the rest is encoded once.
-"""
+"""A patch of a pod: its operations, assembled and tried on the pod."""
 
 from __future__ import annotations
 
@@ -121,6 +116,11 @@ def ensure_applies(operations: Sequence[Operation], document: Mapping[str, Any])
 def _adding_null(path: str) -> jsonpatch.AddOperation:
     """Return the operation that adds a null; most pods share the same few paths."""
     return jsonpatch.AddOperation({"op": "add", "path": path, "value": None})
+
+
+# The patch of a decision for other pods of its template, as text.
+#
+# Only the names of nodes and the advice differ between them, so the rest is encoded once.
 
 
 _HOLES: Final = tuple(msgspec.Raw(bytes([number])) for number in range(3))

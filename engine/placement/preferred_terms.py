@@ -1,27 +1,4 @@
-"""A ranking as preferred terms: labels where they describe the nodes, else hostnames.
-
-How many nodes to name: the scheduler looks at a sample of the nodes that can take a pod.
-
-Source of the sample: pkg/scheduler/schedule_one.go (numFeasibleNodesToFind). It begins where the
-last search ended, in an order of the nodes that nobody else knows: a scheduler that starts has read
-them in no order. So what is in the sample is taken to be drawn at random, without replacement.
-
-A ranking as weight tiers: which of the best candidates to prefer, and the weight of each.
-
-Everything here is about positions in the ranking, never nodes. NodeAffinity gives a node the sum of
-the weights of the terms it matches and rescales so that the best feasible node has 200 points of
-the scheduler's total; only ratios between weights count. Three tiers weigh 3:2:1.
-
-Where labels describe them, the tiers are thirds of the range of the scores. Nodes that are named
-one by one cost the scheduler, so few are: see `named_tiers`.
-
-Turns of pods that share a decision: each is drawn to other nodes among the best.
-
-They get the same terms otherwise, and the first tier is narrow: so many pods on so few nodes would
-be no better for being advised. So the names of the first two terms, or of the only one, are others
-in each turn, of a ring of the best nodes: the first tier is the next few of it, the second those
-behind them.
-"""
+"""A ranking as preferred terms: labels where they describe the nodes, else hostnames."""
 
 from __future__ import annotations
 
@@ -49,6 +26,14 @@ from engine.placement.affinity import (
 )
 from engine.plugins import PLUGINS, Score
 from engine.view import ClusterView, IntColumn
+
+# How many nodes to name: the scheduler looks at a sample of the nodes that can take a pod.
+#
+# Source of the sample: pkg/scheduler/schedule_one.go (numFeasibleNodesToFind). It begins where the
+# last search ended, in an order of the nodes that nobody else knows: a scheduler that starts has
+# read them in no order. So what is in the sample is taken to be drawn at random, without
+# replacement.
+
 
 _LEAST_NODES: Final = 100
 _LEAST_PERCENTAGE: Final = 5
@@ -101,6 +86,16 @@ def names_needed(nodes: int, feasible: int, percentage: int = 0) -> int:
         if names >= LEAST_NAMES and none + one <= 1 - _PROBABILITY:
             return names
     return MOST_NAMES
+
+
+# A ranking as weight tiers: which of the best candidates to prefer, and the weight of each.
+#
+# Everything here is about positions in the ranking, never nodes. NodeAffinity gives a node the sum
+# of the weights of the terms it matches and rescales so that the best feasible node has 200 points
+# of the scheduler's total; only ratios between weights count. Three tiers weigh 3:2:1.
+#
+# Where labels describe them, the tiers are thirds of the range of the scores. Nodes that are named
+# one by one cost the scheduler, so few are: see `named_tiers`.
 
 
 MAX_TERMS = 3
@@ -229,6 +224,14 @@ def _thirds(totals: RankedTotals, cut: int) -> tuple[int, int, int]:
     upper = totals.count_from(floor - 2 * (floor - best) // MAX_TERMS)
     middle = totals.count_from(floor - (floor - best) // MAX_TERMS)
     return min(upper, cut), min(middle, cut), cut
+
+
+# Turns of pods that share a decision: each is drawn to other nodes among the best.
+#
+# They get the same terms otherwise, and the first tier is narrow: so many pods on so few nodes
+# would be no better for being advised. So the names of the first two terms, or of the only one, are
+# others in each turn, of a ring of the best nodes: the first tier is the next few of it, the second
+# those behind them.
 
 
 Term: TypeAlias = dict[str, Any]

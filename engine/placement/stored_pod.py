@@ -2,11 +2,6 @@
 
 Topology spread counts the nodes that a pod's required affinity allows. The scheduler reads that of
 the stored pod, so a decision must, too.
-
-A pod as it was submitted: without what was written on it since, by us or for its node.
-
-What filters promise stays in its required affinity: it cannot be told from the pod's own, and
-whoever decides for the pod again has to obey it.
 """
 
 from __future__ import annotations
@@ -35,6 +30,12 @@ from engine.placement.affinity import (
 from engine.placement.annotations import ANNOTATIONS
 from engine.policy import CompiledPolicy, RuleContext
 from engine.view import BoolColumn, ClusterView, Freshness
+
+# A pod as it was submitted: without what was written on it since, by us or for its node.
+#
+# What filters promise stays in its required affinity: it cannot be told from the pod's own, and
+# whoever decides for the pod again has to obey it.
+
 
 _OURS: Final = (*ANNOTATIONS, RELEASED_ANNOTATION)
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode

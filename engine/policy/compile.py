@@ -2,10 +2,6 @@
 
 Keys, expressions and plugins are checked independently, so that a misspelt key does not hide a
 mistake in an expression.
-
-The expressions and plugins of a document, compiled, with the mistakes in the others.
-
-Each is looked at by itself, whatever else is wrong with the document.
 """
 
 from __future__ import annotations
@@ -119,6 +115,11 @@ def _with_hint(problem: CelProblem, source: str, scope: ExpressionScope) -> CelP
     if known_from is None or known_from <= scope:
         return problem
     return replace(problem, hint=f"`{name[0]}` is known in {known_from.text} alone")
+
+
+# The expressions and plugins of a document, compiled, with the mistakes in the others.
+#
+# Each is looked at by itself, whatever else is wrong with the document.
 
 
 ItemPath: TypeAlias = tuple[str | int, ...]

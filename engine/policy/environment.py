@@ -1,9 +1,4 @@
-"""The names that expressions can read: one table for the checker, the values and the manual.
-
-Misspelt resource names, in expressions and in the args of plugins.
-
-No node has a misspelt resource, so without this check every pod and node would pass silently.
-"""
+"""The names that expressions can read: one table for the checker, the values and the manual."""
 
 from __future__ import annotations
 
@@ -21,6 +16,11 @@ from engine.documents import Document, Path
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 from engine.policy.activation import NOW_STEP_SECONDS
+
+# Misspelt resource names, in expressions and in the args of plugins.
+#
+# No node has a misspelt resource, so without this check every pod and node would pass silently.
+
 
 BY_RESOURCE: Final = frozenset(
     {

@@ -1,12 +1,6 @@
 """Nodes as the table that expressions are planned on: `node` of `engine.policy.environment`.
 
 INVARIANT: in a valid row a column has the value that `engine.policy.activation` gives.
-
-Conditions of nodes as tables: one condition of each node at a time.
-
-A slot is a type of condition, and its number among the conditions of that type of a node; by
-convention a node has one of each type. So a table of a slot has few different values, and
-`node.conditions.exists(c, c.type == 'Ready' && ..)` is computed by columns.
 """
 
 from __future__ import annotations
@@ -92,6 +86,13 @@ def usage_span(view: ClusterView, now: Micros) -> UsageSpan:
         span = UsageSpan(silent.rows, silent.timed)
     view.scratch[UsageSpan] = now, span
     return span
+
+
+# Conditions of nodes as tables: one condition of each node at a time.
+#
+# A slot is a type of condition, and its number among the conditions of that type of a node; by
+# convention a node has one of each type. So a table of a slot has few different values, and
+# `node.conditions.exists(c, c.type == 'Ready' && ..)` is computed by columns.
 
 
 _NODES: Final = (Domain.NODES,)

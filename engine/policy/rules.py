@@ -1,10 +1,6 @@
 """Filters and scores: how each comes to its outcome.
 
 A rule abstains while the part of the cluster that it reads is too old to judge by.
-
-Plugins as rules evaluate them: `PluginFilter` and `PluginScore`.
-
-They have the same methods as `engine.policy.expressions.FilterExpression` and `ScoreExpression`.
 """
 
 from __future__ import annotations
@@ -41,6 +37,11 @@ from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, FilterLabels, ScoreLabels
 from engine.policy.schema import OnFilterError, OnScoreError
 from engine.view import BoolColumn, Domain, IntColumn, extremes
+
+# Plugins as rules evaluate them: `PluginFilter` and `PluginScore`.
+#
+# They have the same methods as `engine.policy.expressions.FilterExpression` and `ScoreExpression`.
+
 
 _P = TypeVar("_P", bound=Filter | Score)
 

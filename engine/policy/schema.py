@@ -1,10 +1,4 @@
-"""The kinds of policies as authors write them, shaped like custom resources.
-
-The parts of a policy: the pods that it selects, its variables, filters and scores.
-
-The models define the keys and the type of each value. Values that cannot be checked by themselves
-(expressions, the args of a plugin) are checked in `engine.policy.compile`.
-"""
+"""The kinds of policies as authors write them, shaped like custom resources."""
 
 from __future__ import annotations
 
@@ -33,6 +27,12 @@ from engine.model.policy_resource import (
     policy_name,
 )
 from engine.plugins import PLUGINS, UPSTREAM_NAMES
+
+# The parts of a policy: the pods that it selects, its variables, filters and scores.
+#
+# The models define the keys and the type of each value. Values that cannot be checked by themselves
+# (expressions, the args of a plugin) are checked in `engine.policy.compile`.
+
 
 MOST_RULES: Final = 64
 """Of one sort in one policy; Kubernetes allows as many matchConditions."""

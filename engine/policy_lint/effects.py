@@ -2,12 +2,6 @@
 
 Where an expression reads texts, such as labels, the samples may lack what decides it: then nothing
 is said of it. Numbers, bools and moments are varied as far as real clusters go.
-
-The cluster and the pods that a policy is tried on: those of `cluster.yaml`, varied for it.
-
-Nodes and pods of a real cluster have the labels that its policies speak of. So the texts of a
-policy serve as keys and values of labels: each text is a label of some nodes and pods, with each
-text as its value on some of them. All of it is deterministic.
 """
 
 from __future__ import annotations
@@ -40,6 +34,13 @@ from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.policy_set import Finding, condition_part, variable_part
 from engine.policy_lint.reads import references_of
 from engine.view import ClusterState, ClusterView
+
+# The cluster and the pods that a policy is tried on: those of `cluster.yaml`, varied for it.
+#
+# Nodes and pods of a real cluster have the labels that its policies speak of. So the texts of a
+# policy serve as keys and values of labels: each text is a label of some nodes and pods, with each
+# text as its value on some of them. All of it is deterministic.
+
 
 _Json = dict[str, Any]
 

@@ -3,11 +3,6 @@
 Sources: kubernetes staging/src/k8s.io/api/core/v1/{types,well_known_labels}.go, the labels that
 Karpenter, the clouds and NVIDIA's operator set. Whoever may have labels or conditions of their own
 is only told of those that are all but spelt as a known one.
-
-Statuses of conditions that are asked for without their type.
-
-`Ready` is `True` on a node that is well, while `MemoryPressure` and its like are `False`: one
-status for all of them is true of no such node, and some status is true of each.
 """
 
 from __future__ import annotations
@@ -357,6 +352,12 @@ def _label_keys(document: Document) -> Iterator[tuple[Path, str, tuple[str, ...]
             yield (*at, "matchExpressions", index, "key"), each["key"], known
     for index, key in enumerate((spec.get("placement") or {}).get("groupLabels") or ()):
         yield ("spec", "placement", "groupLabels", index), key, _OF_NODES
+
+
+# Statuses of conditions that are asked for without their type.
+#
+# `Ready` is `True` on a node that is well, while `MemoryPressure` and its like are `False`: one
+# status for all of them is true of no such node, and some status is true of each.
 
 
 _STATUS_CONDITIONS: Final = ("node", "conditions")

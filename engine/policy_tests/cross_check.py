@@ -1,11 +1,4 @@
-"""The cross-check: every expression of policies, for every case and node, by another engine too.
-
-Another CEL engine, cel-python, as a witness of what expressions come to.
-
-It is optional: `stowplan[cross-check]`. It knows the core of the language. Where that means the
-same, it is helped: optional fields are given to it as conditions, numbers of unlike types as
-doubles.
-"""
+"""The cross-check: every expression of policies, for every case and node, by another engine too."""
 
 from __future__ import annotations
 
@@ -25,6 +18,13 @@ from engine.policy import CompiledPolicy, NodeExpression, PolicySet, RuleContext
 from engine.policy.node_table import NodeTable
 from engine.policy.policy_set import condition_part, variable_part
 from engine.policy_tests.cases import Case
+
+# Another CEL engine, cel-python, as a witness of what expressions come to.
+#
+# It is optional: `stowplan[cross-check]`. It knows the core of the language. Where that means the
+# same, it is helped: optional fields are given to it as conditions, numbers of unlike types as
+# doubles.
+
 
 MODULE: Final = "celpy"
 _COMPARISONS: Final = ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_")

@@ -2,12 +2,6 @@
 
 Source of `Zero` and of borrowing: CapacityScheduling (scheduler-plugins,
 pkg/capacityscheduling/elasticquota.go), the effective bounds and the comparison of its PreFilter.
-
-The rules by which an ElasticQuota is enforced, as data.
-
-The defaults are ResourceQuota's rules. The other values, together, are those of the scheduler
-plugin CapacityScheduling, for clusters that rely on it; but for `pods` in `max`, which the plugin
-never counts and which limits the number of pods here all the same.
 """
 
 from __future__ import annotations
@@ -26,6 +20,13 @@ from engine.model.elastic_quota import (
 from engine.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from engine.model.resources import Amounts
 from engine.view import ClusterView
+
+# The rules by which an ElasticQuota is enforced, as data.
+#
+# The defaults are ResourceQuota's rules. The other values, together, are those of the scheduler
+# plugin CapacityScheduling, for clusters that rely on it; but for `pods` in `max`, which the plugin
+# never counts and which limits the number of pods here all the same.
+
 
 QuotaMode: TypeAlias = Literal["Enforce", "Queue", "Audit", "Off"]
 """Effect of an exceeded quota.

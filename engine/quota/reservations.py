@@ -2,17 +2,6 @@
 
 They live in an annotation of the object itself, so that every writer knows all others: the API
 server refuses a write made from an older version of the object.
-
-Quota that a replica reserves ahead in one write, so that most of its pods need no write.
-
-An allowance stands on the object beside the reservations and names no pods: every other replica
-counts all of it. Its own replica admits pods from it without a request to the API server. This is
-the escrow method (O'Neil, "The Escrow Transactional Method", 1986).
-
-INVARIANT: pods drawn since an allowance was last written, and those it was written for, never hold
-more at any time than the allowance on the object. So while a write of it is in flight, a pod must
-fit the remainder before the write and after it. Pods are drawn only for `seconds` after the last
-write began: an allowance that has not changed for longer yields no more pods.
 """
 
 from __future__ import annotations
@@ -209,6 +198,18 @@ def decode(text: str, quota_uid: str) -> Reservations | None:
         {reservation.key: reservation for reservation in annotation.reserved},
         {allowance.replica: allowance for allowance in annotation.allowances},
     )
+
+
+# Quota that a replica reserves ahead in one write, so that most of its pods need no write.
+#
+# An allowance stands on the object beside the reservations and names no pods: every other replica
+# counts all of it. Its own replica admits pods from it without a request to the API server. This is
+# the escrow method (O'Neil, "The Escrow Transactional Method", 1986).
+#
+# INVARIANT: pods drawn since an allowance was last written, and those it was written for, never
+# hold more at any time than the allowance on the object. So while a write of it is in flight, a pod
+# must fit the remainder before the write and after it. Pods are drawn only for `seconds` after the
+# last write began: an allowance that has not changed for longer yields no more pods.
 
 
 _MOST_DRAWN = 800  # all of them fit in the annotation if they must be listed

@@ -15,10 +15,6 @@ The same holds for a pod drawn from an allowance, which its own replica counts b
 others within the allowance. An allowance that has not changed for so long that nobody can draw from
 it, and that any request for a pod drawn before has ended, leaves the count once all pods stored by
 then have been observed, and the object with a `seen_up_to` that says so.
-
-`status.used` of an ElasticQuota.
-
-Source of `Running`: scheduler-plugins, pkg/controllers/elasticquota_controller.go.
 """
 
 from __future__ import annotations
@@ -45,6 +41,11 @@ from engine.quota.reservations import (
 )
 from engine.quota.verdict import CountedPods, Surges
 from engine.view import ClusterView
+
+# `status.used` of an ElasticQuota.
+#
+# Source of `Running`: scheduler-plugins, pkg/controllers/elasticquota_controller.go.
+
 
 StatusCounts: TypeAlias = Literal["Running"] | PodAccounting
 """Pods that `status.used` adds up."""

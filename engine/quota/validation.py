@@ -3,12 +3,6 @@
 The CRDs check the syntax of quantities at most. Checked here is what scheduler-plugins
 leaves to the administrator (KEP-9): min <= max, one quota for a namespace, the sum of min within
 the cluster.
-
-Koordinator's rules for an ElasticQuota that is written, by itself and in its tree.
-
-Messages are those of Koordinator's own webhook, word for word.
-
-Source: koordinator, pkg/webhook/elasticquota/{quota_topology,quota_topology_check}.go.
 """
 
 from __future__ import annotations
@@ -55,6 +49,13 @@ from engine.quota.tree.topology import (
     check_topology,
 )
 from engine.view import ClusterView
+
+# Koordinator's rules for an ElasticQuota that is written, by itself and in its tree.
+#
+# Messages are those of Koordinator's own webhook, word for word.
+#
+# Source: koordinator, pkg/webhook/elasticquota/{quota_topology,quota_topology_check}.go.
+
 
 _NAMED_PODS = 2  # in the refusal of a deletion
 

@@ -3,17 +3,6 @@
 Source of the rule and the wording: Kubernetes ResourceQuota admission (resourcequota/controller.go,
 CheckRequest): only resources that the request names and the quota limits are compared, and only
 those exceeded are listed, in sorted order. Other rules: see `QuotaRules`.
-
-The surge of rollouts: pods above `max` that replace others, while these still run.
-
-A quota whose annotation allows it admits one pod of each Deployment beyond `max`, as far as it
-requests no more than a pod of an older revision that it is to replace. The reservation of such a
-pod names both. It is kept on the object while both are there and the quota uses more than `max`.
-
-INVARIANT: what a namespace uses, without what its surging pods and those that they replace have in
-common, is within `max`; of each Deployment one pod surges at most. For both pods of a surge count
-in every view that is current, or are reserved; where either has gone, the usage has fallen by as
-much as was left out.
 """
 
 from __future__ import annotations
@@ -38,6 +27,18 @@ from engine.quota.bounds import (
     sum_of,
 )
 from engine.quota.reservations import Reservation
+
+# The surge of rollouts: pods above `max` that replace others, while these still run.
+#
+# A quota whose annotation allows it admits one pod of each Deployment beyond `max`, as far as it
+# requests no more than a pod of an older revision that it is to replace. The reservation of such a
+# pod names both. It is kept on the object while both are there and the quota uses more than `max`.
+#
+# INVARIANT: what a namespace uses, without what its surging pods and those that they replace have
+# in common, is within `max`; of each Deployment one pod surges at most. For both pods of a surge
+# count in every view that is current, or are reserved; where either has gone, the usage has fallen
+# by as much as was left out.
+
 
 CountedPods: TypeAlias = Callable[[str], Amounts]
 """Returns what a view counts for the pod of a name, none if it has no such pod."""

@@ -1,10 +1,4 @@
-"""A decision with all its reasons, node by node: what `explain --json` and debug pages show.
-
-A report of a decision is made of an excerpt of it, which holds no column of the nodes.
-
-Few decisions are ever read about, and a `Decision` keeps its view alive: so what is kept of one is
-its excerpt, and the report is made when somebody reads it.
-"""
+"""A decision with all its reasons, node by node: what `explain --json` and debug pages show."""
 
 from __future__ import annotations
 
@@ -222,6 +216,12 @@ class DecisionReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     held: bool = False
     standing: NodeStanding | None = None
     binding: BindingReport | None = None
+
+
+# A report of a decision is made of an excerpt of it, which holds no column of the nodes.
+#
+# Few decisions are ever read about, and a `Decision` keeps its view alive: so what is kept of one
+# is its excerpt, and the report is made when somebody reads it.
 
 
 _SCHEDULER_NAME = "scheduler"

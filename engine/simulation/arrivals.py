@@ -1,11 +1,4 @@
-"""Who arrives when: the pods of a recording, those of manifests, or a generated day of them.
-
-What each pod has in use, from what a recording knows of nodes.
-
-A report that measures pods gives the load of those. What is left of the usage of its node, without
-what the system has in use, is divided among the others in proportion to their requests, to their
-estimates where they request nothing. On a node without a report a pod has its estimate in use.
-"""
+"""Who arrives when: the pods of a recording, those of manifests, or a generated day of them."""
 
 from __future__ import annotations
 
@@ -32,6 +25,14 @@ from engine.plugins.load_aware.estimation import Estimation, estimate_vector
 from engine.report import ArrivalSource
 from engine.view import ClusterState, ClusterView, IntColumn
 from engine.view.namespaces import NamespaceFacts
+
+# What each pod has in use, from what a recording knows of nodes.
+#
+# A report that measures pods gives the load of those. What is left of the usage of its node,
+# without what the system has in use, is divided among the others in proportion to their requests,
+# to their estimates where they request nothing. On a node without a report a pod has its estimate
+# in use.
+
 
 RESOURCES: Final = (CPU, MEMORY)
 """Resources that load is known of."""

@@ -1,12 +1,4 @@
-"""Figures of a cluster at one moment: how evenly and how full its nodes are.
-
-How even nodes could be at best: a lower bound, as if pods were divisible and fitted anywhere.
-
-A convex problem: the levels x of nodes of sizes c, of which what stays fills a, are to have the
-least variance, where x >= a and the amounts, the sum of c x, are given. Its minimum has
-x = max(a, m + s c), with m the mean of x, and one s for all nodes (Karush, Kuhn and Tucker). The
-least sum of (x - t)^2 is convex in t, so m is found by bisection; each s is exact.
-"""
+"""Figures of a cluster at one moment: how evenly and how full its nodes are."""
 
 from __future__ import annotations
 
@@ -27,6 +19,14 @@ from engine.report.nodes import Owner
 from engine.simulation.arms import ArmCluster
 from engine.simulation.arrivals import RESOURCES
 from engine.view import IntColumn, Sum
+
+# How even nodes could be at best: a lower bound, as if pods were divisible and fitted anywhere.
+#
+# A convex problem: the levels x of nodes of sizes c, of which what stays fills a, are to have the
+# least variance, where x >= a and the amounts, the sum of c x, are given. Its minimum has x =
+# max(a, m + s c), with m the mean of x, and one s for all nodes (Karush, Kuhn and Tucker). The
+# least sum of (x - t)^2 is convex in t, so m is found by bisection; each s is exact.
+
 
 Levels: TypeAlias = NDArray[np.float64]
 

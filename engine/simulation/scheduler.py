@@ -2,22 +2,6 @@
 
 Its filters, scores, weights and sampling are those of the default profile. What the scheduler is
 told by nobody here, as who evicts whom, does not belong here; nor do policies.
-
-What the filters and scores of the scheduler say of nodes, remembered for pods of a template.
-
-There are memories of what pods do not change, and of the room that they leave. Of the latter only
-the rows of nodes that took pods are computed again.
-
-Which nodes the scheduler looks at for a pod: in a large cluster not all of them.
-
-Source: pkg/scheduler/schedule_one.go (findNodesThatPassFilters) and
-pkg/scheduler/backend/cache/node_tree.go. The scheduler looks at several nodes at a time, and so may
-find others than the first ones by a few.
-
-The points that the scheduler's scores give to the nodes it chooses among.
-
-Source: pkg/scheduler/framework/runtime/framework.go (RunScorePlugins). Each score gives
-0..MAX_SCORE, normalised over these nodes alone.
 """
 
 from __future__ import annotations
@@ -42,6 +26,12 @@ from engine.placement import nodes_to_find
 from engine.plugins import PLUGINS, Filter, Score, ScoreAmong
 from engine.policy import SCHEDULER_FILTERS, SCHEDULER_WEIGHTS
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, is_device_resource, label_column
+
+# What the filters and scores of the scheduler say of nodes, remembered for pods of a template.
+#
+# There are memories of what pods do not change, and of the room that they leave. Of the latter only
+# the rows of nodes that took pods are computed again.
+
 
 _NODES: Final = (Domain.NODES,)
 _NODES_AND_PODS: Final = (Domain.NODES, Domain.PODS)
@@ -137,6 +127,13 @@ def _amounts(shape: PodShape) -> tuple[frozenset[tuple[str, int]], frozenset[tup
     return frozenset(requests.items()), frozenset(scored.items())
 
 
+# Which nodes the scheduler looks at for a pod: in a large cluster not all of them.
+#
+# Source: pkg/scheduler/schedule_one.go (findNodesThatPassFilters) and
+# pkg/scheduler/backend/cache/node_tree.go. The scheduler looks at several nodes at a time, and so
+# may find others than the first ones by a few.
+
+
 _REGION: Final = "topology.kubernetes.io/region"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -194,6 +191,12 @@ def _interleaved(view: ClusterView) -> Rows:
     turns = np.empty(rows.size, np.intp)
     turns[by_zone] = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return rows[np.lexsort((first[of_row], turns))]
+
+
+# The points that the scheduler's scores give to the nodes it chooses among.
+#
+# Source: pkg/scheduler/framework/runtime/framework.go (RunScorePlugins). Each score gives
+# 0..MAX_SCORE, normalised over these nodes alone.
 
 
 _WISHES: Final = {

@@ -1,12 +1,4 @@
-"""Reviews of the mutating webhook: placement of new pods. Fails open, whatever happens.
-
-Decisions shared by pods of one template that arrive together while time is short.
-
-A decision takes milliseconds, so of a thousand pods a second most would pass without advice if each
-had a decision of its own. Pods of one workload differ only in what the API server names after the
-webhooks, so what holds for the first of them holds for the next, but for the room that the first
-has taken. That is neglected for a few pods and a moment.
-"""
+"""Reviews of the mutating webhook: placement of new pods. Fails open, whatever happens."""
 
 from __future__ import annotations
 
@@ -37,6 +29,14 @@ from webhook.admission.hold import PodHolder
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import MOST_BYTES, Placement, Placer, beyond_limits
+
+# Decisions shared by pods of one template that arrive together while time is short.
+#
+# A decision takes milliseconds, so of a thousand pods a second most would pass without advice if
+# each had a decision of its own. Pods of one workload differ only in what the API server names
+# after the webhooks, so what holds for the first of them holds for the next, but for the room that
+# the first has taken. That is neglected for a few pods and a moment.
+
 
 _MICROS = 1_000_000
 _WINDOW_SECONDS = 0.1

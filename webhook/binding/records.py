@@ -1,10 +1,4 @@
-"""What was decided at bindings, until the pods are seen bound and somebody counts them.
-
-Events on pods that were bound to another node than the scheduler says, for `kubectl describe`.
-
-The scheduler's own Event names its node, and nothing else on the pod that people look at says why
-the pod is elsewhere.
-"""
+"""What was decided at bindings, until the pods are seen bound and somebody counts them."""
 
 from __future__ import annotations
 
@@ -69,6 +63,12 @@ class BindingRecords:
         if record is None or (record.uid, record.node) != (uid, node):
             return None
         return record
+
+
+# Events on pods that were bound to another node than the scheduler says, for `kubectl describe`.
+#
+# The scheduler's own Event names its node, and nothing else on the pod that people look at says why
+# the pod is elsewhere.
 
 
 _PAUSE_SECONDS: Final = 1.0

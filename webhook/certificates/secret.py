@@ -1,12 +1,4 @@
-"""The Secret with our certificates: written by compare-and-swap, read by every replica.
-
-The Secret with our certificates, written only over the version that was read.
-
-It holds `tls.crt` and `tls.key` (the serving pair), `ca.crt` (the authorities that callers trust,
-the signer first) and `ca.key` (the key of the signer). The signer's key is no more sensitive than
-`tls.key` beside it: only our own webhook configurations trust this authority, so it serves only to
-impersonate this webhook. With it any replica can renew the certificate and leave the bundles alone.
-"""
+"""The Secret with our certificates: written by compare-and-swap, read by every replica."""
 
 from __future__ import annotations
 
@@ -23,6 +15,15 @@ from webhook.certificates.authority import KeyPair, TlsError, is_signed_by, is_v
 from webhook.certificates.bundles import CaBundles
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.client.watched_objects import Requests
+
+# The Secret with our certificates, written only over the version that was read.
+#
+# It holds `tls.crt` and `tls.key` (the serving pair), `ca.crt` (the authorities that callers trust,
+# the signer first) and `ca.key` (the key of the signer). The signer's key is no more sensitive than
+# `tls.key` beside it: only our own webhook configurations trust this authority, so it serves only
+# to impersonate this webhook. With it any replica can renew the certificate and leave the bundles
+# alone.
+
 
 BUNDLE = "ca.crt"
 AUTHORITY_KEY = "ca.key"

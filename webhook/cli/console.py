@@ -1,10 +1,4 @@
-"""What commands share: the console, tables, exit statuses, errors of the API, `--watch`.
-
-Consoles of the commands: as wide as the terminal, and wide enough without one.
-
-Names and texts of a cluster are written by others. What a terminal may obey, or show in another
-order, is shown as an escape, here and nowhere else.
-"""
+"""What commands share: the console, tables, exit statuses, errors of the API, `--watch`."""
 
 from __future__ import annotations
 
@@ -22,6 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.errors import InvalidFileError, StowplanError
+
+# Consoles of the commands: as wide as the terminal, and wide enough without one.
+#
+# Names and texts of a cluster are written by others. What a terminal may obey, or show in another
+# order, is shown as an escape, here and nowhere else.
+
 
 _WIDTH_OF_A_PIPE = 160
 """Width of tables without a terminal or `COLUMNS`; text is not wrapped then."""

@@ -1,9 +1,4 @@
-"""`stowplan lint`: check policies, and show how their rules take effect.
-
-What lint finds as SARIF 2.1.0, which code hosts show beside the lines of a change.
-
-https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
-"""
+"""`stowplan lint`: check policies, and show how their rules take effect."""
 
 from __future__ import annotations
 
@@ -213,6 +208,11 @@ def _summary(policy: CompiledPolicy) -> PolicySummary:
         priority=policy.priority,
         rules=tuple(rules),
     )
+
+
+# What lint finds as SARIF 2.1.0, which code hosts show beside the lines of a change.
+#
+# https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"

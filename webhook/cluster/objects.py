@@ -1,10 +1,4 @@
-"""Kubernetes objects in files, before they are decoded.
-
-JSON that nests deeper than Python can follow.
-
-Nothing that we read is nested deeply, but who may create a pod may write `managedFields` of 10,000
-levels, as many as the API server reads. One such object must not keep all others from being read.
-"""
+"""Kubernetes objects in files, before they are decoded."""
 
 from __future__ import annotations
 
@@ -20,6 +14,13 @@ from numpy.typing import NDArray
 from engine.errors import Diagnostic, QuantityError, StowplanError
 from engine.model import api
 from engine.model.quantity import quantity_of
+
+# JSON that nests deeper than Python can follow.
+#
+# Nothing that we read is nested deeply, but who may create a pod may write `managedFields` of
+# 10,000 levels, as many as the API server reads. One such object must not keep all others from
+# being read.
+
 
 MOST_LEVELS: Final = 200
 """Levels that are kept; objects of the API have some 20."""

@@ -1,26 +1,6 @@
 """Snapshots of live clusters in files, on request without the names that people gave.
 
 What belongs here: the choice of the data to keep. What never does: writing to a cluster.
-
-Pseudonyms in place of the names that people gave.
-
-Every text becomes a pseudonym, a keyed hash of it, unless it is a public name of Kubernetes (see
-`public_names`) or a figure. Equal texts become equal pseudonyms, so references stay intact: from a
-pod to its node, a label `kubernetes.io/hostname` to its node, a selector to labels, a report to its
-pods. The key is random and never stored.
-
-Amounts, times, priorities, the order of objects and the equality of texts stay. The order by name
-is lost, and so are `Gt` and `Lt` on labels that are not public.
-
-Public names: those of Kubernetes and of clouds, which an anonymous snapshot keeps.
-
-A name on these lists reveals nothing about its user; any other text is replaced. A public prefix
-does not make a key public: people choose the rest of `node-role.kubernetes.io/...`.
-
-Snapshots of a live cluster: the data that rules can read, by GET alone.
-
-Each kind is consistent as of one moment, kinds of different moments. Objects go to the file page by
-page; only the usage of pods, which the API serves as one list, is in memory at once.
 """
 
 from __future__ import annotations
@@ -68,6 +48,12 @@ from webhook.cluster.files.object_file import JsonObject, ObjectFile
 from webhook.cluster.objects import UNREADABLE, ObjectError, decode_errors
 from webhook.cluster.server_version import ClusterVersion, read_version
 from webhook.cluster.timing import DEFAULT_CONFIG, ReflectorConfig
+
+# Public names: those of Kubernetes and of clouds, which an anonymous snapshot keeps.
+#
+# A name on these lists reveals nothing about its user; any other text is replaced. A public prefix
+# does not make a key public: people choose the rest of `node-role.kubernetes.io/...`.
+
 
 PUBLIC_VALUES = frozenset(
     {
@@ -219,6 +205,17 @@ READ_ANNOTATIONS = frozenset(
     }
 )
 """Annotations of nodes, pods and quotas with figures that plugins read."""
+
+# Pseudonyms in place of the names that people gave.
+#
+# Every text becomes a pseudonym, a keyed hash of it, unless it is a public name of Kubernetes (see
+# `public_names`) or a figure. Equal texts become equal pseudonyms, so references stay intact: from
+# a pod to its node, a label `kubernetes.io/hostname` to its node, a selector to labels, a report to
+# its pods. The key is random and never stored.
+#
+# Amounts, times, priorities, the order of objects and the equality of texts stay. The order by name
+# is lost, and so are `Gt` and `Lt` on labels that are not public.
+
 
 _Change: TypeAlias = Callable[[Any], Any]
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -470,6 +467,12 @@ class Anonymizer:
         if not isinstance(value, str):
             return value
         return value if value in PUBLIC_WORDS or _FIGURE.fullmatch(value) else self.key(value)
+
+
+# Snapshots of a live cluster: the data that rules can read, by GET alone.
+#
+# Each kind is consistent as of one moment, kinds of different moments. Objects go to the file page
+# by page; only the usage of pods, which the API serves as one list, is in memory at once.
 
 
 Progress: TypeAlias = Callable[[str, int, int | None], None]

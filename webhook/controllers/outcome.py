@@ -1,15 +1,4 @@
-"""What became of decisions: where pods were bound, and what that says of policies.
-
-The policies that are in Audit mode for what they did, on every replica.
-
-The leader says on the Lease which ones: every replica reads that within seconds. While nobody
-leads, what was said last stays in force.
-
-Figures and policies in Audit mode, in a ConfigMap: they outlive the leader.
-
-The leader alone writes the figures. Which policies are in Audit mode for what they did, an operator
-may write as well: taking a name out there is how a policy gets back into force.
-"""
+"""What became of decisions: where pods were bound, and what that says of policies."""
 
 from __future__ import annotations
 
@@ -47,6 +36,12 @@ from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.cluster.object_event import ObjectEvent, ObjectReference
 from webhook.cluster.objects import UNREADABLE
 from webhook.placement.live_policies import LivePolicies, WhenWorse
+
+# The policies that are in Audit mode for what they did, on every replica.
+#
+# The leader says on the Lease which ones: every replica reads that within seconds. While nobody
+# leads, what was said last stays in force.
+
 
 AUDITED_ANNOTATION: Final = "stowplan.dev/audited-policies"
 """On the Lease: JSON of `AuditedPolicy` by name."""
@@ -163,6 +158,12 @@ class BoundPods:
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Note that a pod is gone."""
         self._advised.pop(f"{namespace}/{name}", None)
+
+
+# Figures and policies in Audit mode, in a ConfigMap: they outlive the leader.
+#
+# The leader alone writes the figures. Which policies are in Audit mode for what they did, an
+# operator may write as well: taking a name out there is how a policy gets back into force.
 
 
 WINDOW_KEY: Final = "window.json"

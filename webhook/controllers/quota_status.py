@@ -2,16 +2,6 @@
 
 No verdict rests on `status.used`; it is for people and dashboards. So it may be late: a write of
 the status makes a replica that reserves at that moment try again, which must stay rare.
-
-The audit of ElasticQuotas: finds namespaces whose pods use more than `max`.
-
-No verdict lets that happen. It does where pods were created while nobody judged them, where a quota
-is younger than its pods, or where `max` was lowered.
-
-The controller of figures: annotations of ElasticQuotas by which people see what they share.
-
-No verdict rests on them. A write makes a replica that reserves on the same quota at that moment try
-again, so there are few: of what has changed, and of one quota every ten seconds at most.
 """
 
 from __future__ import annotations
@@ -41,6 +31,12 @@ from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.object_event import ObjectEvent, quota_reference
 from webhook.quota import MonotonicClock, QuotaConfig
+
+# The audit of ElasticQuotas: finds namespaces whose pods use more than `max`.
+#
+# No verdict lets that happen. It does where pods were created while nobody judged them, where a
+# quota is younger than its pods, or where `max` was lowered.
+
 
 _ROUND_SECONDS = 5.0
 _SETTLE_SECONDS = 30.0  # pods that are replaced may overlap in the view for a moment
@@ -107,6 +103,12 @@ class QuotaAudit:
             since=since,
             until=self._now(),
         )
+
+
+# The controller of figures: annotations of ElasticQuotas by which people see what they share.
+#
+# No verdict rests on them. A write makes a replica that reserves on the same quota at that moment
+# try again, so there are few: of what has changed, and of one quota every ten seconds at most.
 
 
 _MERGE_PATCH: Final = "application/merge-patch+json"

@@ -1,9 +1,4 @@
-"""Metrics of quotas: how full each is, what it borrows and lends, and what waits for it.
-
-Events on an ElasticQuota with the number of requests it has denied, for `kubectl describe`.
-
-Each replica reports its own denials: the sum over the replicas of a minute is the total.
-"""
+"""Metrics of quotas: how full each is, what it borrows and lends, and what waits for it."""
 
 from __future__ import annotations
 
@@ -123,6 +118,11 @@ def _add(gauge: GaugeMetricFamily, quota: ElasticQuota, amounts: Amounts) -> Non
 def _base(name: str, amount: int) -> float:
     """Return an amount in Prometheus' base units: cores instead of millicores."""
     return amount / _MILLICORES if name == CPU else amount
+
+
+# Events on an ElasticQuota with the number of requests it has denied, for `kubectl describe`.
+#
+# Each replica reports its own denials: the sum over the replicas of a minute is the total.
 
 
 _FLUSH_SECONDS = 5.0

@@ -1,10 +1,4 @@
-"""The process: start, event loop, memory and signals.
-
-A watchdog over the event loop: a process that hangs ends, and does not seem to be alive.
-
-A leader that hangs loses the Lease by its deadline, but its address and its listening sockets stay,
-so that callers wait for it until they time out. Once it has ended they are refused at once.
-"""
+"""The process: start, event loop, memory and signals."""
 
 from __future__ import annotations
 
@@ -110,6 +104,12 @@ def freezing_survivors() -> Iterator[None]:
         yield
     finally:
         gc.callbacks.remove(freeze)
+
+
+# A watchdog over the event loop: a process that hangs ends, and does not seem to be alive.
+#
+# A leader that hangs loses the Lease by its deadline, but its address and its listening sockets
+# stay, so that callers wait for it until they time out. Once it has ended they are refused at once.
 
 
 HANG_SECONDS: Final = 10

@@ -1,10 +1,4 @@
-"""A server that listens: its addresses, and its end without losing a review.
-
-The connections of a listener, within limits of number and time.
-
-Without them, whoever can connect could keep API servers out: by connections that send nothing, or
-half a request, until no descriptor is left. aiohttp limits the time between two requests alone.
-"""
+"""A server that listens: its addresses, and its end without losing a review."""
 
 from __future__ import annotations
 
@@ -36,6 +30,12 @@ _BACKLOG: Final = 1024
 _TURNS_EACH: Final = 16  # so handshakes take about a tenth of the processor
 _MOST_HELD: Final = 1024  # beyond them the backlog waits, too
 _RETRY_SECONDS: Final = 1.0
+
+# The connections of a listener, within limits of number and time.
+#
+# Without them, whoever can connect could keep API servers out: by connections that send nothing, or
+# half a request, until no descriptor is left. aiohttp limits the time between two requests alone.
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,9 +1,4 @@
-"""Functions of lists: the lists and sets extensions, and those of Kubernetes.
-
-List functions of Kubernetes: `isSorted`, `sum`, `min`, `indexOf`, ...
-
-Source: apiserver `pkg/cel/library/lists.go`. The other list functions are cel-go's own.
-"""
+"""Functions of lists: the lists and sets extensions, and those of Kubernetes."""
 
 from __future__ import annotations
 
@@ -120,6 +115,11 @@ FUNCTIONS: Final = (
     Overload("first", (list,), _first, member=True, result=OPTIONAL),
     Overload("last", (list,), _last, member=True, result=OPTIONAL),
 )
+
+# List functions of Kubernetes: `isSorted`, `sum`, `min`, `indexOf`, ...
+#
+# Source: apiserver `pkg/cel/library/lists.go`. The other list functions are cel-go's own.
+
 
 _SUMMABLE: Final = frozenset({int, UInt, float, Duration})
 _ELEMENTS_PER_STEP: Final = 64

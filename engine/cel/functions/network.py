@@ -1,18 +1,4 @@
-"""Network addresses: IP addresses, networks, and URLs as Go's `net/url` parses them.
-
-URLs, parsed as by Go's `net/url`: `url(object.spec.host).getHostname()`.
-
-Sources: apiserver `pkg/cel/library/urls.go` and Go 1.26 `net/url`: a URL is absolute, or an
-absolute path. Python's `urllib.parse` accepts far more; only its percent-encoding is used.
-
-IP addresses and networks: `cidr('10.0.0.0/8').containsIP(ip('10.1.2.3'))`.
-
-Sources: apiserver `pkg/cel/library/ip.go` and `cidr.go`, cel-go `ext/network.go`; the text forms
-are those of Go's `net/netip`. Leading zeros, zones (`fe80::1%eth0`) and IPv4 within IPv6
-(`::ffff:10.0.0.1`) are refused. The conformance suite of the language reads `::ffff:a00:1` as the
-IPv4 address in it, Kubernetes refuses it: `ip` follows the suite; `cidr` refuses it, because the
-prefix length would have a different meaning.
-"""
+"""Network addresses: IP addresses, networks, and URLs as Go's `net/url` parses them."""
 
 from __future__ import annotations
 
@@ -26,6 +12,12 @@ from engine.cel.budget import MAX_TEXT, Budget
 from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.values import BOOL, INT, MAP, STRING, CelType, Opaque
+
+# URLs, parsed as by Go's `net/url`: `url(object.spec.host).getHostname()`.
+#
+# Sources: apiserver `pkg/cel/library/urls.go` and Go 1.26 `net/url`: a URL is absolute, or an
+# absolute path. Python's `urllib.parse` accepts far more; only its percent-encoding is used.
+
 
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -212,6 +204,15 @@ URLS: Final = (
     Overload("getEscapedPath", (Url,), get_escaped_path, member=True, result=STRING),
     Overload("getQuery", (Url,), get_query, member=True, result=MAP, budgeted=True),
 )
+
+# IP addresses and networks: `cidr('10.0.0.0/8').containsIP(ip('10.1.2.3'))`.
+#
+# Sources: apiserver `pkg/cel/library/ip.go` and `cidr.go`, cel-go `ext/network.go`; the text forms
+# are those of Go's `net/netip`. Leading zeros, zones (`fe80::1%eth0`) and IPv4 within IPv6
+# (`::ffff:10.0.0.1`) are refused. The conformance suite of the language reads `::ffff:a00:1` as the
+# IPv4 address in it, Kubernetes refuses it: `ip` follows the suite; `cidr` refuses it, because the
+# prefix length would have a different meaning.
+
 
 _LONGEST: Final = 45  # characters: six groups of four digits and a dotted IPv4 address
 _PREFIX_LENGTH: Final = re.compile(r"0|[1-9][0-9]{0,2}")

@@ -7,12 +7,6 @@ of shape (n,) is bool, int64, float64, or of times, see `time_kernels`.
 
 numpy compares an int with a double as a double, rounded from 2**53 on, and so does
 `engine.cel.values.comparable`.
-
-Operators on columns of timestamps and durations; see `kernels` for what a kernel promises.
-
-Such columns are datetime64 and timedelta64 in microseconds, the precision of Kubernetes' times and
-of what we compute with them. A value with nanoseconds has no column: it is a constant of dtype
-object, and whatever meets one is evaluated row by row.
 """
 
 from __future__ import annotations
@@ -29,6 +23,13 @@ from numpy.typing import NDArray
 from engine.cel.ast import HowMany
 from engine.cel.values import INT_MAX, INT_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, Duration, Timestamp
 from engine.cel.vector.columns import FAILED, Bools, Column, NotVectorizableError, either
+
+# Operators on columns of timestamps and durations; see `kernels` for what a kernel promises.
+#
+# Such columns are datetime64 and timedelta64 in microseconds, the precision of Kubernetes' times
+# and of what we compute with them. A value with nanoseconds has no column: it is a constant of
+# dtype object, and whatever meets one is evaluated row by row.
+
 
 _NANOS_PER_MICRO: Final = 1000
 _MILLISECOND: Final = 1000  # microseconds

@@ -1,27 +1,4 @@
-"""Measured load of nodes in the terms of load-watcher, and the args of Trimaran plugins.
-
-Args of every Trimaran plugin: the source of upstream's metrics.
-
-Source: scheduler-plugins, apis/config/v1/types.go, TrimaranSpec, and pkg/trimaran/collector.go.
-
-Measured load of nodes, in the terms of load-watcher, which feeds Trimaran.
-
-Source: scheduler-plugins, pkg/trimaran/resourcestats.go and collector.go. load-watcher gives a list
-of metrics per node, each of a type (CPU, Memory) and an operator, in percent of the node's
-capacity. They are found in a `NodeUsage` as follows:
-
-- AVG is the average of the usage history over 15, 10 or 5 minutes, the windows of load-watcher;
-  where no history is kept, the window of averages nearest to 15 minutes.
-- Latest is the usage as of now. It counts where there is no AVG: a list has one of the two, as
-  metrics-server gives no AVG and Prometheus no Latest.
-- STD is the deviation of the usage history, over the window of its average.
-
-A metric is missing where the report does not name its resource, and a node has none at all without
-a report that holds any usage. Amounts are absolute, so a percentage is what they are of capacity.
-
-load-watcher forgets a node that it gets nothing of for 5 minutes. A report is not taken back when
-its agent falls silent, so here one of that age counts as none.
-"""
+"""Measured load of nodes in the terms of load-watcher, and the args of Trimaran plugins."""
 
 from __future__ import annotations
 
@@ -42,6 +19,11 @@ from engine.plugins.lib.args import Flag
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.lib.reporting import report_age
 from engine.view import BoolColumn, ClusterView, Domain
+
+# Args of every Trimaran plugin: the source of upstream's metrics.
+#
+# Source: scheduler-plugins, apis/config/v1/types.go, TrimaranSpec, and pkg/trimaran/collector.go.
+
 
 _PROVIDERS = ("KubernetesMetricsServer", "Prometheus", "SignalFx")
 
@@ -74,6 +56,26 @@ class TrimaranArgs(Args):
         if provider and not self.watcher_address and provider not in _PROVIDERS:
             raise ValueError(f"invalid `metricProvider.type`, got `{provider}`")
         return self
+
+
+# Measured load of nodes, in the terms of load-watcher, which feeds Trimaran.
+#
+# Source: scheduler-plugins, pkg/trimaran/resourcestats.go and collector.go. load-watcher gives a
+# list of metrics per node, each of a type (CPU, Memory) and an operator, in percent of the node's
+# capacity. They are found in a `NodeUsage` as follows:
+#
+# - AVG is the average of the usage history over 15, 10 or 5 minutes, the windows of load-watcher;
+#   where no history is kept, the window of averages nearest to 15 minutes.
+# - Latest is the usage as of now. It counts where there is no AVG: a list has one of the two, as
+#   metrics-server gives no AVG and Prometheus no Latest.
+# - STD is the deviation of the usage history, over the window of its average.
+#
+# A metric is missing where the report does not name its resource, and a node has none at all
+# without a report that holds any usage. Amounts are absolute, so a percentage is what they are of
+# capacity.
+#
+# load-watcher forgets a node that it gets nothing of for 5 minutes. A report is not taken back when
+# its agent falls silent, so here one of that age counts as none.
 
 
 RESOURCES = (CPU, MEMORY)

@@ -2,15 +2,6 @@
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware (estimator/default_estimator.go,
 pod_assign_cache.go).
-
-LoadAware's sums per node: measured and estimated usage of its pods.
-
-Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go).
-
-Usage and capacity of nodes as LoadAware compares them, from reports and sums.
-
-Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go, helper.go) and
-estimator/default_estimator.go, EstimateNode.
 """
 
 from __future__ import annotations
@@ -159,6 +150,11 @@ def _rounded(value: float) -> int:
     return whole + int(math.copysign(abs(value - whole) >= 0.5, value))  # noqa: PLR2004 (a half)
 
 
+# LoadAware's sums per node: measured and estimated usage of its pods.
+#
+# Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go).
+
+
 _SUMS = 4  # node delta, node estimate, production usage, production delta
 _CACHE_BYTES = 64 * 2**20  # some 23,000 shapes of everyday pods
 _FACTS_BYTES = 768  # of one shape
@@ -302,6 +298,12 @@ def _is_fresh(facts: _ShapeFacts, pod: PodEntry, report: NodeUsage) -> bool:
         pod.assigned_at, pod.initialized_at, facts.after_scheduled, facts.after_initialized
     )
     return until is not None and until > updated
+
+
+# Usage and capacity of nodes as LoadAware compares them, from reports and sums.
+#
+# Source: Koordinator, pkg/scheduler/plugins/loadaware (pod_assign_cache.go, helper.go) and
+# estimator/default_estimator.go, EstimateNode.
 
 
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"

@@ -2,15 +2,6 @@
 
 Each leaf is constant on all nodes, or tests one label in a way that requirements can express, or is
 unknown.
-
-A label predicate evaluated for one pod: a condition on node labels.
-
-A leaf that depends on one label is evaluated by CEL itself, once for each class of values that the
-label can have; this module only combines the conditions.
-
-The share of a filter that requirements on node labels express, for any pod.
-
-Requirements also hold for nodes that do not exist yet.
 """
 
 from __future__ import annotations
@@ -193,6 +184,12 @@ DOES_NOT_FAIL: Final = Goal(value=False, negated=True)
 """Nodes that pass, where a failure passes."""
 
 GOALS: Final = tuple(Goal(value, negated) for value in (True, False) for negated in (True, False))
+
+# A label predicate evaluated for one pod: a condition on node labels.
+#
+# A leaf that depends on one label is evaluated by CEL itself, once for each class of values that
+# the label can have; this module only combines the conditions.
+
 
 _MOST_ELEMENTS: Final = 64
 _STEPS_PER_PAIR: Final = 4  # the cost of joining two alternatives, in iterations of a loop
@@ -412,6 +409,11 @@ def _borders(number: object) -> set[int]:
         return {min(max(border, INTEGERS.start), INTEGERS.stop) for border in borders}
     tests = (lambda i: not operators.less(i, number), lambda i: operators.greater(i, number))
     return {bisect_left(range(INT_MAX), x=True, key=test) for test in tests}
+
+
+# The share of a filter that requirements on node labels express, for any pod.
+#
+# Requirements also hold for nodes that do not exist yet.
 
 
 _WORDS: Final = {

@@ -1,15 +1,4 @@
-"""The queues of a view: whose pods wait for which quota, what counts as used, and the cohort.
-
-The queues of quotas of Koordinator's tree, which have pods of any namespace.
-
-Such a quota takes no part in the cohort: how much it may borrow is its runtime, which all quotas of
-the tree share.
-
-What the cohort lends to pods that do not wait, although those of their namespace do.
-
-Such a pod has no turn. Within the min of its quota it needs none; beyond, it may take what is left
-once all that wait have what they ask for.
-"""
+"""The queues of a view: whose pods wait for which quota, what counts as used, and the cohort."""
 
 from __future__ import annotations
 
@@ -42,6 +31,12 @@ from engine.quota.reservations import DEFAULT_RESERVATION_SECONDS, Reservation, 
 from engine.quota.tree import QuotaPaths, TreeBounds, bounds_in, known_quota_name
 from engine.quota.verdict import QuotaVerdict, exceeded_clause
 from engine.view import AssumedPod, ClusterView
+
+# The queues of quotas of Koordinator's tree, which have pods of any namespace.
+#
+# Such a quota takes no part in the cohort: how much it may borrow is its runtime, which all quotas
+# of the tree share.
+
 
 _NONE: Final[tuple[Bound, ...]] = ()
 
@@ -85,6 +80,12 @@ class TreeQueues:
     def usage(self) -> Mapping[QuotaKey, Amounts]:
         """Return what the pods of each quota and of those below it use."""
         return {} if self._bounds is None else self._bounds.used_by_key
+
+
+# What the cohort lends to pods that do not wait, although those of their namespace do.
+#
+# Such a pod has no turn. Within the min of its quota it needs none; beyond, it may take what is
+# left once all that wait have what they ask for.
 
 
 _NOTHING: Final[Amounts] = {}

@@ -2,11 +2,6 @@
 
 INVARIANT: within a cycle usage only grows. So a pod that does not fit is not looked at again, and
 neither is another of its quota that requests the same.
-
-Why pods wait, each told when it is asked for: thousands wait, and few are asked for in a cycle.
-
-Nothing is to be released any more by the cycle that they come from: what it has counted is read
-when somebody asks.
 """
 
 from __future__ import annotations
@@ -207,6 +202,12 @@ class Line:
         self.behind_from = len(self.waiting)
         self.waiting.extend([(each, False) for each in self.pods[self.next :]])
         self.next = len(self.pods)
+
+
+# Why pods wait, each told when it is asked for: thousands wait, and few are asked for in a cycle.
+#
+# Nothing is to be released any more by the cycle that they come from: what it has counted is read
+# when somebody asks.
 
 
 _MOST_BORROWERS: Final = 3

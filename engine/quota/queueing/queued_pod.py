@@ -1,11 +1,4 @@
-"""What waits, and for what: queued pods, their quotas, and the bounds of these.
-
-Min, borrowing and the weighted dominant share of a quota; exact integers.
-
-Source of the share: Kueue, pkg/cache/scheduler/fair_sharing.go (dominantResourceShare): over all
-resources the greatest ratio of what is used above min to what the cohort has to lend, divided by
-the weight. Kueue computes it in floating point; here two shares are equal only if they are.
-"""
+"""What waits, and for what: queued pods, their quotas, and the bounds of these."""
 
 from __future__ import annotations
 
@@ -93,6 +86,13 @@ def queue_quota(
         bounds=(Bound(quota.key, effective_max(quota, rules)), *more_bounds),
         is_in_cohort=is_in_cohort,
     )
+
+
+# Min, borrowing and the weighted dominant share of a quota; exact integers.
+#
+# Source of the share: Kueue, pkg/cache/scheduler/fair_sharing.go (dominantResourceShare): over all
+# resources the greatest ratio of what is used above min to what the cohort has to lend, divided by
+# the weight. Kueue computes it in floating point; here two shares are equal only if they are.
 
 
 _SCALE_BITS: Final = 168

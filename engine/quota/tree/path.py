@@ -1,22 +1,4 @@
-"""The quotas of a tree that bound a pod: whose it is, those above it, and whether it fits them.
-
-Which of Koordinator's quotas a pod belongs to.
-
-Source: koordinator, pkg/scheduler/plugins/elasticquota/plugin_helper.go and
-pkg/webhook/elasticquota/pod_check.go.
-
-Whether a pod fits its quota and those above, as Koordinator's scheduler checks it.
-
-Messages are upstream's, word for word. Source: koordinator,
-pkg/scheduler/plugins/elasticquota/{plugin,plugin_helper}.go.
-
-The quotas above a pod that are not those of its namespace, and the pod compared with them.
-
-A namespace's own quotas are exact, by reservations on their objects. What a label, a list of
-namespaces or a parent adds is compared with what a view counts and with what was admitted here and
-is not observed yet: exact for one replica, while pods that several replicas admit at the same
-moment may exceed it together. Where pods wait for quota, one leader releases them: none exceeds it.
-"""
+"""The quotas of a tree that bound a pod: whose it is, those above it, and whether it fits them."""
 
 from __future__ import annotations
 
@@ -125,6 +107,12 @@ def tree_bounds(
     )
 
 
+# Which of Koordinator's quotas a pod belongs to.
+#
+# Source: koordinator, pkg/scheduler/plugins/elasticquota/plugin_helper.go and
+# pkg/webhook/elasticquota/pod_check.go.
+
+
 def quota_name(tree: QuotaTree, namespace: str, label: str) -> str:
     """Return the name of the quota that a label names, or its namespace implies.
 
@@ -202,6 +190,12 @@ def _shares(
         rest = excess(amounts, sum_of(labelled.get(namespace, ())))
         if rest:
             yield known_quota_name(tree, namespace, ""), rest
+
+
+# Whether a pod fits its quota and those above, as Koordinator's scheduler checks it.
+#
+# Messages are upstream's, word for word. Source: koordinator,
+# pkg/scheduler/plugins/elasticquota/{plugin,plugin_helper}.go.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +280,15 @@ def _listed(amounts: Amounts) -> str:
     """Return amounts as upstream lists them; `<empty>` where there are none."""
     listed = sorted(f"{name}:{amount_text(name, amount)}" for name, amount in amounts.items())
     return ",".join(listed) or "<empty>"
+
+
+# The quotas above a pod that are not those of its namespace, and the pod compared with them.
+#
+# A namespace's own quotas are exact, by reservations on their objects. What a label, a list of
+# namespaces or a parent adds is compared with what a view counts and with what was admitted here
+# and is not observed yet: exact for one replica, while pods that several replicas admit at the same
+# moment may exceed it together. Where pods wait for quota, one leader releases them: none exceeds
+# it.
 
 
 _COUNTS_SECONDS: Final = 0.1

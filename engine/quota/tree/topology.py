@@ -2,11 +2,6 @@
 
 Messages are those of Koordinator's own webhook, word for word. Source: koordinator,
 pkg/webhook/elasticquota/quota_topology_check.go.
-
-Labels and annotations that Koordinator fills in when a quota is created.
-
-Messages are those of Koordinator's own webhook, word for word. Source: koordinator,
-pkg/webhook/elasticquota/quota_topology.go, fillQuotaDefaultInformation.
 """
 
 from __future__ import annotations
@@ -205,6 +200,12 @@ def _parents(quota: ElasticQuota, others: KnownQuotas) -> Sequence[ElasticQuota]
 def _covers(bounds: Amounts | None, amounts: Amounts) -> bool:
     """Return whether amounts are within bounds, of which a missing one counts as none."""
     return all(amount <= (bounds or {}).get(name, 0) for name, amount in amounts.items())
+
+
+# Labels and annotations that Koordinator fills in when a quota is created.
+#
+# Messages are those of Koordinator's own webhook, word for word. Source: koordinator,
+# pkg/webhook/elasticquota/quota_topology.go, fillQuotaDefaultInformation.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,4 @@
-"""Koordinator's quotas as a tree: requests, scaled guarantees, and runtime quotas.
-
-Koordinator's quotas as a tree.
-
-Names are global: labels of pods and quotas refer to a quota by its name alone. Webhooks may be away
-when quotas change, so that nothing is assumed of their labels: a quota whose parent does not exist,
-or is among those below it, counts as one of the top level.
-
-Requests and usage of the quotas of a tree, summed upwards.
-
-Source: koordinator, core/group_quota_manager.go.
-
-Guarantees of the children of a quota, reduced where their sum is more than there is.
-
-Source: koordinator, core/scale_minquota_when_over_root_res.go. The division is upstream's, in
-float64, so that the same bytes come out.
-
-Runtime quotas: how much of what its parent has each quota may use now.
-
-Source: koordinator, core/{runtime_quota_calculator,group_quota_manager}.go. All of it is exact: the
-rest is split by the largest remainder method, of which upstream computes the products in 128 bit.
-
-Pods to take back from a quota that uses more than its runtime.
-
-Source: koordinator, quota_overuse_revoke.go: the least important first until the rest fits, then
-back, the most important first, whoever need not go. When it has used too much for how long is for
-the caller to say (upstream: 120 s).
-"""
+"""Koordinator's quotas as a tree: requests, scaled guarantees, and runtime quotas."""
 
 from __future__ import annotations
 
@@ -36,6 +9,12 @@ from engine.model.elastic_quota import BUILT_IN_QUOTAS, KOORDINATOR_GROUP, ROOT_
 from engine.model.resources import Amounts, greater
 from engine.model.time import Micros
 from engine.quota.bounds import sum_of
+
+# Koordinator's quotas as a tree.
+#
+# Names are global: labels of pods and quotas refer to a quota by its name alone. Webhooks may be
+# away when quotas change, so that nothing is assumed of their labels: a quota whose parent does not
+# exist, or is among those below it, counts as one of the top level.
 
 
 class QuotaTree:
@@ -154,6 +133,11 @@ def _name_first(quota: ElasticQuota) -> tuple[str, str]:
     return quota.name, quota.namespace
 
 
+# Requests and usage of the quotas of a tree, summed upwards.
+#
+# Source: koordinator, core/group_quota_manager.go.
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaRequests:
     """What a quota and its children request; base units.
@@ -200,6 +184,12 @@ def masked(amounts: Amounts, quota: ElasticQuota) -> Amounts:
     """Return the amounts of the resources that `max` of a quota names."""
     named = quota.max or {}
     return {name: amount for name, amount in amounts.items() if name in named}
+
+
+# Guarantees of the children of a quota, reduced where their sum is more than there is.
+#
+# Source: koordinator, core/scale_minquota_when_over_root_res.go. The division is upstream's, in
+# float64, so that the same bytes come out.
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +241,13 @@ def _part(left: int, own: int, all_of_them: int) -> int:
     if left <= 0 or all_of_them <= 0:
         return 0
     return int(float(left) * float(own) / float(all_of_them))
+
+
+# Runtime quotas: how much of what its parent has each quota may use now.
+#
+# Source: koordinator, core/{runtime_quota_calculator,group_quota_manager}.go. All of it is exact:
+# the rest is split by the largest remainder method, of which upstream computes the products in 128
+# bit.
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +411,13 @@ def _parts(rest: int, weights: int, claims: Sequence[Claim]) -> list[int]:
     for _, _, i in sorted(remainders)[: rest - sum(parts)]:
         parts[i] += 1
     return parts
+
+
+# Pods to take back from a quota that uses more than its runtime.
+#
+# Source: koordinator, quota_overuse_revoke.go: the least important first until the rest fits, then
+# back, the most important first, whoever need not go. When it has used too much for how long is for
+# the caller to say (upstream: 120 s).
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,6 @@
 """Files of objects, such as snapshots: a list in JSON, an object per line.
 
 So they are written, and read, with one object in memory at a time.
-
-Objects in YAML, in the form of `kubectl get -o yaml`.
-
-A list is read item by item, so that memory depends on the largest object, not on the file. YAML
-takes about 0.5 ms for a pod of 4 KB, twenty times as long as JSON; some 40 % of it are PyYAML's.
 """
 
 from __future__ import annotations
@@ -46,6 +41,12 @@ from webhook.cluster.objects import (
     parse,
     path_text,
 )
+
+# Objects in YAML, in the form of `kubectl get -o yaml`.
+#
+# A list is read item by item, so that memory depends on the largest object, not on the file. YAML
+# takes about 0.5 ms for a pod of 4 KB, twenty times as long as JSON; some 40 % of it are PyYAML's.
+
 
 _T = TypeVar("_T")
 
