@@ -532,6 +532,8 @@ class HeldPodRecord:
         self.look_again_at = self.capacity_again_at = self.within_min_since = None
         if self.reclaim is Reclaim.GIVEN_UP:
             self.forget_reclaim()
+        if not self.is_kept_for_reclaim():
+            self.held = None  # the whole object, of a pod that may find no node for long
 
     # Its quota.
 
@@ -605,6 +607,9 @@ class HeldPodRegistry:
 
     def of(self, held: HeldPod) -> HeldPodRecord:
         """Return the record of a held pod, a new one if nothing is known of it."""
+        if held.pod.uid not in self._by_uid and self._is_replaced(held):
+            # A write of it has ended late: the later pod of the name stays the one by key.
+            self._by_uid[held.pod.uid] = HeldPodRecord(pod=held.pod)
         record = self.of_pod(held.pod)
         if record.held is None or held.version >= record.held.version:
             record.held, record.pod = held, held.pod
@@ -617,6 +622,13 @@ class HeldPodRegistry:
             self.ended(pod.key)  # it was another pod of the name
             record = self._by_uid[pod.uid] = self._by_key[pod.key] = HeldPodRecord(pod=pod)
         return record
+
+    def _is_replaced(self, held: HeldPod) -> bool:
+        """Return whether a later pod of the name is known."""
+        last = self._by_key.get(held.key)
+        if last is None or last.is_bound_or_gone:
+            return False
+        return last.held is None or last.held.version > held.version
 
     def find(self, pod: Pod) -> HeldPodRecord | None:
         """Return the record of a pod, None if nothing is known of it."""

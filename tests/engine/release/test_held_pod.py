@@ -206,3 +206,24 @@ def test_an_older_version_of_a_pod_replaces_no_newer_one(pods: HeldPodRegistry) 
     newer = held(version=2)
     pods.of(newer)
     assert pods.of(held(version=1)).held is newer
+
+
+def test_what_comes_late_of_an_earlier_pod_ends_nothing_of_the_later(pods: HeldPodRegistry) -> None:
+    later = held(uid="later", version=5)
+    record = pods.of(later)
+    sent(record, later)
+    pods.of(held()).reclaim_given_up()
+    assert (record.phase, record.keeps_order) == (Phase.RELEASED, True)
+    pods.retain(lambda _: False)
+    assert pods.by_key("shop/a") is record
+    pods.ended("shop/a")
+    assert list(pods) == []
+
+
+def test_the_object_of_a_pod_is_not_kept_while_it_finds_no_node(
+    pods: HeldPodRegistry, record: HeldPodRecord
+) -> None:
+    sent(record)
+    pods.take_lost(70)
+    pods.retain(lambda _: False)
+    assert (list(pods), record.held) == ([record], None)
