@@ -235,6 +235,8 @@ class ReleaseController:
         await self._conditions.end()
         await self._gangs.end()
         await self._releases.end()
+        # Nobody does so while this replica does not lead, and the pods come and go.
+        self._pods.retain(lambda _: False)
 
     async def cycle(self) -> None:
         """Release the pods that may go now: start to write them."""

@@ -354,3 +354,14 @@ def _cannot_be_scheduled(world: World, name: str) -> None:
     tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     status = {**(stored.get("status") or {}), "conditions": [tried]}
     world.server.replace({**stored, "status": status})
+
+
+async def test_nothing_of_held_pods_is_kept_where_nobody_leads(world: World) -> None:
+    replica = world.replica()
+    world.hold("a")
+    replica.see()
+    held = next(iter(replica.held))
+    record = replica.release.pods.of(held)
+    record.write_refused("denied", None, world.now(), at=0)
+    await replica.controller.end()
+    assert not list(replica.release.pods)
