@@ -148,6 +148,6 @@ async def test_the_others_follow_once_a_member_is_released(world: World) -> None
     replica.on_sleep = refuse
     replica.see()
     await replica.controller.cycle()
-    await replica.lead(4)
+    await replica.lead(10)
     assert len(world.releases()) == 3
     assert replica.gang_outcomes == [GangOutcome.RELEASED]
