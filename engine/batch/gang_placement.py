@@ -30,6 +30,7 @@ from engine.view import (
     Sum,
     counted_requests,
     label_column,
+    left_to_devices,
 )
 
 _MOST_TEMPLATES: Final = 8
@@ -40,7 +41,7 @@ class DomainRoom:
     """The room of the domains that a label names, for all of some pods.
 
     It is an upper bound: what pods need beyond their requests, which other pods they need near them
-    or keep away, and how they share nodes, only a trial shows.
+    or keep away, and how they share nodes, only a trial shows; and where devices are, nothing here.
     """
 
     def __init__(
@@ -106,10 +107,14 @@ class DomainRoom:
         return self._domains.values[code] or ""
 
     def _free(self, name: str, rows: NDArray[np.intp]) -> IntColumn:
+        """Return what is free of a resource; of one that devices provide, all that is needed."""
         view = self._view
         free = view.amount(view.allocatable, name) - view.amount(view.sums[Sum.REQUESTS], name)
         left: IntColumn = np.maximum(free.take(rows), 0)
-        return left
+        by_devices = left_to_devices(name, view)
+        if by_devices is None:
+            return left
+        return np.where(by_devices.take(rows), self._needed[name], left)
 
     def _places(self, request: PlacementRequest, rows: NDArray[np.intp]) -> IntColumn:
         """Return how many pods like one have room on each of some rows, one after the other."""

@@ -21,7 +21,7 @@ from engine.binding.decision import (
 )
 from engine.model.decision import Decision, PlacementRequest
 from engine.model.hold import RELEASED_ANNOTATION
-from engine.model.node import Node
+from engine.model.node import IMPLICIT_DOMAIN, Node
 from engine.model.pod import Pod
 from engine.model.policy_resource import PlacementAt, WhenNoneFits
 from engine.model.quantity import is_extended
@@ -34,7 +34,6 @@ from engine.view import FRESH, BoolColumn, ClusterView, Freshness, Sum, counted_
 
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _PLACEMENT_LABEL: Final = "stowplan.dev/placement"  # as the webhook of new pods leaves them out
-_DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 
 UNJUDGED: Final = frozenset(
     {
@@ -98,7 +97,7 @@ def _by_what_it_has(pod: Pod, node: Node | None) -> BindingReason | None:
 def _may_claim_devices(pod: Pod, node: Node) -> bool:
     """Return whether a pod requests what its node does not offer: a DeviceClass may map it."""
     return any(
-        name.startswith(_DEVICE_CLASS) or (name not in node.allocatable and is_extended(name))
+        name.startswith(IMPLICIT_DOMAIN) or (name not in node.allocatable and is_extended(name))
         for name, amount in pod.shape.requests.items()
         if amount
     )

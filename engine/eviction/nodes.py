@@ -39,6 +39,7 @@ from engine.view import (
     Sum,
     WhatIf,
     counted_requests,
+    left_to_devices,
     quota_requests,
 )
 
@@ -257,6 +258,10 @@ class NodeSearch:
         wanted = view.axis.vector(self._requests)
         named = np.flatnonzero(wanted)
         lacking = (view.sums[Sum.REQUESTS][named] - view.allocatable[named]).T + wanted[named]
+        for of_name, at in enumerate(named.tolist()):
+            by_devices = left_to_devices(view.axis.names[at], view)
+            if by_devices is not None:
+                lacking[by_devices, of_name] = 0
         rows, priorities, freed = yield from self._columns(named)
         yield
         order = np.lexsort((priorities, rows))

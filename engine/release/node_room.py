@@ -7,7 +7,7 @@ from typing import Final
 from engine.model.node import NO_EXECUTE, NO_SCHEDULE, untolerated
 from engine.model.pod import Pod
 from engine.model.quantity import PODS
-from engine.view import ClusterView, Sum
+from engine.view import ClusterView, Sum, left_to_devices
 
 _REPELLING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
@@ -19,12 +19,19 @@ def would_stay(view: ClusterView, node_name: str, pod: Pod) -> bool:
 
 
 def is_within_room(view: ClusterView, node_name: str, pod: Pod) -> bool:
-    """Return whether a node has no less than nothing free of what a pod on it requests."""
+    """Return whether a node has no less than nothing free of what a pod on it requests.
+
+    What devices provide there has no amount that could be exceeded.
+    """
     row = view.rows.get(node_name)
     if row is None or view.nodes[row] is None:
         return False
     free = view.allocatable - view.sums[Sum.REQUESTS]
-    return all(view.amount(free, name)[row] >= 0 for name in (*pod.shape.requests, PODS))
+    for name in (*pod.shape.requests, PODS):
+        by_devices = left_to_devices(name, view)
+        if view.amount(free, name)[row] < 0 and (by_devices is None or not by_devices[row]):
+            return False
+    return True
 
 
 def _repels(view: ClusterView, row: int, pod: Pod) -> bool:

@@ -87,7 +87,9 @@ def image_points(pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
     def points(rows: ClusterView) -> IntColumn:
         return _IMAGES.score(pod, rows, now).values
 
-    return view.node_aggregate(("scheduler's images", pod.images), _NODES, points)
+    return view.node_aggregate(
+        ("scheduler's images", pod.images, pod.volume_images), _NODES, points
+    )
 
 
 def _allowed(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:

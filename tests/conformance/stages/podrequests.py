@@ -1,4 +1,4 @@
-"""What a pod requests and may use: the cases of component-helpers' own tests."""
+"""What a pod requests and may use, by component-helpers' own tests among others; its QoS class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from engine.model import api
 from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.pod_shape import shape_of
-from engine.model.resources import ResourceOptions, amounts, pod_limits, pod_requests
+from engine.model.resources import ResourceOptions, amounts, pod_limits, pod_requests, qos_class
 from tests.conformance.outcome import Json, mismatch
 
 if TYPE_CHECKING:
@@ -46,8 +46,19 @@ def _requests_and_limits(case: Json, _: Json) -> str | None:
     return wrong
 
 
+def _qos(case: Json, _: Json) -> str | None:
+    pod = msgspec.convert(case["pod"], api.Pod)
+    version = kubernetes_version_of(case["args"]["kubernetes"])
+    found = {
+        "qosClass": qos_class(pod, version),
+        "qosClass of its shape": shape_of(pod, kubernetes=version).qos_class,
+    }
+    return mismatch(dict.fromkeys(found, case["expect"]["qosClass"]), found)
+
+
 STAGES: Mapping[str, Stage] = {
     "limits": _requests_and_limits,
+    "qos": _qos,
     "requests": _requests_and_limits,
     "requests+limits": _requests_and_limits,
 }

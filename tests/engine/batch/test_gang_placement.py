@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from engine.batch import GangPlacement, StartingGang, place_all, place_gang
 from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.model.gang import GangTopology
-from engine.model.node import Node, node_of
+from engine.model.node import DeviceClass, Node, node_of
 from engine.policy import PolicySet
 from engine.view import ClusterState
 from tests.engine.batch.worlds import EXAMPLES, BatchWorld, request, worlds
@@ -102,6 +103,46 @@ def test_what_only_a_trial_shows_is_told_and_the_next_domain_tried() -> None:
     assert _placed(_racks(a=[32], b=[32, 32]), members, policy_set=few).domain == "b"
     placement = _placed(_racks(a=[32]), members, policy_set=few)
     assert placement.message.startswith("3 members fit in no rack; a: 0 of 1 nodes fit; left out")
+
+
+_GPU = "example.com/gpu"
+
+
+def _with_gpus(node: Node, gpus: int) -> Node:
+    return replace(node, allocatable={**node.allocatable, _GPU: gpus})
+
+
+def test_devices_may_provide_what_nodes_do_not_offer() -> None:
+    # 3 GPUs: a offers 2 as a resource, and its second node may have devices; b offers 2 in all.
+    # Devices could hold all of the gang, so what bounds a is its cpu.
+    a, b = _racks(a=[16, 16]), _racks(b=[16, 16])
+    nodes = [_with_gpus(a[0], 2), a[1], *(_with_gpus(each, 1) for each in b)]
+    template = {"cpu": "4", _GPU: "1"}
+    spec = {"containers": [{"resources": {"requests": template, "limits": {_GPU: "1"}}}]}
+    pod = {"metadata": {"namespace": "default"}, "spec": spec}
+    gang = StartingGang(
+        requests=[request(pod, f"p{i}") for i in range(3)],
+        topology=GangTopology(RACK, required=True),
+    )
+    state = BatchWorld(ANYWHERE, nodes, [], gang.requests).state()
+    without = place_gang(gang, ANYWHERE, state.view(), NOW)
+    gpu = "3 members need 3 example.com/gpu in one rack, at most 2 free in a"
+    assert (without.domain, without.message) == ("", gpu)
+    state.set_extra(DeviceClass(name="gpu", resource=_GPU))
+    placement = place_gang(gang, ANYWHERE, state.view(), NOW)
+    assert (placement.domain, placement.message) == ("a", "")
+    assert len(placement.trial.nodes) == 3
+
+
+def test_what_keeps_a_gang_of_devices_out_is_what_nodes_lack() -> None:
+    state = BatchWorld(ANYWHERE, _racks(a=[8]), [], []).state()
+    state.set_extra(DeviceClass(name="gpu", resource=_GPU))
+    spec = {"containers": [{"resources": {"requests": {"cpu": "8", _GPU: "1"}}}]}
+    pod = {"metadata": {"namespace": "default"}, "spec": spec}
+    requests = [request(pod, f"p{i}") for i in range(2)]
+    gang = StartingGang(requests=requests, topology=GangTopology(RACK, required=True))
+    message = place_gang(gang, ANYWHERE, state.view(), NOW).message
+    assert message == "2 members need 16 cpu in one rack, at most 8 free in a"
 
 
 def test_others_go_where_members_run() -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from engine.eviction.guards import GuardState, OwnerHits
 from engine.model.disruption_budget import DisruptionBudget
+from engine.model.node import IMPLICIT_DOMAIN
 from engine.model.pod_classes import PreemptionToleration, PriorityClass
 from engine.model.selectors import LabelSelector
 from tests.engine.eviction.promises import Planner
@@ -195,6 +196,17 @@ def no_more_than_ten_go(planner: Planner) -> None:
     assert _victims(small(pods, 4, nodes=["a"]), planner) == ("NoVictims",)
 
 
+def what_devices_may_provide_is_not_lacking(planner: Planner) -> None:
+    """The node offers none, and one is in use there; only the 3 cores are missing."""
+    stays, wants = (
+        pod(requests={"cpu": cpu, f"{IMPLICIT_DOMAIN}gpu": "1"}).shape for cpu in ("1", "3")
+    )
+    keeper = msgspec.structs.replace(running("keeper", "a", 1, priority=90), shape=stays)
+    world = small([keeper, running("a1", "a", 3)], nodes=["a"])
+    preemptor = msgspec.structs.replace(world.preemptor, shape=wants)
+    assert _victims(replace(world, preemptor=preemptor), planner) == ("a", "a1")
+
+
 EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     the_node_whose_highest_priority_is_lowest,
     the_lowest_priority_then_the_newest,
@@ -214,4 +226,5 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     guards_come_first,
     pods_that_leave_make_room,
     no_more_than_ten_go,
+    what_devices_may_provide_is_not_lacking,
 )

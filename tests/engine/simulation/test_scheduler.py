@@ -49,6 +49,20 @@ def test_preferred_affinity_counts_twice() -> None:
     assert SchedulerModel(0).place(request, view, NOW) == "a"
 
 
+def test_pods_that_differ_in_their_image_volumes_have_points_of_their_own() -> None:
+    # 4000 MiB on one node of two count half, of which 1000 MiB for the one container is the most.
+    holds = {"images": [{"names": ["registry.example/data:1"], "sizeBytes": 4000 << 20}]}
+    nodes = [
+        node_model_of({"metadata": {"name": name}, "status": {"allocatable": ROOM, **status}})
+        for name, status in (("a", holds), ("b", {}))
+    ]
+    view = cluster(nodes)
+    image = {"name": "data", "image": {"reference": "registry.example/data:1"}}
+    without, with_volume = incoming(), incoming(volumes=[image])
+    assert node_scores(without.pod, view, NOW)["ImageLocality"].tolist() == [0, 0]
+    assert node_scores(with_volume.pod, view, NOW)["ImageLocality"].tolist() == [100, 0]
+
+
 def test_a_nominated_node_is_taken_if_it_can_take_the_pod_and_forgotten_if_not() -> None:
     view = cluster([node("a", **ROOM), node("b", **ROOM)], [pod("q", "a", requests=HALF)])
 

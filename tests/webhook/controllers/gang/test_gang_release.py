@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
+from engine.model.gang import POD_GROUP_LABEL
 from engine.model.hold import GANG_RELEASED_ANNOTATION, RELEASED_ANNOTATION
+from engine.model.node import IMPLICIT_DOMAIN
 from tests.webhook.controllers.gang.members import Binder, members
 from tests.webhook.controllers.release.controller_world import PODS, World
 from webhook.controllers.gang import GangOutcome
@@ -21,6 +25,24 @@ async def test_all_members_are_nominated_before_the_first_is_released(world: Wor
     assert gated[0] == 3
     assert {world.released(name) for name in ("one", "two", "three")} == {"a", "b", "c"}
     assert replica.gang_outcomes == [GangOutcome.RELEASED]
+
+
+@pytest.mark.parametrize("topology", [{}, {"gang_topology": "pool"}])
+async def test_members_that_ask_for_devices_are_released(
+    world: World, topology: dict[str, str]
+) -> None:
+    world.gang("train", 3, **topology)
+    requests = {"cpu": "3", f"{IMPLICIT_DOMAIN}gpu": "1"}  # no node offers it as a resource
+    for name in ("one", "two", "three"):
+        containers = [{"name": "main", "resources": {"requests": requests}}]
+        labels = {POD_GROUP_LABEL: "train"}
+        world.create(
+            name, "shop", "3", reasons="gang", gated=True, labels=labels, containers=containers
+        )
+    replica = world.replica()
+    await replica.cycle()
+    assert replica.gang_outcomes == [GangOutcome.RELEASED]
+    assert {world.released(name) for name in ("one", "two", "three")} == {"a", "b", "c"}
 
 
 async def test_members_of_a_release_say_when_it_was(world: World) -> None:
