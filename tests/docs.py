@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -30,10 +31,10 @@ HEAD: Final = """\
 
 This page is the reference for policy authors: every plugin that a filter or a score may name, with
 its args and an example. Names, defaults and validation are those of the projects that the plugins
-come from; differences are listed with each plugin. Plugins are tested with cases from the upstream
-code. A score first has a raw value on a scale of its
-own, and then 0 to 100 points over the nodes that passed all filters. A policy multiplies the points
-by `weight`.
+come from; differences are listed with each plugin, after those of all plugins, and each is shown by
+a test. Plugins are tested with cases from the upstream code. A score first has a raw value on a
+scale of its own, and then 0 to 100 points over the nodes that passed all filters. A policy
+multiplies the points by `weight`.
 
 How rules make a policy is described in [policies.md](policies.md), how to write a plugin in
 [CONTRIBUTING.md](../CONTRIBUTING.md). `stowplan explain` shows what each formula was given on a
@@ -51,6 +52,18 @@ nodes alike. `Balanced` prefers the node where the pod adds least to the varianc
   smallest of these nodes divided by that of the node. 50 means that nothing changes.
 - On 200 nodes of three sizes, with pods from 20 millicores to 6 cores, the standard deviation ends
   about 10 % lower than with LeastAllocated. On nodes of one size there is no difference.
+
+## All plugins
+
+Differences from upstream:
+
+- **Large amounts** of a pod, a node or a report count as 281 TB, or as many millicores. Ratios,
+  percentages and windows of time have bounds as far beyond any cluster.
+- **Large pods**: no rule for other pods finds one whose labels, ports and affinity to pods take
+  more than 8 KiB.
+- **Pods that are not bound yet** count where stowplan nominates or advises them to go, for every
+  pod, and in scores too. Upstream counts all nominated pods, in filters alone, for pods of no
+  higher priority.
 """
 
 EXAMPLES: Final = {
@@ -104,6 +117,8 @@ EXAMPLES: Final = {
 }
 """A part of a policy's `spec` for each plugin, in YAML's flow style."""
 
+ALL_PLUGINS: Final = "All plugins"
+_DIFFERENCES: Final = "Differences from upstream:"
 _DEPTH: Final = 3  # of `engine.plugins` and the name of a plugin
 _DEEPEST: Final = 3  # deeper down it is Kubernetes' own
 
@@ -116,6 +131,19 @@ def plugin_reference() -> str:
     return with_contents("\n".join(parts))
 
 
+@cache
+def section(name: str) -> str:
+    """Return the section of a plugin, or that of ALL_PLUGINS."""
+    return plugin_reference().partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+def differences(name: str) -> dict[str, str]:
+    """Return what a section of the page lists as differences from upstream, by its first words."""
+    listed = section(name).partition(f"{_DIFFERENCES}\n\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^- \*\*(.+?)\*\*:? (.+(?:\n  .+)*)", listed, re.MULTILINE)
+    return {what: " ".join(text.split()) for what, text in found}
+
+
 def _section(name: str, plugin: Plugin) -> str:
     sides: list[tuple[str, Any]] = [
         (what, side if isinstance(side, type) else type(side(plugin.args())))
@@ -123,16 +151,19 @@ def _section(name: str, plugin: Plugin) -> str:
         if (side := getattr(plugin, what))
     ]
     module = _module_of(sides[0][1])
-    _, _, body = (inspect.getdoc(module) or "").partition(": ")
+    _, _, text = (inspect.getdoc(module) or "").partition(": ")
+    body, heading, differences = text.partition(_DIFFERENCES)
     reads = ", ".join(DOMAIN_NAMES[domain] for domain in plugin.reads)
     kinds = " and ".join(what for what, _ in sides)
-    lines = [f"## {name}", "", f"A {kinds}; reads {reads}.", "", _sentence(body), ""]
+    lines = [f"## {name}", "", f"A {kinds}; reads {reads}.", "", _sentence(body.strip()), ""]
     for what, side in sides:
         lines += [f"- **{what.capitalize()}**: {_first(side)}"]
         if what == "score":
             lines += [f"  - Raw: {_returned(side.score)}"]
             lines += [f"  - Points: {_returned(side.normalize)}"]
     lines += [f"- `{name}`: {text}" for name, text in _formulas(module)]
+    if differences:
+        lines += ["", heading, "", differences.strip()]
     lines += ["", *_args(plugin), "```yaml", _block(EXAMPLES[name]), "```", *_shipped(name), ""]
     return "\n".join(lines)
 

@@ -4,12 +4,15 @@ Source: kubernetes-sigs/scheduler-plugins, kep/624-disk-io-aware-scheduling; a p
 never implemented. Pods request by annotation, and a driver reports what each disk has left.
 
 The proposal leaves two things open. Scores are in percent here, truncated. One disk must have the
-whole request left, and the disk with the most left counts. The coefficients are args, because a
-vendor's function converts requests to the driver's unit. The proposal's strategy names are swapped
-(its MostAllocated prefers the disk with the most left) and kept as written.
+whole request left, and the disk with the most left counts. The proposal's strategy names are
+swapped (its MostAllocated prefers the disk with the most left) and kept as written.
 
-A driver knows a pod once it runs. Pods that are expected on a node and not bound yet are subtracted
-from each of its disks, because the disk that they will use is unknown.
+Differences from upstream:
+
+- **Coefficients** are args, where the proposal leaves the conversion of requests to a function of
+  the vendor.
+- **Pods that are not bound yet** are subtracted from each disk of the node where they are expected.
+  A driver knows a pod once it runs, and the disk that it will use is unknown.
 """
 
 from __future__ import annotations

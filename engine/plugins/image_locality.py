@@ -9,8 +9,12 @@ container does.
 Names are compared as they are written, a missing tag being `latest`: `nginx` is not
 `docker.io/library/nginx`. The kubelet reports 50 images unless told otherwise, the largest first,
 so a node may hold an image that it does not name. If a node lists a name twice, the first size
-counts, as in the scheduler. The scheduler uses the size on the node it saw first for all nodes;
-here each node has its own.
+counts, as in the scheduler.
+
+Differences from upstream:
+
+- **Sizes**: each node has its own size of an image. Upstream uses the size on the node that it saw
+  first for all nodes.
 """
 
 from __future__ import annotations

@@ -1,13 +1,21 @@
 """InterPodAffinity: pods that must, or would like to, be near each other or not.
 
 Source: pkg/scheduler/framework/plugins/interpodaffinity/{filtering,scoring}.go. Near is on nodes
-that share the value of a label. Pods that are nominated or advised to a node count there, so those
-released together may need each other. A selector of namespaces selects those whose labels match, as
-since Kubernetes 1.37; in earlier schedulers some select all namespaces.
+that share the value of a label. Pods that are released together may need each other, as they count
+where they are nominated.
 
 The score adds up the weights of matching terms, once for each pod in the domain: terms that the pod
 prefers, terms by which pods on nodes prefer it, and `hardPodAffinityWeight` for each required term
 of theirs. Anti-affinity is subtracted.
+
+Differences from upstream:
+
+- **Selectors of namespaces** select those whose labels match, as since Kubernetes 1.37. In earlier
+  schedulers one with NotIn or DoesNotExist may select all.
+- **Large affinities**: more than 64 terms and requirements, or 8 KiB of them, are a fault on every
+  node.
+- **Topology keys of other pods**: of the labels by which pods on nodes want this pod near or away,
+  the first 16 count.
 """
 
 from __future__ import annotations

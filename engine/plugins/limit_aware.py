@@ -2,6 +2,10 @@
 
 Source: Koordinator pull request 1486, pkg/scheduler/plugins/limitaware (filtering.go, scoring.go,
 least_allocated.go). Only resources that a ratio is given for take part, node by node.
+
+Differences from upstream:
+
+- **`strategy`**: `Balanced` is not upstream's.
 """
 
 # Koordinator's limit ratios: the sum of limits that a node allows, in percent of allocatable.

@@ -3,6 +3,11 @@
 Source: scheduler-plugins, pkg/trimaran/loadvariationriskbalancing. The risk of a node is the mean
 of its expected load and of how much that varies; the riskier of cpu and memory counts.
 `engine.plugins.lib.trimaran` says which measurements these are.
+
+Differences from upstream:
+
+- **Source of measurements**: `metricProvider` and `watcherAddress` are checked and not used: usage
+  comes from the sources of the cluster view.
 """
 
 from __future__ import annotations

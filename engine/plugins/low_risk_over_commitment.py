@@ -5,11 +5,15 @@ far the limits of its pods exceed what it offers, and how likely its load, fitte
 distribution, exceeds what its pods request. The riskier of cpu and memory counts.
 `engine.plugins.lib.trimaran` says which measurements these are.
 
-The load is that of the pods on the node without the incoming one, as upstream, so it is cached per
-node.
+The load is that of the pods on the node without the incoming one, so it is cached per node.
 
-A deviation close to 0, such as 2.5e-10 %, is no risk here; upstream's arithmetic breaks down and
-reports a great one. A report without any measurement counts as none.
+Differences from upstream:
+
+- **Steady load**: a deviation close to 0, such as 2.5e-10 %, is no risk. Upstream's arithmetic
+  breaks down there and reports a great one.
+- **Empty reports**: a report without any measurement counts as none.
+- **Source of measurements**: `metricProvider` and `watcherAddress` are checked and not used: usage
+  comes from the sources of the cluster view.
 """
 
 # The beta distribution, on whole columns: what load between nothing and all is fitted with.

@@ -5,8 +5,11 @@ AppGroup that its label names, costs are in a NetworkTopology, and the place of 
 and zone labels. Bandwidth is ignored. The result for a node depends on its labels and on the places
 of the group's pods in the whole cluster.
 
-Without the AppGroup or the NetworkTopology, all nodes pass with equal scores; upstream crashes. A
-pod whose node is unknown does not count; upstream rejects the new pod.
+Differences from upstream:
+
+- **Missing objects**: without the AppGroup or the NetworkTopology all nodes pass with equal scores.
+  Upstream crashes.
+- **Unknown nodes**: a pod whose node is unknown does not count. Upstream rejects the new pod.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
 """NodeAffinity: the node labels and names a pod requires, and those it prefers.
 
 Source: pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go. A mistake in a required term
-makes that term match nothing. A mistake in a preferred term is a fault of the score on every node;
-upstream fails the whole scheduling attempt.
+makes that term match nothing.
+
+Differences from upstream:
+
+- **Mistakes in preferred terms** are a fault of the score on every node. Upstream fails the whole
+  scheduling attempt.
+- **Many labels**: a pod that names more than 64 labels is a fault on every node.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """NodeMetadata: prefer nodes by a number or a time in one of their labels or annotations.
 
-Source: scheduler-plugins, pkg/nodemetadata. Numbers are cut to whole ones, as upstream cuts them.
+Source: scheduler-plugins, pkg/nodemetadata. Numbers are cut to whole ones.
+
+No difference from upstream is known.
 """
 
 # Times in the layouts of Go's `time` package, in which an example stands for the format.

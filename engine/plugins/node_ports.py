@@ -2,6 +2,8 @@
 
 Source: pkg/scheduler/framework/plugins/nodeports/node_ports.go. Ports of sidecars count, as since
 Kubernetes 1.33; a port without an address is taken on every address.
+
+No difference from upstream is known.
 """
 
 from __future__ import annotations

@@ -5,6 +5,16 @@ passes unless its kubelet has the policy single-numa-node.
 
 NodeResourceTopology objects say what is free in zones. Agents renew them every few seconds at best,
 so this is an estimate: only the kubelet decides.
+
+Differences from upstream:
+
+- **Many zones**: of the combinations of zones on a node the first 255 are looked at, which are all
+  of 8 zones. A pod that fits none of them does not fit.
+- **Devices**: an extended resource that a DeviceClass stands for is in no zone of a node that does
+  not offer it itself.
+- **`cacheResyncPeriodSeconds`** is accepted and not used: zones are watched.
+- **`cache`** is accepted and not used.
+- **`preemptionMode`** is accepted and not used: nothing is preempted here.
 """
 
 # Free amounts in the NUMA zones of each node, in tables: one row per zone, one column per node.

@@ -3,7 +3,11 @@
 Source: scheduler-plugins, pkg/noderesources/{allocatable,resource_allocation}.go. Only the size of
 nodes counts, neither the pod nor what already runs. The allocatable amounts are weighted, cpu in
 millicores and everything else in whole units; with the default weights a millicore is worth a MiB
-of memory. Sums are exact; upstream's wrap around beyond int64.
+of memory.
+
+Differences from upstream:
+
+- **Large sums** are exact. Upstream's wrap around beyond int64.
 """
 
 from __future__ import annotations

@@ -7,7 +7,11 @@ difference of two, the population's standard deviation of more, 0 of one. The ba
 on it is how much the pod improves the balance, `50 + (50 + with - without) / 2`, which is 75 for a
 pod that changes nothing. Both lie in 50..100.
 
-With an explicit empty list of resources nothing is scored, as in NodeResourcesFit.
+Differences from upstream:
+
+- **Empty lists**: with an explicit empty list of resources nothing is scored. Upstream's
+  configuration inserts its defaults.
+- **`kubernetesVersion`** chooses the formula. It is not among upstream's args.
 """
 
 from __future__ import annotations

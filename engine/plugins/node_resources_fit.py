@@ -1,12 +1,19 @@
 """NodeResourcesFit: what a pod requests must be free; score how full the node would be.
 
 Source: pkg/scheduler/framework/plugins/noderesources/{fit,resource_allocation,least_allocated,
-most_allocated,requested_to_capacity_ratio}.go, .../helper/shape_score.go. Args are validated as
-they are written: an explicit weight of 0 is refused, and with an explicit empty list of resources
-nothing is scored; the scheduler's own configuration would insert its defaults.
+most_allocated,requested_to_capacity_ratio}.go, .../helper/shape_score.go.
 
 Pod-level resources count in the filter, and on the node once the pod runs there. The score of an
 incoming pod uses its containers, as in Kubernetes 1.36.
+
+Differences from upstream:
+
+- **Written args** are validated as they are written: an explicit weight of 0 is refused, and with
+  an explicit empty list of resources nothing is scored. Upstream's configuration inserts its
+  defaults.
+- **Devices**: a resource below `deviceclass.resource.kubernetes.io/` is left to devices without any
+  DeviceClass: one may come.
+- **`scoringStrategy.type`**: `Balanced` is not upstream's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """NodeUnschedulable: keeps pods off cordoned nodes.
 
 Source: pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go.
+
+No difference from upstream is known.
 """
 
 from __future__ import annotations

@@ -3,12 +3,15 @@
 Source: scheduler-plugins, pkg/trimaran/peaks. The power of a node is k0 + k1 * e^(k2 * x), x being
 its cpu utilisation in percent; `engine.plugins.lib.trimaran` says which measurement that is.
 
-A node that the pod would fill beyond 100 %, or without a measurement or power model, is the worst
-here. Upstream it costs nothing, which makes it the best. The args must have a model; upstream can
-also read it from a file.
-
 The request is what the kubelet sees: overhead counts only on top of a request, and containers do
 not count if the pod itself names resources.
+
+Differences from upstream:
+
+- **Unknown or full nodes**: a node that the pod would fill beyond 100 %, or without a measurement
+  or power model, is the worst. Upstream it costs nothing, which makes it the best.
+- **Models**: the args must have one. Upstream can also read it from a file.
+- **`watcherAddress`** is accepted and not used: usage comes from the sources of the cluster view.
 """
 
 from __future__ import annotations

@@ -8,10 +8,16 @@ of all constraints and is allowed by the affinity and taints that the constraint
 other nodes, and pods that are being deleted, do not count.
 
 Default constraints apply to a pod without its own if a ReplicaSet, ReplicationController or
-StatefulSet controls it; they only rank nodes. The controller is taken to select the pods with the
-labels of the pod, except labels that differ for each pod of a StatefulSet. Pods that only a Service
-selects have no constraints. Nodes without the labels of the default constraints are kept, so that
-clusters without zones spread too, unless `defaultConstraints` are written.
+StatefulSet controls it; they only rank nodes.  Nodes without the labels of the default constraints
+are kept, so that clusters without zones spread too, unless `defaultConstraints` are written.
+
+Differences from upstream:
+
+- **Controllers**: one is taken to select the pods with the labels of the pod, except labels that
+  differ for each pod of a StatefulSet. Upstream reads its selector.
+- **Services**: pods that only a Service selects have no default constraints.
+- **Large constraints**: more than 64 constraints and requirements, or 8 KiB of them, are a fault on
+  every node.
 """
 
 from __future__ import annotations

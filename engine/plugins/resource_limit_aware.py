@@ -4,9 +4,11 @@ Source: kubernetes-sigs/scheduler-plugins, kep/217-resource-limit-aware-scoring;
 never implemented. Pods on a node count by the limits of their containers, the incoming pod also by
 its init containers and overhead. Pod-level resources do not count, because they are newer.
 
-The proposal does not define pods without limits. Here an incoming pod without limits counts for
-`defaultLimits`, and for everything a node offers of resources not named there. Pods on a node count
-for their own limits.
+Differences from upstream:
+
+- **Pods without limits**: an incoming one counts for `defaultLimits`, and for everything that a
+  node offers of resources not named there. Pods on a node count for their own limits. The proposal
+  does not say.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """TaintToleration: keeps pods off nodes with taints they do not tolerate, and prefers clean nodes.
 
-Source: pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go. The reason names the
-first untolerated taint, as that of earlier schedulers did; in Kubernetes 1.36 it is `node(s) had
-untolerated taint(s)`.
+Source: pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go.
+
+Differences from upstream:
+
+- **Reasons** name the first untolerated taint, as those of earlier schedulers did. In Kubernetes
+  1.36 the reason is `node(s) had untolerated taint(s)`.
 """
 
 from __future__ import annotations

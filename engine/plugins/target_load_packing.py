@@ -4,9 +4,13 @@ Source: scheduler-plugins, pkg/trimaran/targetloadpacking. The expected utilizat
 measurement, plus the predicted usage of pods that no measurement includes yet, plus that of the
 incoming pod. `engine.plugins.lib.trimaran` says which measurement is used.
 
-A pod counts from the time of its PodScheduled condition, else from the time the view saw it there;
-upstream uses the time it sees the binding. A pod that was advised to a node and is not bound yet
-counts too.
+Differences from upstream:
+
+- **Time of pods**: a pod counts from the time of its PodScheduled condition, else from the time
+  that the view saw it there. Upstream uses the time that it sees the binding.
+- **`targetUtilization`** beyond 100 is refused. Upstream's scores leave the scale.
+- **Source of measurements**: `metricProvider` and `watcherAddress` are checked and not used: usage
+  comes from the sources of the cluster view.
 """
 
 from __future__ import annotations

@@ -2,8 +2,13 @@
 
 Source: Koordinator, pkg/scheduler/plugins/loadaware/load_aware.go (plugin LoadAwareScheduling). The
 usage of a node is its last report, plus the expected usage of pods that the report does not cover
-yet, plus that of the incoming pod. Anything malformed on a node is ignored. If an annotation has a
-key twice the last value counts; Koordinator merges both.
+yet, plus that of the incoming pod. Anything malformed on a node is ignored.
+
+Differences from upstream:
+
+- **Keys**: of a key that an annotation has twice the last value counts. Upstream merges both.
+- **`estimator`** is accepted and not used: there is one.
+- **`strategy`**: `Balanced` is not upstream's.
 """
 
 # Usage thresholds of nodes for LoadAware's filter: its arguments, overlaid by an annotation.

@@ -21,52 +21,40 @@ from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.usage import NodeUsage, PodUsage
 from engine.model.well_known import HOSTNAME_LABEL, ZONE_LABEL
+from engine.plugins import PLUGINS
 from engine.plugins.limit_aware import LIMIT_TO_ALLOCATABLE
 from engine.policy import PolicySet
 from engine.policy.schema import Mode
 from engine.view import ClusterState
 from tests.engine.measured_cluster import GI, NOW, report
+from tests.engine.plugins.plugin_args import ARGS
 from tests.engine.policy.worlds import Json, policy
 from tests.engine.topology_cluster import app_group, disks, network, zones
 
 EXAMPLES = int(os.environ.get("STOWPLAN_TEST_EXAMPLES", "150"))
 GPU = "x.com/gpu"
 
+
+def _of_plugins(side: str) -> list[str]:
+    """Return rules of every plugin that has a filter, or a score."""
+    return [
+        json.dumps({"plugin": name, "args": args})
+        for name, plugin in PLUGINS.items()
+        for args in ARGS.get(name, [{}])
+        if getattr(plugin, side)
+    ]
+
+
 _RULES = {
     "filters": [
-        "{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 150%}}}",
-        "{plugin: LoadAware, args: {usageThresholds: {cpu: 60}, prodUsageThresholds: {cpu: 40}}}",
-        "{plugin: NodeResourceTopologyMatch}",
-        "{plugin: DiskIOAware}",
-        "{plugin: NetworkOverhead}",
+        *_of_plugins("filter"),
         "{name: room, expression: node.requested.cpu + pod.requests.cpu < 3.5}",
         "{name: few, expression: node.podCount < 3, onError: IgnoreRule}",
         "{name: load, expression: node.usage.cpu < 2.0, onError: IgnoreRule}",
         "{name: zone, expression: node.labels.zone != 'c'}",
     ],
     "scores": [
-        "{plugin: NodeResourcesFit}",
-        "{plugin: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}",
-        "{plugin: NodeResourcesBalancedAllocation}",
-        "{plugin: NodeResourcesAllocatable}",
-        "{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 150%}}}",
-        "{plugin: LoadAware}",
-        "{plugin: LoadAware, args: {scoreAccordingProdUsage: true, dominantResourceWeight: 1}}",
-        "{plugin: ResourceLimitAware}",
-        "{plugin: LowRiskOverCommitment}",
-        "{plugin: LoadVariationRiskBalancing}",
-        "{plugin: TargetLoadPacking}",
-        "{plugin: Peaks, args: {nodePowerModel: {n0: {k1: 1.0, k2: 0.1}, n1: {k1: 2.0, k2: 0.1}}}}",
-        "{plugin: NodeResourceTopologyMatch}",
-        "{plugin: NodeResourceTopologyMatch, args: {discardReservedNodes: true}}",
-        "{plugin: DiskIOAware}",
-        "{plugin: NetworkOverhead}",
-        "{plugin: PodState}",
-        "{plugin: ImageLocality}",
-        "{plugin: TaintToleration}",
-        "{plugin: NodeAffinity}",
-        "{plugin: PodTopologySpread}",
-        "{plugin: InterPodAffinity}",
+        *_of_plugins("score"),
         "{name: few, expression: -node.podCount}",
         "{name: full, expression: 'node.requested.cpu / node.allocatable.cpu'}",
         "{name: idle, expression: 'node.usage.cpu / node.allocatable.cpu', onError: IgnoreRule}",
@@ -143,7 +131,7 @@ def _node(name: str, labels: Json, annotations: Json, spec: Json, amounts: Json)
 _nodes = st.builds(
     _node,
     st.just(""),
-    _optional(zone=["a", "b", "c"], **{ZONE_LABEL: ["1", "2"]}),
+    _optional(zone=["a", "b", "c"], cost=["1", "2.7", "x"], **{ZONE_LABEL: ["1", "2"]}),
     st.just({}) | _optional(**{LIMIT_TO_ALLOCATABLE: ["{}", '{"cpu":"90%"}', "{"]}),
     st.just({})
     | st.fixed_dictionaries(

@@ -169,17 +169,32 @@ _containers = st.lists(
     ),
     max_size=3,
 )
-_pod_terms = st.lists(
+_of_pods = {
+    "topologyKey": st.sampled_from(["zone", "gen", "absent"]),
+    "labelSelector": st.sampled_from(
+        [{}, {"matchLabels": {"app": "a"}}, {"matchLabels": {"app": "b"}}]
+    ),
+}
+_pod_terms = st.builds(
+    lambda required, preferred: {
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1 + i, "podAffinityTerm": term} for i, term in enumerate(preferred)
+        ],
+    },
+    st.lists(st.fixed_dictionaries(_of_pods), max_size=1),
+    st.lists(st.fixed_dictionaries(_of_pods), max_size=2),
+)
+_constraints = st.lists(
     st.fixed_dictionaries(
         {
-            "topologyKey": st.sampled_from(["zone", "gen", "absent"]),
-            "labelSelector": st.sampled_from(
-                [{}, {"matchLabels": {"app": "a"}}, {"matchLabels": {"app": "b"}}]
-            ),
+            **_of_pods,
+            "maxSkew": st.integers(1, 2),
+            "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
         }
     ),
     max_size=1,
-).map(lambda terms: {"requiredDuringSchedulingIgnoredDuringExecution": terms})
+)
 _apps = st.sampled_from(["a", "b", "c"])
 _tolerations = st.lists(
     st.fixed_dictionaries(
@@ -235,6 +250,7 @@ LABELLED = RandomCluster(
                     }
                 ),
                 "tolerations": _tolerations,
+                "topologySpreadConstraints": _constraints,
             }
         ),
         _apps,

@@ -72,3 +72,9 @@ def test_names_are_compared_as_they_are_written(written: str) -> None:
 
 def test_a_pod_without_containers_gets_nothing() -> None:
     assert scores([], {"has": {"app:v1": 600}}) == {"has": 0}
+
+
+def test_each_node_has_its_own_size_of_an_image() -> None:
+    # Both hold it, so all counts: (523 - 23) * 100 / 977 = 51.2 and (1000 - 23) * 100 / 977.
+    both = {"part": {"app:v1": 523}, "whole": {"app:v1": 1000}}
+    assert scores(["app:v1"], both) == {"part": 51, "whole": 100}

@@ -151,3 +151,27 @@ def test_the_filter_agrees_with_the_schedulers_own(random: Random) -> None:
     assert reasons(model_of(wanted), some) == expected
     if not PLUGIN.concerns(model_of(wanted), view):
         assert set(reasons(model_of(wanted), view).values()) == {""}
+
+
+@pytest.mark.parametrize(("namespace", "is_kept_away"), [("red", False), ("blue", True)])
+def test_a_selector_of_namespaces_selects_those_whose_labels_match(
+    namespace: str,
+    is_kept_away: bool,  # noqa: FBT001
+) -> None:
+    not_red = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["red"]}]}
+    other = pod("a1")
+    other["metadata"]["namespace"] = namespace
+    cluster = PlainCluster(NODES, [other], {"red": {"team": "red"}, "blue": {"team": "blue"}})
+    wanted = model_of(pod(podAntiAffinity=[term(namespaceSelector=not_red)]))
+    found = reasons(wanted, state_of(cluster).view())
+    assert found["a1"] == found["a2"] == (ANTI_AFFINITY if is_kept_away else "")
+
+
+def test_of_the_labels_by_which_other_pods_keep_away_the_first_sixteen_count() -> None:
+    keys = [f"key-{i:02}" for i in range(17)]
+    nodes = [{"metadata": {"name": key, "labels": {key: "x"}}} for key in keys]
+    others = [pod(key, "cart", podAntiAffinity=[term(key=key)]) for key in keys]
+    for each, key in zip(others, keys, strict=True):
+        each["metadata"]["name"] = key
+    found = reasons(model_of(pod()), state_of(PlainCluster(nodes, others)).view())
+    assert [bool(found[key]) for key in keys] == [True] * 16 + [False]

@@ -13,6 +13,7 @@ from engine.plugins.limit_aware import (
     LIMIT_TO_ALLOCATABLE,
     MOST_CAPACITY,
     MOST_PERCENT,
+    PLUGIN,
     LimitAwareArgs,
     LimitAwareFilter,
     LimitAwareScore,
@@ -258,3 +259,15 @@ def test_no_capacity_wraps(amount: int, percent: int) -> None:
     exact = min(amount, 2**48) * abs(bounded) // 100
     assert abs(capacity) == min(exact, MOST_CAPACITY)
     assert capacity * percent >= 0
+
+
+def test_balanced_makes_the_share_of_limits_most_even() -> None:
+    # x = 0.2 and 0.6, m = 0.4, and the pod takes 0.1:
+    # 50 - 50 * (2 * -0.2 + 0.1) = 65 and 50 - 50 * (2 * 0.2 + 0.1) = 25.
+    ratios = {"defaultLimitToAllocatableRatio": {"cpu": 100}, "strategy": "Balanced"}
+    args = LimitAwareArgs.model_validate({**ratios, "scoringResourceWeights": {"cpu": 1}})
+    pods = [pod("p", "a", limits={"cpu": "2"}), pod("q", "b", limits={"cpu": "6"})]
+    view = cluster([node("a", cpu="10"), node("b", cpu="10")], pods)
+    assert PLUGIN.score
+    score = PLUGIN.score(args).score(pod(limits={"cpu": "1"}), view, NOW)
+    assert by_node(view, score.values) == {"a": 65, "b": 25}

@@ -197,3 +197,9 @@ def test_nodes_are_judged_as_upstream_judges_them_one_by_one(
                 violated += cost is not None and cost > limits[kind]
         assert costs(view)[f"n{row}"] == total
         assert (f"n{row}" in rejected(view)) == (violated > satisfied)
+
+
+def test_a_pod_whose_node_is_unknown_does_not_count() -> None:
+    view = cluster(NODES, [app_group("shop", front={"cart": 5}), COSTS], running("gone"))
+    assert set(costs(view).values()) == {0}
+    assert rejected(view) == {}

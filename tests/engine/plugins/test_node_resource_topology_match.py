@@ -550,3 +550,19 @@ def test_only_cpu_has_parts_of_a_whole() -> None:
 def test_what_containers_request_is_bounded() -> None:
     one = pod({"cpu": "1", "memory": "9E"}, {}, init=[{GPU: "2"}])
     assert container_requests(one) == ([{GPU: 2}], [{"cpu": 1000, "memory": 2**48}, {}])
+
+
+def test_caches_and_preemption_of_upstream_are_accepted_and_change_nothing() -> None:
+    upstreams = {
+        "cacheResyncPeriodSeconds": 5,
+        "cache": {"resyncMethod": "All", "informerMode": "Shared"},
+        "preemptionMode": "Enabled",
+    }
+    both = NodeResourceTopologyMatchArgs.model_validate(upstreams), NodeResourceTopologyMatchArgs()
+    view = cluster([node("a")], [zones("a", SMALL, SMALL)])
+    for cpu in ("1", "5"):  # one that a zone holds, and one that none does
+        one = pod({"cpu": cpu, "memory": "1Gi"})
+        rejects = [NodeResourceTopologyMatchFilter(args).filter(one, view, NOW) for args in both]
+        scores = [NodeResourceTopologyMatchScore(args).score(one, view, NOW) for args in both]
+        assert rejects[0].rejects.tolist() == rejects[1].rejects.tolist() == [cpu == "5"]
+        assert scores[0].values.tolist() == scores[1].values.tolist()

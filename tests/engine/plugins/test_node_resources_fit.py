@@ -345,3 +345,12 @@ def test_a_shape_must_be_a_line_from_left_to_right(
         _strategy("RequestedToCapacityRatio", requestedToCapacityRatio={"shape": shape})
     loc = ("scoringStrategy", "requestedToCapacityRatio", "shape", *place)
     assert invalid.value.errors()[0]["loc"] == loc
+
+
+def test_balanced_makes_the_share_of_requests_most_even() -> None:
+    # x = 0.25 and 0, m = 0.125, and the pod takes 0.25:
+    # 50 - 50 * (2 * 0.125 + 0.25) = 25 and 50 - 50 * (2 * -0.125 + 0.25) = 50.
+    view = _cluster({"cpu": "1"}, full=_ROOM, empty=_ROOM)
+    assert PLUGIN.score
+    rule = PLUGIN.score(_strategy("Balanced", ("cpu", 1)))
+    assert rule.score(_pod({"cpu": "1"}), view, NOW).values.tolist() == [25, 50]

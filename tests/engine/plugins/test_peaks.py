@@ -86,3 +86,14 @@ def test_a_model_beyond_all_numbers_is_no_error() -> None:
 def test_args_need_a_model(args: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         PeaksArgs.model_validate(args)
+
+
+def test_the_address_of_a_watcher_is_accepted_and_not_used() -> None:
+    model = {"nodePowerModel": {"a": {"k1": 1}}}
+    args = PeaksArgs.model_validate({**model, "watcherAddress": "http://nowhere.example"})
+    view = cluster([node("a", cpu="4")], reports=[report("a", {"cpu": 1_000})])
+    one, same = (
+        PeaksScore(each).score(pod(requests={"cpu": "1"}), view, NOW).values.tolist()
+        for each in (args, PeaksArgs.model_validate(model))
+    )
+    assert one == same

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from engine.model.domain import Domain
@@ -18,99 +19,14 @@ from engine.plugins import FAULT, MAX_SCORE, PASS, PLUGINS, ReadsAllNodes
 from engine.view import ClusterState, ClusterView, WhatIf
 from engine.view.cluster_view import Memo
 from tests.engine.measured_cluster import NOW
+from tests.engine.plugins.plugin_args import ARGS
 from tests.engine.plugins.row_clusters import (
-    GPU,
     LABELLED,
     MEASURED,
-    P95,
     TOPOLOGY,
     Event,
     RandomCluster,
 )
-
-RESOURCES = [{"name": "cpu"}, {"name": "memory"}, {"name": GPU}]
-ARGS: Mapping[str, list[dict[str, Any]]] = {
-    "DiskIOAware": [{}, {"scoreStrategy": "LeastAllocated", "writeCoefficient": 1.5}],
-    "LimitAware": [
-        {"defaultLimitToAllocatableRatio": {"cpu": 120, GPU: "50%"}},
-        {"defaultLimitToAllocatableRatio": {"memory": 80}},
-        {"defaultLimitToAllocatableRatio": {"cpu": 120, GPU: "50%"}, "strategy": "Balanced"},
-    ],
-    "LoadAware": [
-        {},
-        {"strategy": "Balanced"},
-        {"aggregated": P95, "dominantResourceWeight": 3},
-        {
-            "prodUsageThresholds": {"cpu": 30},
-            "prodUsageIncludeSys": True,
-            "scoreAccordingProdUsage": True,
-            "allowCustomizeEstimation": True,
-            "estimatedSecondsAfterPodScheduled": 90,
-            "aggregated": {"scoreAggregationType": "p95", "scoreAggregatedDuration": "5m"},
-        },
-    ],
-    "LoadVariationRiskBalancing": [{"safeVarianceSensitivity": 2}],
-    "LowRiskOverCommitment": [{"riskLimitWeights": {"cpu": 0.2}}],
-    "NodeAffinity": [
-        {},
-        {
-            "addedAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {"key": "zone", "operator": "NotIn", "values": ["c"]}
-                            ]
-                        }
-                    ]
-                }
-            }
-        },
-    ],
-    "NodeMetadata": [
-        {
-            "metadataKey": "cost",
-            "metadataSource": "Label",
-            "metadataType": "Number",
-            "scoringStrategy": "Lowest",
-        },
-        {
-            "metadataKey": "born",
-            "metadataSource": "Annotation",
-            "metadataType": "Timestamp",
-            "scoringStrategy": "Newest",
-        },
-    ],
-    "NodeResourceTopologyMatch": [
-        {"discardReservedNodes": True},
-        *(
-            {"scoringStrategy": {"type": strategy}}
-            for strategy in ("BalancedAllocation", "LeastNUMANodes", "MostAllocated")
-        ),
-    ],
-    "NodeResourcesAllocatable": [
-        {},
-        {"mode": "Most", "resources": [{"name": GPU, "weight": 10**30}]},
-    ],
-    "NodeResourcesBalancedAllocation": [
-        {"resources": RESOURCES},
-        {"resources": RESOURCES, "kubernetesVersion": "1.35"},
-    ],
-    "NodeResourcesFit": [
-        {},
-        {"scoringStrategy": {"type": "MostAllocated", "resources": RESOURCES}},
-        {"scoringStrategy": {"type": "Balanced", "resources": RESOURCES}},
-        {
-            "scoringStrategy": {
-                "type": "RequestedToCapacityRatio",
-                "resources": [{"name": "cpu"}, {"name": GPU, "weight": 3}],
-                "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 9}]},
-            }
-        },
-    ],
-    "Peaks": [{"nodePowerModel": {f"n{i}": {"k1": 1 + i, "k2": 0.1} for i in range(2)}}],
-}
-"""Args of a plugin that needs some, or has more than one formula."""
 
 READS_LIMITS = ("LimitAware", "ResourceLimitAware")
 
@@ -118,7 +34,7 @@ READS_LIMITS = ("LimitAware", "ResourceLimitAware")
 class Rules:
     """The filter and the score of one plugin, over a random cluster that has what they read."""
 
-    def __init__(self, name: str, args: dict[str, Any]) -> None:
+    def __init__(self, name: str, args: Mapping[str, Any]) -> None:
         self.plugin = plugin = PLUGINS[name]
         parsed = plugin.args.model_validate(args)
         self.filter = plugin.filter(parsed) if plugin.filter else None
@@ -171,6 +87,28 @@ every_rule = pytest.mark.parametrize(
         for i, args in enumerate(ARGS.get(name, [{}]))
     ],
 )
+
+
+_UNTIL_FOUND = settings(max_examples=500, phases=[Phase.generate], database=None, derandomize=True)
+
+
+@every_rule
+def test_the_clusters_of_these_tests_make_a_difference_to_each_side_of_a_plugin(
+    rules: Rules,
+) -> None:
+    def tells_nodes_apart(drawn: tuple[Pod, list[Event]], *, by_score: bool) -> bool:
+        pod, view = drawn[0], rules.state(drawn[1]).view()
+        if by_score:
+            assert rules.score is not None
+            raw = rules.score.score(pod, view, NOW).values[view.valid]
+            return len(set(rules.score.normalize(raw).tolist())) > 1
+        assert rules.filter is not None
+        return len(set(rules.filter.filter(pod, view, NOW).rejects[view.valid].tolist())) > 1
+
+    drawn = st.tuples(rules.cluster.incoming, rules.cluster.events)
+    for side, by_score in ((rules.filter, False), (rules.score, True)):
+        if side is not None:  # else `find` fails
+            find(drawn, partial(tells_nodes_apart, by_score=by_score), settings=_UNTIL_FOUND)
 
 
 @every_rule
@@ -250,11 +188,12 @@ def test_a_pod_that_comes_to_a_node_changes_no_other_unless_the_plugin_says_so(
     view = rules.state(data.draw(rules.cluster.events)).view()
     what_if = WhatIf(view)
     what_if.place(other, row)
-    reads_others = rules.plugin.reads_other_nodes
+    of_filter, of_score = rules.plugin.reads_other_nodes, rules.plugin.score_reads_other_nodes
     if isinstance(rules.score, ReadsAllNodes):
         return
-    if reads_others(pod, view) or reads_others(pod, what_if.view):
-        return
+    for seen in (view, what_if.view):
+        if of_filter(pod, seen) or (of_score is not None and of_score(pod, seen)):
+            return
     before, after = rules.answers(pod, view), rules.answers(pod, what_if.view)
     changed = {name for name in before if before[name] != after[name]}
     assert changed <= ({view.names[row]} if Domain.PODS in rules.plugin.reads else set())

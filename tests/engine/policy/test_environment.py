@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
 
-from engine.cel import CelProblemsError, compile_program
+from engine.cel import CelError, CelProblemsError, Environment, compile_program
 from engine.cel.values import type_of
 from engine.documents.validation import MOST_PROBLEMS
 from engine.errors import InvalidFileError
@@ -24,6 +25,7 @@ from engine.policy.environment import (
     TABLE,
     ExpressionScope,
     environment,
+    manual,
     misspelt_resources,
     scope_of,
 )
@@ -306,3 +308,27 @@ def test_every_argument_that_speaks_of_resources_is_known() -> None:
     maps = {name for name, annotation in fields if get_origin(annotation) is dict}
     assert maps - _BY_NODE == BY_RESOURCE
     assert {name for name, _ in fields if name.lower().endswith("resources")} == LISTS_OF_RESOURCES
+
+
+DIFFERENCES = re.findall(
+    r"^\| `(.+?)` \| (?:`(.+?)`|an error)[;:]?.*\| .* \|$",
+    manual().partition("| expression | here |")[2].partition("\n\n")[0],
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("expression", "here"), DIFFERENCES)
+def test_expressions_whose_value_differs_from_cel_go_are_as_the_page_says(
+    expression: str, here: str
+) -> None:
+    program = compile_program(expression, Environment())
+    if here:
+        assert program.evaluate({}) == compile_program(here, Environment()).evaluate({})
+    else:
+        with pytest.raises(CelError):
+            program.evaluate({})
+
+
+def test_the_page_of_differences_from_cel_go_is_read_as_a_whole() -> None:
+    table = manual().partition("| expression | here |")[2].partition("\n\n")[0]
+    assert len(DIFFERENCES) == len(table.strip().splitlines()) - 2  # without its head

@@ -4,9 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from msgspec import structs
 
 from engine.model.decision import PlacementRequest
+from engine.model.hold import RELEASED_ANNOTATION
 from engine.simulation.scheduler import (
     SchedulerModel,
     node_order,
@@ -159,3 +161,40 @@ def test_the_order_takes_a_node_of_each_zone_in_turn() -> None:
     names = [view.names[row] for row in node_order(view)]
     # Zones in the order of their first nodes: b by n1, a by n3, none by n6.
     assert names == ["n1", "n3", "n6", "n2", "n5", "n4"]
+
+
+def test_claims_of_volumes_and_devices_keep_a_pod_off_no_node() -> None:
+    view = cluster([node("a", **ROOM)])
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    devices = {"name": "gpu", "resourceClaimName": "gpu"}
+    request = incoming(volumes=[claim], resourceClaims=[devices])
+    assert SchedulerModel(0).place(request, view, NOW) == "a"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "counts"), [({RELEASED_ANNOTATION: "a"}, True), ({}, False)]
+)
+def test_pods_count_for_all_pods_where_we_nominated_them_and_for_none_where_the_scheduler_did(
+    annotations: dict[str, str],
+    counts: bool,  # noqa: FBT001
+) -> None:
+    state = ClusterState()
+    state.set_node(node("a", **ROOM))
+    nominated = pod("q", requests={"cpu": "3"}, metadata={"annotations": annotations})
+    state.set_pod(structs.replace(nominated, nominated_node_name="a"), seen_at=NOW)
+    for priority in (-1, 9):
+        request = incoming(requests={"cpu": "2"}, priority=priority)
+        placed = SchedulerModel(0).place(request, state.view(), NOW)
+        assert placed == ("" if counts else "a")
+
+
+def test_pods_of_a_template_have_rankings_of_their_own() -> None:
+    # The second would go to b, the next of the first ranking, if it had none of its own.
+    nodes = [node("a", cpu="16", memory="64Gi", pods="10"), node("b", **ROOM)]
+    what_if, model = WhatIf(cluster(nodes)), SchedulerModel(0)
+    landed = []
+    for i in range(2):
+        request = incoming(f"p{i}", requests={"cpu": "1"})
+        landed.append(model.place(request, what_if.view, NOW))
+        what_if.place(request.pod, what_if.view.rows[landed[-1]])
+    assert landed == ["a", "a"]

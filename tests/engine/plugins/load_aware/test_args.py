@@ -87,3 +87,8 @@ def test_equal_profiles_are_one_object() -> None:
     profile = _args(usageThresholds={"cpu": 1}).load_profile
     assert _args().load_profile is profile
     assert _args(allowCustomizeEstimation=True).load_profile is not profile
+
+
+def test_any_estimator_may_be_named_and_there_is_one() -> None:
+    args = _args(estimator="defaultEstimator")
+    assert args.load_profile == _args(estimator="anyOther").load_profile == _args().load_profile

@@ -27,11 +27,11 @@ async def test_all_members_are_nominated_before_the_first_is_released(world: Wor
     assert replica.gang_outcomes == [GangOutcome.RELEASED]
 
 
-@pytest.mark.parametrize("topology", [{}, {"gang_topology": "pool"}])
+@pytest.mark.parametrize("topology", [{}, {"stowplan.dev/gang-topology": "pool"}])
 async def test_members_that_ask_for_devices_are_released(
     world: World, topology: dict[str, str]
 ) -> None:
-    world.gang("train", 3, **topology)
+    world.gang("train", 3, more=topology)
     requests = {"cpu": "3", f"{IMPLICIT_DOMAIN}gpu": "1"}  # no node offers it as a resource
     for name in ("one", "two", "three"):
         containers = [{"name": "main", "resources": {"requests": requests}}]
