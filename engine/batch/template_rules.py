@@ -128,7 +128,7 @@ def _may_differ(path: Reference) -> bool:
     root, *fields = path
     if root == "pod":
         return not fields or fields[0] in _OWN_PATHS
-    return root not in {"node", "now", "variables"}
+    return root not in {"node", "nodes", "now", "variables"}
 
 
 RawScores: TypeAlias = list[NDArray[Any]]

@@ -15,7 +15,7 @@ from engine.cel import ast, hints, parser, static_types
 from engine.cel.environment import Environment, ObjectType
 from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Function, Overload
-from engine.cel.functions.lists import TYPED_SUM, ZEROS
+from engine.cel.functions.lists import STATISTICS_BY_NAME, TYPED_SUM, ZEROS
 from engine.cel.functions.strings import check_template
 from engine.cel.static_types import (
     NUMERIC,
@@ -604,6 +604,9 @@ class _Checker:
             hint = hints.for_mismatch(node, types)
             self.report(node.offset, mismatch(function, types), hint)
             return node, DYN
+        if node.function in STATISTICS_BY_NAME and not can_be(parameter(types[0]), *NUMERIC):
+            message = f"only numbers have a {node.function}, no `{parameter(types[0])}`"
+            self.report(node.offset, message)
         if node.function == "sum" and (element := parameter(types[0])) in ZEROS:
             zero = ast.Literal(ZEROS[element], element, offset=node.offset)
             return ast.Call(TYPED_SUM, (*node.args, zero), offset=node.offset), element

@@ -211,10 +211,12 @@ NAMES: Final = {
 
 _LOWER, _UPPER = "write `x.lowerAscii()`", "write `x.upperAscii()`"
 _SIZE, _MATCHES = "write `x.size()`", "write `x.matches('..')`"
+_MEAN: Final = "write `x.mean()`"
 _FUNCTIONS: Final = {
     "abs": "write `math.abs(x)`",
     "any": "write `x.exists(e, ..)`",
-    "avg": "write `double(x.sum()) / double(x.size())`",
+    "average": _MEAN,
+    "avg": _MEAN,
     "ceil": "write `math.ceil(x)`",
     "count": "write `x.filter(e, ..).size()`",
     "default": _A_DEFAULT,
@@ -244,6 +246,7 @@ _FUNCTIONS: Final = {
     "size": _SIZE,
     "some": "write `x.exists(e, ..)`",
     "sqrt": "write `math.sqrt(x)`",
+    "std": "write `x.stddev()`",
     "str": "write `string(x)`",
     "strip": "write `x.trim()`",
     "substr": "write `x.substring(from, to)`",

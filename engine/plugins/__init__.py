@@ -49,6 +49,7 @@ from engine.plugins.base import (
     Scores,
     result_of,
 )
+from engine.plugins.lib.constraints import allowed_by_labels
 from engine.plugins.limit_aware import LIMIT_TO_ALLOCATABLE
 from engine.plugins.load_aware.estimation import RAW_ALLOCATABLE
 from engine.plugins.load_aware.plugin import USAGE_THRESHOLDS
@@ -102,5 +103,6 @@ __all__ = [
     "Score",
     "ScoreAmong",
     "Scores",
+    "allowed_by_labels",
     "result_of",
 ]

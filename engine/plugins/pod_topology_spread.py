@@ -8,7 +8,7 @@ of all constraints and is allowed by the affinity and taints that the constraint
 other nodes, and pods that are being deleted, do not count.
 
 Default constraints apply to a pod without its own if a ReplicaSet, ReplicationController or
-StatefulSet controls it; they only rank nodes.  Nodes without the labels of the default constraints
+StatefulSet controls it; they only rank nodes. Nodes without the labels of the default constraints
 are kept, so that clusters without zones spread too, unless `defaultConstraints` are written.
 
 Differences from upstream:

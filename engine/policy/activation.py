@@ -342,7 +342,7 @@ def _pod_paths(program: Program, variables: Mapping[str, Program]) -> frozenset[
                 seen |= names
             elif root == "pod" and _is_shared(path):
                 paths.add(path[: _FIELD_DEPTH + 1])
-            elif root != "node":
+            elif root not in {"node", "nodes"}:
                 return None
     return frozenset(paths)
 

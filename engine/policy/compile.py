@@ -35,6 +35,7 @@ from engine.policy.environment import (
 )
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, filter_labels, score_labels
+from engine.policy.node_statistics import misuses, written_statistics
 from engine.policy.policy_set import (
     MOST_COST_OF_A_NAMESPACE,
     TOO_COSTLY_HINT,
@@ -93,7 +94,12 @@ def compile_expression(
     except CelProblemsError as error:
         problems = [_with_hint(problem, source, scope) for problem in error.problems]
         raise CelProblemsError(problems) from error
-    problems = [*misspelt_resources(program), *_wrong_type(program, required)]
+    trees = [
+        program.root,
+        *(part for each in written_statistics(program.root) for part in each.parts),
+    ]
+    problems = [problem for tree in trees for problem in misspelt_resources(tree)]
+    problems += [*misuses(program.root), *_wrong_type(program, required)]
     if problems:
         raise CelProblemsError(problems)
     return program
@@ -157,7 +163,7 @@ class CompiledPrograms:
         for path, item in _items(document, FILTERS):
             self._add(path, item, ExpressionScope.RULES, types, FILTER)
         for path, item in _items(document, SCORES):
-            self._add(path, item, ExpressionScope.RULES, types, SCORE)
+            self._add(path, item, ExpressionScope.SCORES, types, SCORE)
 
     def _add(
         self,
@@ -416,7 +422,7 @@ def _slow_parts(rules: Iterable[FilterRule | ScoreRule]) -> Iterator[Finding]:
     for rule in rules:
         if not isinstance(rule.evaluator, NodeExpression):
             continue
-        for part in rule.evaluator.plan.parts:
+        for part in rule.evaluator.parts:
             if part.strategy is Strategy.ROWS:
                 cost = math.ceil(part.cost / _MICROS_PER_MILLI)
                 message = f"`{part.text}` takes some {cost} ms for each pod and 5,000 nodes"

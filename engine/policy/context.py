@@ -243,8 +243,8 @@ def _fields_read(references: frozenset[Reference]) -> tuple[tuple[str, tuple[str
 
 @lru_cache(maxsize=1024)
 def _request_references(references: frozenset[Reference]) -> tuple[Reference, ...]:
-    """Return the references to anything but the node, in order."""
-    return tuple(path for path in sorted(references) if path[0] != "node")
+    """Return the references to anything but nodes, in order."""
+    return tuple(path for path in sorted(references) if path[0] not in {"node", "nodes"})
 
 
 def request_key(paths: frozenset[Reference], request: PlacementRequest) -> str | None:

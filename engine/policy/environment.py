@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from engine.cel import CelProblem, CelType, Environment, ObjectType, Program, ast, references
+from engine.cel import CelProblem, CelType, Environment, ObjectType, ast, references
 from engine.cel.static_types import list_of, map_of
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, NULL, STRING, TIMESTAMP
 from engine.documents import Document, Path
@@ -88,11 +88,12 @@ class ExpressionScope(IntEnum):
     MATCH = 0  # matchConditions
     VARIABLES = 1
     RULES = 2  # filters and scores
+    SCORES = 3
 
     @property
     def text(self) -> str:
         """The places, in words."""
-        return ("all", "variables, filters and scores", "filters and scores")[self]
+        return ("all", "variables, filters and scores", "filters and scores", "scores")[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,11 @@ class Entry:
         return _ROOTS_FROM.get(root, ExpressionScope.MATCH)
 
 
-_ROOTS_FROM: Final = {"variables": ExpressionScope.VARIABLES, "node": ExpressionScope.RULES}
+_ROOTS_FROM: Final = {
+    "variables": ExpressionScope.VARIABLES,
+    "node": ExpressionScope.RULES,
+    "nodes": ExpressionScope.SCORES,
+}
 
 
 def _amounts(path: str, meaning: str) -> tuple[Entry, ...]:
@@ -218,6 +223,12 @@ TABLE: Final[tuple[Entry, ...]] = (
         "pods",
     ),
     Entry("node.podsOfOwnerInZone", INT, "such pods in its zone; 0 if it is in none", "pods"),
+    Entry(
+        "nodes",
+        list_of(OBJECT),
+        "the nodes that the pod's node selector and required node affinity allow, each as `node`; "
+        "for [statistics](#statistics-over-nodes) alone",
+    ),
 )
 """Every name that an expression can read."""
 
@@ -294,12 +305,12 @@ def scope_of(name: str) -> ExpressionScope | None:
     return next((entry.scope for entry in TABLE if entry.path == name), None)
 
 
-def misspelt_resources(program: Program) -> Iterator[CelProblem]:
-    """Yield a problem for each resource that an expression reads and Kubernetes cannot have.
+def misspelt_resources(root: ast.Node) -> Iterator[CelProblem]:
+    """Yield a problem for each resource that a tree reads and Kubernetes cannot have.
 
     Resources are keys of a map, so the checker accepts any name.
     """
-    for node, _ in ast.walk(program.root):
+    for node, _ in ast.walk(root):
         if isinstance(node, ast.Select | ast.Has):
             operand, name, offset = node.operand, node.field, node.offset
         elif isinstance(node, ast.Index) and isinstance(node.index, ast.Literal):
@@ -317,7 +328,7 @@ def misspelt_resources(program: Program) -> Iterator[CelProblem]:
 
 def _type_of(entry: Entry) -> CelType:
     if entry.type == list_of(OBJECT):
-        return list_of(_object_type(f"{entry.path}[]"))
+        return list_of(_object_type("node" if entry.path == "nodes" else f"{entry.path}[]"))
     return _object_type(entry.path) if entry.type == OBJECT else entry.type
 
 
@@ -360,7 +371,24 @@ in [CEL](https://cel.dev), with the functions that Kubernetes adds to it: `quant
 `make docs` writes this page from `engine/policy/environment.py`: do not edit it by hand.
 """
 
-_MANUAL_TAIL = """## Where engines of CEL disagree
+_MANUAL_TAIL = """## Statistics over nodes
+
+A score may compare a node with all others: `nodes.map(n, value).mean()` is the mean of a value over
+nodes, `.stddev()` its standard deviation.
+
+- `nodes` has the nodes that the pod's node selector and required node affinity allow, whatever
+  filters say. `nodes.filter(n, test).map(n, value)` leaves out others, such as those without a
+  report: `nodes.filter(n, has(n.usage))`.
+- In the loop, `n` has the fields of `node`. It may read the request, and not `node`.
+- Without any node, or if the value of one is an error, the statistic is an error.
+- It is computed once for each pod, however many nodes are scored.
+
+The pod changes the variance of a share over nodes by d * (2 * (x - m) + d), where x is the share of
+a node, m the mean, and d what the pod takes of the node; see `strategy: Balanced` in
+[plugins.md](plugins.md#strategy-balanced). [even-requests](../policies/even-requests) is a policy
+that prefers the node where that is least.
+
+## Where engines of CEL disagree
 
 Expressions have the values that cel-go gives in Kubernetes:
 
@@ -402,7 +430,7 @@ named and not compared. These differences are known, and counted separately:
 
 def manual() -> str:
     """Return the page of the manual that lists all names."""
-    rows = ["| name | type | unit | meaning | where |", "|---|---|---|---|---|"]
+    rows = ["## Names", "", "| name | type | unit | meaning | where |", "|---|---|---|---|---|"]
     rows += [
         f"| `{entry.path}` | {_type_text(entry.type)} | {entry.unit} | {entry.meaning} "
         f"| {entry.scope.text} |"

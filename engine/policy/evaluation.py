@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 from engine.cel import BOOL, Budget, CelError, CelProblemsError, CelType, Program, can_be
 from engine.cel.static_types import NUMERIC
 from engine.cel.values import NUMBERS
-from engine.cel.vector import Plan
 from engine.documents import Source
 from engine.errors import InvalidFileError
 from engine.model.decision import PlacementRequest
@@ -18,7 +17,8 @@ from engine.policy.activation import reads_owner_pods
 from engine.policy.compile import compile_expression
 from engine.policy.context import MOST_ITERATIONS, RuleContext
 from engine.policy.environment import ExpressionScope
-from engine.policy.expressions import FilterExpression, ScoreExpression
+from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
+from engine.policy.node_statistics import NODES, nodes_value
 from engine.policy.node_table import NodeTable
 from engine.view import ClusterView
 
@@ -36,15 +36,15 @@ class NodeValues:
         program: the expression.
         by_node: in the order of the view; None where the expression reads no node.
         value: where the expression reads no node; else None.
-        plan: how all nodes are evaluated at once, None for an expression that is neither a filter
-            nor a score.
+        expression: how all nodes are evaluated at once, None for one that is neither a filter nor a
+            score.
         errors: why variables could not be computed, a line each.
     """
 
     program: Program
     by_node: Mapping[str, Value] | None
     value: Value
-    plan: Plan | None
+    expression: NodeExpression | None
     errors: tuple[str, ...]
 
 
@@ -61,7 +61,7 @@ def read_expression(source: str, place: str, variables: Mapping[str, Program]) -
     """
     types: dict[str, CelType] = {name: each.result_type for name, each in variables.items()}
     try:
-        return compile_expression(source, ExpressionScope.RULES, types)
+        return compile_expression(source, ExpressionScope.SCORES, types)
     except CelProblemsError as error:
         written = Source(place, source)
         raise InvalidFileError(
@@ -74,7 +74,8 @@ def pod_fields_read(program: Program, variables: Mapping[str, Program]) -> froze
     roots, left, seen = set[str](), [program], set[str]()
     while left:
         for root, *path in left.pop().references:
-            roots.add("pod" if reads_owner_pods([(root, *path)]) else root)
+            differs = root == NODES or reads_owner_pods([(root, *path)])
+            roots.add("pod" if differs else root)
             for name in (path[:1] or variables) if root == "variables" else ():
                 if name in variables and name not in seen:
                     seen.add(name)
@@ -100,7 +101,7 @@ def node_values(
         variables: those that it may read, in order.
     """
     context = RuleContext(request, view, now, variables=variables)
-    activation = context.activation(program)
+    activation = {**context.activation(program), **nodes_value(program, context)}
     paths = [path for path in program.references if path[0] == "node"]
     by_node: dict[str, Value] | None = None
     value: Value = None
@@ -117,7 +118,7 @@ def node_values(
         program=program,
         by_node=by_node,
         value=value,
-        plan=_plan(program, values),
+        expression=_expression(program, values),
         errors=tuple(context.errors),
     )
 
@@ -129,12 +130,12 @@ def _value(program: Program, activation: Mapping[str, object]) -> Value:
         return error
 
 
-def _plan(program: Program, values: list[Value]) -> Plan | None:
-    """Return the plan as a filter or as a score, by the type of the expression or its values."""
+def _expression(program: Program, values: list[Value]) -> NodeExpression | None:
+    """Return the filter or the score that it is, by the type of the expression or its values."""
     found = [value for value in values if not isinstance(value, CelError)]
     kind = program.result_type
     if can_be(kind, BOOL) and all(type(value) is bool for value in found):
-        return FilterExpression(program).plan
+        return FilterExpression(program)
     if can_be(kind, *NUMERIC) and all(type(value) in NUMBERS for value in found):
-        return ScoreExpression(program).plan
+        return ScoreExpression(program)
     return None

@@ -33,6 +33,7 @@ from engine.policy.context import (
 )
 from engine.policy.environment import ExpressionScope
 from engine.policy.expressions import NodeExpression, checked_bool
+from engine.policy.node_statistics import COST_MICROS
 from engine.policy.rules import STATIC_PLUGINS, FilterRule, PluginFilter, PluginScore, ScoreRule
 from engine.policy.schema import Mode, NamespacedPlacementPolicy, PlacementPolicy
 from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
@@ -156,10 +157,11 @@ def cost_of(rules: Iterable[FilterRule | ScoreRule], programs: Iterable[Program]
     for rule in rules:
         cost += _COST_OF_RULE
         if isinstance(rule.evaluator, NodeExpression):
-            plan = rule.evaluator.plan
             # Twice what all nodes share: for the key of a remembered column, and for the column.
             cost += 2 * _cost_of_values(rule.evaluator.program)
-            cost += plan.steps(_ROWS) + plan.refresh_cost / _REFRESHES
+            for plan in rule.evaluator.plans:
+                cost += plan.steps(_ROWS) + plan.refresh_cost / _REFRESHES
+            cost += len(rule.evaluator.statistics) * COST_MICROS
         else:
             cost += _COST_OF_PLUGIN
     return math.ceil(cost)

@@ -256,6 +256,7 @@ _VARIED: Final = frozenset(
         *(("node", name) for name in ("allocatable", "requested", "limits", "usage")),
         *(("node", name) for name in ("creationTimestamp", "podCount", "ready", "unschedulable")),
         *(("pod", name) for name in ("limits", "priority", "qosClass", "requests")),
+        ("nodes",),
         ("now",),
     }
 )

@@ -15,6 +15,7 @@ from engine.cel import CelError, Duration, Program, Timestamp, UInt, ast
 from engine.cel.unparse import unparse
 from engine.cel.values import format_duration, format_timestamp
 from engine.policy import CompiledPolicy, NodeExpression, PolicySet, RuleContext
+from engine.policy.node_statistics import nodes_value
 from engine.policy.node_table import NodeTable
 from engine.policy.policy_set import condition_part, variable_part
 from engine.policy_tests.cases import Case
@@ -361,7 +362,8 @@ def _evaluations(
         if not isinstance(rule.evaluator, NodeExpression):
             continue
         program, references = rule.evaluator.program, rule.evaluator.references
-        shared = _read(program, context.activation(program))
+        nodes = nodes_value(program, context)
+        shared = _read(program, {**context.activation(program), **nodes})
         for row in context.view.valid.nonzero()[0].tolist():
             node = table.row(row, references)
             yield rule.name, program, context.view.names[row], {**shared, **node}

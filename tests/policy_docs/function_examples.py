@@ -97,6 +97,10 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "lastIndexOf": "['a', 'b', 'a'].lastIndexOf('a') == 2",
         "includes": "['a', 'b'].includes('b')",
     },
+    "statistics": {
+        "mean": "[1, 2.5].mean() == 1.75",
+        "stddev": "[2.0, 4.0].stddev() == 1.0",
+    },
     "sets": {
         "sets.contains": "sets.contains(['a', 'b'], ['a'])",
         "sets.equivalent": "sets.equivalent(['a', 'b'], ['b', 'a', 'a'])",

@@ -14,8 +14,8 @@ HEAD: Final = """\
 # Functions in expressions
 
 This page is the reference of all functions that an expression of a policy may call: those of
-[CEL](https://cel.dev) and of Kubernetes. Every example is true. The names that expressions can read
-are in [cel-environment.md](cel-environment.md), units and recipes in
+[CEL](https://cel.dev) and of Kubernetes, and two more. Every example is true. The names that
+expressions can read are in [cel-environment.md](cel-environment.md), units and recipes in
 [conversions.md](conversions.md).
 
 `make docs` writes this page from `engine/cel/functions/`: do not edit it by hand.
@@ -33,6 +33,7 @@ FAMILIES: Final[dict[str, tuple[tuple[Overload, ...], str]]] = {
     "regex": (functions.regex.FUNCTIONS, "Regular expressions (RE2)"),
     "lists": (functions.lists.FUNCTIONS, "Lists"),
     "k8s_lists": (functions.lists.KUBERNETES_LISTS, "Lists, by Kubernetes"),
+    "statistics": (functions.lists.STATISTICS, "Lists, by stowplan alone"),
     "sets": (functions.lists.SETS, "Lists as sets"),
     "mathematics": (functions.mathematics.FUNCTIONS, "Numbers"),
     "optionals": (functions.standard.OPTIONALS, "Values that may be absent"),

@@ -119,7 +119,6 @@ def _check_pod(pod: Path | None, read: frozenset[str]) -> None:
 def _report(values: NodeValues) -> EvaluationReport:
     by_node = values.by_node or {}
     failed = isinstance(values.value, CelError)
-    parts = () if values.plan is None else values.plan.parts
     return EvaluationReport(
         type=str(values.program.result_type),
         values={
@@ -133,7 +132,7 @@ def _report(values: NodeValues) -> EvaluationReport:
         variable_errors=values.errors,
         parts=tuple(
             PartReport(text=part.text, strategy=part.strategy.value, cost_micros=part.cost)
-            for part in parts
+            for part in (() if values.expression is None else values.expression.parts)
         ),
     )
 
@@ -157,12 +156,13 @@ def _show(output: Console, values: NodeValues, most: int) -> None:
         output.print(table)
     for error in values.errors:
         output.print(f"[yellow]could not be evaluated:[/] {escape(error)}")
-    if values.plan is None:
+    if values.expression is None:
         kind = values.program.result_type
         output.print(f"\nneither a filter nor a score: its type is `{kind}`", markup=False)
         return
     output.print("\n[bold]How it is evaluated[/], for 5,000 nodes at once")
-    output.print(values.plan.describe(), markup=False, soft_wrap=True)
+    for plan in values.expression.plans:
+        output.print(plan.describe(), markup=False, soft_wrap=True)
 
 
 def _text(value: object) -> str:

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cel.vector import Plan
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, counted
 from engine.model.label_condition import Exactness
 from engine.model.policy_resource import DynamicFilters, PlacementAt
@@ -38,8 +37,8 @@ def rules_table(policies: PolicySet) -> Table:
         table.add_row(f"[bold]{escape(policy.name)}[/]", f"{policy.mode.value}{priority}")
         for rule in policy.rules:
             does = f"score x {rule.weight}" if isinstance(rule, ScoreRule) else "filter"
-            plan = _plan_of(rule)
-            cost = "plugin" if plan is None else _cost(plan)
+            expression = _expression_of(rule)
+            cost = "plugin" if expression is None else _cost(expression)
             table.add_row(f"  {escape(rule.name)}", does, enforced_by(policy, rule), cost)
     return table
 
@@ -60,31 +59,32 @@ def enforced_by(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> str:
 
 def cost_millis(rule: FilterRule | ScoreRule) -> float | None:
     """Return what an expression is estimated to take at 5,000 nodes, None for a plugin."""
-    plan = _plan_of(rule)
-    return None if plan is None else plan.cost / _MICROS_PER_MILLI
+    expression = _expression_of(rule)
+    return None if expression is None else expression.cost / _MICROS_PER_MILLI
 
 
-def _plan_of(rule: FilterRule | ScoreRule) -> Plan | None:
-    """Return how the expression of a rule is evaluated, None for a plugin."""
-    return rule.evaluator.plan if isinstance(rule.evaluator, NodeExpression) else None
+def _expression_of(rule: FilterRule | ScoreRule) -> NodeExpression | None:
+    """Return the expression of a rule, None for a plugin."""
+    return rule.evaluator if isinstance(rule.evaluator, NodeExpression) else None
 
 
 def show_plan(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: Console) -> None:
     """Print how an expression is evaluated, and why labels alone cannot express it."""
-    plan = _plan_of(rule)
-    if plan is None:
+    expression = _expression_of(rule)
+    if expression is None:
         return
     output.print(f"\n[bold]{escape(policy.name)}: {escape(rule.name)}[/]")
-    output.print(plan.describe(), markup=False, soft_wrap=True)
+    for plan in expression.plans:
+        output.print(plan.describe(), markup=False, soft_wrap=True)
     if isinstance(rule, FilterRule):
         for reason in sorted(rule.labels.summary.reasons):
             output.print(f"not by labels alone: {escape(reason)}")
 
 
-def _cost(plan: Plan) -> str:
+def _cost(expression: NodeExpression) -> str:
     """Return the estimated cost of an expression, and the strategy of its costliest part."""
-    costliest = max(plan.parts, key=lambda part: part.cost)
-    return f"{plan.cost / _MICROS_PER_MILLI:.2f} ms, {costliest.strategy.value}"
+    costliest = max(expression.parts, key=lambda part: part.cost)
+    return f"{expression.cost / _MICROS_PER_MILLI:.2f} ms, {costliest.strategy.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ FAMILIES: Final[tuple[tuple[Overload, ...], ...]] = (
     regex.FUNCTIONS,
     semver.FUNCTIONS,
     network.URLS,
+    # Of stowplan alone.
+    lists.STATISTICS,
 )
 
 FUNCTIONS: Final[Mapping[tuple[str, bool], Function]] = function_table(FAMILIES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -17,6 +18,7 @@ from engine.cel.values import (
     DURATION,
     INT,
     LIST,
+    NUMBERS,
     OPTIONAL,
     UINT,
     BoolKey,
@@ -229,6 +231,48 @@ KUBERNETES_LISTS: Final = (
     Overload("indexOf", (list, object), index_of, member=True, result=INT, budgeted=True),
     Overload("lastIndexOf", (list, object), last_index_of, member=True, result=INT, budgeted=True),
     Overload("includes", (object, object), includes, member=True, result=BOOL, budgeted=True),
+)
+
+
+# Statistics of numbers: of all there are, and the same in whatever order they are.
+
+
+def mean(numbers: Sequence[float]) -> float:
+    """Return the mean of finite numbers, at least one."""
+    return math.fsum(numbers) / len(numbers)
+
+
+def stddev(numbers: Sequence[float]) -> float:
+    """Return the standard deviation of finite numbers, at least one."""
+    middle = mean(numbers)
+    squares = [(number - middle) * (number - middle) for number in numbers]
+    return math.sqrt(math.fsum(squares) / len(numbers))
+
+
+STATISTICS_BY_NAME: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "mean": mean,
+    "stddev": stddev,
+}
+
+
+def _statistic(name: str) -> Callable[[Budget, Sequence[object]], float]:
+    def compute(budget: Budget, values: Sequence[object]) -> float:
+        _charge(budget, values)
+        if not values:
+            raise CelError(f"an empty list has no {name}")
+        if not all(type(value) in NUMBERS for value in values):
+            raise CelError(f"only numbers have a {name}")
+        numbers = [float(value) for value in values]  # type: ignore[arg-type]  # one of NUMBERS
+        if not all(map(math.isfinite, numbers)):
+            raise CelError(f"numbers that are not finite have no {name}")
+        return STATISTICS_BY_NAME[name](numbers)
+
+    return compute
+
+
+STATISTICS: Final = tuple(
+    Overload(name, (list,), _statistic(name), member=True, result=DOUBLE, budgeted=True)
+    for name in STATISTICS_BY_NAME
 )
 
 

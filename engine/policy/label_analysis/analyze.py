@@ -420,7 +420,9 @@ NO_LABELS: Final = ScoreLabels()
 
 def score_labels(program: Program) -> ScoreLabels:
     """Return the labels of nodes that an expression reads."""
-    return ScoreLabels(keys=tuple(dict.fromkeys(_keys(program.root))), preferred=_choice(program))
+    keys = tuple(dict.fromkeys(_keys(program.root)))
+    reads_nodes = ("nodes",) in program.references
+    return ScoreLabels(keys=keys, preferred=None if reads_nodes else _choice(program))
 
 
 def _keys(root: ast.Node) -> Iterator[str]:

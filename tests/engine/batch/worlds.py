@@ -59,6 +59,7 @@ _RULES = {
         "{name: full, expression: 'node.requested.cpu / node.allocatable.cpu'}",
         "{name: idle, expression: 'node.usage.cpu / node.allocatable.cpu', onError: IgnoreRule}",
         f"{{name: gpus, expression: 'node.requested[\"{GPU}\"]', onError: ZeroScore}}",
+        "{name: even, expression: 'nodes.map(n, n.podCount).mean() > 1.0 ? -node.podCount : 0'}",
         "{name: own, expression: 'object.metadata.name == \"p1\" ? node.podCount : 0'}",
     ],
 }

@@ -130,7 +130,9 @@ EXPRESSIONS = st.recursive(_LEAVES, _larger, max_leaves=6)
 ERROR = "error"
 _ENVIRONMENT = Environment(
     variables=dict.fromkeys((*VARIABLES, "absent"), DYN),
-    functions=function_table(family for family in FAMILIES if family is not lists.KUBERNETES_LISTS),
+    functions=function_table(
+        family for family in FAMILIES if family not in {lists.KUBERNETES_LISTS, lists.STATISTICS}
+    ),
     limits=Limits(nesting=9),
 )
 _CONFIG = """

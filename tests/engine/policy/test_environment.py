@@ -128,7 +128,7 @@ def test_the_scope_in_which_a_name_is_first_known() -> None:
 )
 def test_a_resource_that_cannot_be_is_a_mistake(expression: str, message: str, hint: str) -> None:
     program = compile_program(expression, environment(ExpressionScope.RULES))
-    (problem,) = misspelt_resources(program)
+    (problem,) = misspelt_resources(program.root)
     assert (problem.message, problem.hint) == (message, hint)
 
 
@@ -147,7 +147,7 @@ def test_a_resource_that_cannot_be_is_a_mistake(expression: str, message: str, h
 )
 def test_a_resource_that_may_be_is_none(expression: str) -> None:
     program = compile_program(expression, environment(ExpressionScope.RULES))
-    assert list(misspelt_resources(program)) == []
+    assert list(misspelt_resources(program.root)) == []
 
 
 def test_a_ratio_of_amounts_is_a_fraction_and_not_an_integer() -> None:

@@ -286,3 +286,30 @@ def test_the_smallest_and_largest_ignore_that_nan_has_no_order() -> None:
 )
 def test_sets(source: str, value: object) -> None:
     assert evaluate(source) is value
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("[1, 2u, 4.5].mean()", 2.5),
+        ("[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0].stddev()", 2.0),  # a mean of 5, 32 / 8
+        ("[7].stddev()", 0.0),
+        ("[0.1, 0.2, 0.3, 1e16, -1e16].mean() == [1e16, 0.3, -1e16, 0.2, 0.1].mean()", True),
+    ],
+)
+def test_statistics(source: str, value: object) -> None:
+    assert equal(evaluate(source), value)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("[].mean()", "an empty list has no mean"),
+        ("[1, dyn('a')].stddev()", "only numbers have a stddev"),
+        ("[dyn(true)].mean()", "only numbers have a mean"),
+        ("[1.0, 0.0 / 0.0].mean()", "numbers that are not finite have no mean"),
+    ],
+)
+def test_what_has_no_statistics(source: str, message: str) -> None:
+    with pytest.raises(CelError, match=message):
+        evaluate(source)
