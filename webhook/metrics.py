@@ -1,4 +1,7 @@
-"""All metrics of the webhook, in a registry of their own."""
+"""The registry, and the metrics of reviews, the view, policies in force and the process.
+
+A feature declares its own metrics beside its code, and registers them here.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Metrics:
-    """The metrics; counters are updated here, gauges call a function at each scrape."""
+    """These metrics; counters are updated here, gauges call a function at each scrape."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -47,7 +47,7 @@ def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
         ({"image.digest": "sha256:abc"}, "digest"),
         ({"webhook.url": "http://127.0.0.1"}, "url"),
         ({"settings.logLevel": "loud"}, "logLevel"),
-        ({"settings.staleNodesSeconds": 1}, "staleNodesSeconds"),
+        ({"settings.usagePollSeconds": 1}, "usagePollSeconds"),
         ({"settings.quotaMode": "Off"}, "quotaMode"),
         ({"policies.inline": {"Bad Name": {}}}, "Bad Name"),
         ({"certificates.mode": "Manual"}, "mode"),

@@ -15,14 +15,11 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.workloads import pod
 from webhook.cluster.client.connection import connected
-from webhook.controllers.quota_status import ControllerRules, QuotaController
-from webhook.quota import QuotaEventRecorder
+from webhook.controllers.quota_status import QuotaStatuses
+from webhook.controllers.reconciler import Reconciler
+from webhook.quota import MonotonicClock, QuotaEventRecorder
 
 _QUOTAS = "elasticquotas.scheduling.x-k8s.io"
-
-
-async def _nothing() -> None:
-    pass
 
 
 @pytest.mark.usefixtures("crds")
@@ -44,9 +41,12 @@ async def test_the_status_is_kept_and_denials_are_reported(
     seen = pod_of(msgspec.convert(running, api.Pod))
     state.set_pod(seen, seen_at=Micros(0))
     async with connected(control_plane.kubeconfig(), None) as connection:
-        controller = QuotaController(
-            connection, view=state.view, prune=_nothing, rules=ControllerRules(settle_seconds=0)
+        seconds = iter((0.0, 1.0, 1.0, 1.0))  # it is written once it has been wrong for one
+        clock = MonotonicClock(now=lambda: next(seconds))
+        controller = Reconciler(
+            connection, QuotaStatuses(state.view), may_write=lambda: True, clock=clock
         )
+        await controller.round()
         await controller.round()
         used = (await cluster.get(_QUOTAS, "team", namespace))["status"]["used"]
         assert used.keys() == seen.shape.requests.keys() | {"cpu"}

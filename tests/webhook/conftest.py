@@ -62,7 +62,9 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_limit_that_a_slow_machine_exceeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give bodies, connections and calls of a whole webhook all the time there is."""
-    limits = partial(ReviewLimits, body_seconds=PATIENCE_SECONDS)
+    limits = partial(
+        ReviewLimits, default_timeout_seconds=PATIENCE_SECONDS, body_seconds=PATIENCE_SECONDS
+    )
     connections = partial(Connections, first_request_seconds=PATIENCE_SECONDS)
     monkeypatch.setattr(app, "ReviewLimits", limits)
     monkeypatch.setattr(composition, "Connections", connections)
@@ -148,12 +150,7 @@ class Caller:
 
 def local_settings(**given: object) -> Settings:
     """Return settings for a webhook on free ports of this machine, which may be slow."""
-    usual = {
-        "host": "127.0.0.1",
-        "port": 0,
-        "metrics_port": 0,
-        "default_timeout_seconds": PATIENCE_SECONDS,
-    }
+    usual = {"host": "127.0.0.1", "port": 0, "metrics_port": 0}
     return Settings(**{**usual, **given})
 
 

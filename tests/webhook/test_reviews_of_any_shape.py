@@ -84,7 +84,7 @@ class Mutate:
             "mutate",
             placement.review,
             fails_open=True,
-            limits=ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6),
+            limits=ReviewLimits(),
             limiter=ConcurrencyLimiter(9, time.monotonic),
             metrics=Metrics(),
             clock=lambda: 0.0,

@@ -46,8 +46,8 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file_and_that_be
 
 
 def test_without_any_flag_the_environment_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STOWPLAN_MAX_BODY_BYTES", "1000")
-    assert given().max_body_bytes == 1000
+    monkeypatch.setenv("STOWPLAN_MAX_IN_FLIGHT", "1000")
+    assert given().max_in_flight == 1000
 
 
 def test_the_file_may_be_named_by_a_flag(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_a_certificate_without_its_key_is_refused() -> None:
         (("--port", "https"), "--port: expected a whole number, not `https`"),
         (("--config", "nowhere.yaml"), "nowhere.yaml: cannot be read: no such file or directory"),
         (
-            ("--stale-nodes-seconds", "60"),
-            "must be at least 120.0, not `60`",
+            ("--usage-poll-seconds", "1"),
+            "must be at least 5.0, not `1`",
         ),
     ],
 )

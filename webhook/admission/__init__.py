@@ -1,4 +1,4 @@
-"""Admission reviews: wire format, handler with its limits, and the two kinds of reviews.
+"""Admission reviews: wire format, handler with its limits, reviews of pods, quotas and policies.
 
 Belongs here: everything about AdmissionReview, and its translation into a request for placement or
 quota. Never: decisions about nodes (`webhook.placement`) or reservations (`webhook.quota`).

@@ -304,6 +304,8 @@ class Answered(Protocol):
 
 _NANOS = 1e9
 _BODY_SECONDS = 1.0  # an API server sends a body at once
+_DEFAULT_TIMEOUT_SECONDS = 10.0  # as in a webhook configuration that sets none
+_DEADLINE_FRACTION = 0.6  # of the timeout; the rest is for connections and a busy API server
 _MAX_TIMEOUT_SECONDS = 30.0  # the longest that a webhook configuration may set
 _CACHED_QUERIES = 16  # of at most a line each, 8 KiB; an API server sends one for each webhook
 _JSON = "application/json"
@@ -315,13 +317,13 @@ _log = logging.getLogger(__name__)
 class ReviewLimits:
     """Bounds on the cost of a review."""
 
-    default_timeout_seconds: float  # timeout of a caller that sends none
-    deadline_fraction: float  # the part of the timeout that may be used
+    # of a caller that sends none; an API server always does
+    default_timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS
     body_seconds: float = _BODY_SECONDS  # longest time for the body of a review to arrive
 
     def seconds(self, request: web.Request) -> float:
         """Time from the arrival of a review to its deadline."""
-        return self.timeout(request) * self.deadline_fraction
+        return self.timeout(request) * _DEADLINE_FRACTION
 
     def timeout(self, request: web.Request) -> float:
         """Time from the arrival of a review after which its caller waits no longer."""

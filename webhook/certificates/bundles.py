@@ -13,7 +13,7 @@ from cryptography import x509
 
 from webhook.background import in_background
 from webhook.certificates.authority import certificates_of
-from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.connection import JSON_PATCH, ApiError
 from webhook.cluster.client.watched_objects import Requests
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff
 
@@ -88,7 +88,7 @@ class CaBundles:
                     "PATCH",
                     path,
                     msgspec.json.encode([unchanged, *changes]),
-                    content_type="application/json-patch+json",
+                    content_type=JSON_PATCH,
                 )
                 _log.info("caBundle of %s changed", path.removeprefix(f"{_API}/"))
         return True

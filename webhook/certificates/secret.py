@@ -13,7 +13,7 @@ from cryptography import x509
 
 from webhook.certificates.authority import KeyPair, TlsError, is_signed_by, is_valid
 from webhook.certificates.bundles import CaBundles
-from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.connection import MERGE_PATCH, ApiError
 from webhook.cluster.client.watched_objects import Requests
 
 # The Secret with our certificates, written only over the version that was read.
@@ -96,7 +96,7 @@ class SecretStore:
         if over.version:
             body = {"metadata": {"resourceVersion": over.version}, "data": data}
             request = ("PATCH", self._path, msgspec.json.encode(body))
-            kind = "application/merge-patch+json"
+            kind = MERGE_PATCH
         else:
             secret = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data}
             secret["metadata"] = self._metadata

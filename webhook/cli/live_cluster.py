@@ -14,8 +14,7 @@ import msgspec
 from rich.console import Console
 
 from engine.errors import StowplanError
-from engine.model import api
-from engine.model.policy_resource import PolicyKind, PolicyResource, policy_resource_of
+from engine.model.policy_resource import PolicyKind
 from engine.model.workload import POD, WORKLOADS
 from engine.policy import CASES_FILE, PolicySet, load_policies
 from webhook.cli.cluster_loading import load_cluster
@@ -23,19 +22,14 @@ from webhook.cli.pods import manifest_of
 from webhook.cli.snapshot import read_errors, record
 from webhook.cluster import Recording
 from webhook.cluster.client.connection import ApiError, Connection, connected
-from webhook.cluster.client.pages import PagedLists
+from webhook.cluster.client.lists import list_kind
 from webhook.cluster.files.object_file import JsonObject
 from webhook.cluster.objects import ApiObject
 from webhook.placement.policy_files import PolicyResources
 
 _T = TypeVar("_T")
-_POLICIES: Final = "/apis/stowplan.dev/v1alpha1"
 _POLICY_FILES: Final = (".yaml", ".yml", ".json")
 _VOLUME: Final = "policies"
-_WIRE: Final = {
-    PolicyKind.CLUSTER: api.PlacementPolicy,
-    PolicyKind.NAMESPACED: api.NamespacedPlacementPolicy,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +165,9 @@ async def _policies(connection: Connection, installation: str, notes: Console) -
     policies = list(load_policies((), files)) if files else []
     taken = {policy.name for policy in policies}
     resources = PolicyResources()
-    for resource in await _policy_resources(connection):
-        resources.set(resource)
+    for kind in PolicyKind:
+        for resource in await list_kind(connection, kind.value) or ():
+            resources.set(resource)
     await resources.compile_changed()
     for standing in resources.standings(taken):
         if standing.policy is not None:
@@ -218,19 +213,3 @@ async def _optional(connection: Connection, path: str, kind: type[_T]) -> _T | N
         if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
-
-
-async def _policy_resources(connection: Connection) -> list[PolicyResource]:
-    """Return the policies of the API, none where it does not know them."""
-    resources: list[PolicyResource] = []
-    lists = PagedLists(connection)
-    for kind, wire in _WIRE.items():
-        decode = msgspec.json.Decoder(wire).decode
-        try:
-            wires = await lists.read(f"{_POLICIES}/{kind.plural}", (), decode)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-        else:
-            resources += map(policy_resource_of, wires)
-    return resources

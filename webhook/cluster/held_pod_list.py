@@ -10,7 +10,7 @@ import msgspec
 from engine.model import api
 from engine.model.pod import Pod, pod_of
 from webhook.cluster.client.connection import Connection, Query
-from webhook.cluster.client.pages import PagedLists
+from webhook.cluster.client.lists import list_kind
 from webhook.cluster.objects import UNREADABLE
 
 _PENDING: Final[Query] = (("fieldSelector", "status.phase=Pending,spec.nodeName="),)
@@ -30,8 +30,7 @@ async def list_held_pods(connection: Connection, namespace: str = "") -> list[Li
 
     A pod that cannot be read is left out: whatever it says, we could not have held it.
     """
-    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    return await PagedLists(connection).read(path, _PENDING, _held_in)
+    return await list_kind(connection, "Pod", namespace, query=_PENDING, decode=_held_in) or []
 
 
 def _held_in(raw: msgspec.Raw) -> ListedPod | None:

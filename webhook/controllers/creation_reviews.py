@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.model.well_known import CREATION_CONDITION, PLACEMENT_WEBHOOK
-from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.connection import JSON_PATCH, ApiError
 from webhook.cluster.client.watched_objects import Requests
 
 _LOOK_SECONDS: Final = 1.0
@@ -145,7 +145,7 @@ class CreationReviewController:
                 "PATCH",
                 self._path,
                 msgspec.json.encode([unchanged, operation]),
-                content_type="application/json-patch+json",
+                content_type=JSON_PATCH,
             )
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:

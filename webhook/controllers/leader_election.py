@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
+from webhook.placement.held_pods import ObservedLease
 
 Duty: TypeAlias = Callable[[], Awaitable[None]]
 """A task of the leader: started when it begins to lead, cancelled when it stops."""
@@ -70,17 +71,6 @@ class LeaseTimes:
     def __post_init__(self) -> None:
         if not 0 < self.retry_seconds < self.deadline_seconds < self.duration_seconds:
             raise ValueError("a lease needs: 0 < retry < deadline < duration")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedLease:
-    """The Lease as one replica has last seen it."""
-
-    holder: str  # the identity of the leader, "" for none
-    annotations: Mapping[str, str]  # those that the holder has written
-    # since the last renewal that this replica has observed, by its own steady clock; infinite
-    # before the first: nobody can tell how old a Lease is that was only found
-    age_seconds: float
 
 
 class LeaseElector:

@@ -166,6 +166,9 @@ class BoundPods:
 # operator may write as well: taking a name out there is how a policy gets back into force.
 
 
+_WINDOW_SECONDS: Final = 3_600
+"""Time whose figures count: long enough for a hundred pods of a policy, `outcome_least_pods`."""
+
 WINDOW_KEY: Final = "window.json"
 REPORT_KEY: Final = "report.json"
 AUDITED_KEY: Final = "audited.json"
@@ -219,18 +222,14 @@ class OutcomeRecord:
             uid=config_map.metadata.uid,
         )
 
-    async def report(self, window_seconds: int) -> OutcomeReport:
-        """Return the figures that the leader wrote last; empty ones where they cannot be read.
-
-        Args:
-            window_seconds: of a report without figures.
-        """
+    async def report(self) -> OutcomeReport:
+        """Return the figures that the leader wrote last; empty ones where they cannot be read."""
         try:
             recorded = await self.read()
         except ApiError as error:
             _log.warning("no figures of the leader: %s", error)
             recorded = Recorded()
-        return recorded.report or OutcomeReport(window_seconds=window_seconds)
+        return recorded.report or OutcomeReport(window_seconds=_WINDOW_SECONDS)
 
     async def write(self, data: Mapping[str, object], version: str = "") -> None:
         """Replace some of its parts, by key.
@@ -299,12 +298,10 @@ class OutcomeRules:
     """By what a policy is measured.
 
     Attributes:
-        window_seconds: the time whose figures count.
         worse: when it makes things worse.
         when_worse: what follows then.
     """
 
-    window_seconds: int
     worse: WorseRules
     when_worse: WhenWorse
 
@@ -370,7 +367,7 @@ class OutcomeController:
         """Return the figures: those of this moment if this replica leads, else the stored ones."""
         if self._window is not None:
             return self._report(self._window)
-        return await self._parts.record.report(self._rules.window_seconds)
+        return await self._parts.record.report()
 
     def _count(self, bound: BoundPod) -> None:
         """Count where a pod was bound, by what its decision or its advice says of that node."""
@@ -467,10 +464,10 @@ class OutcomeController:
         """Return the figures of the last leader, none where they cannot be read."""
         try:
             recorded = await self._parts.record.read()
-            window = OutcomeWindow(self._rules.window_seconds, recorded.window)
+            window = OutcomeWindow(_WINDOW_SECONDS, recorded.window)
         except (ApiError, ValueError) as error:
             _log.warning("outcomes begin anew: %s", error)
-            return OutcomeWindow(self._rules.window_seconds)
+            return OutcomeWindow(_WINDOW_SECONDS)
         self._follow(window, recorded.audited)
         return window
 

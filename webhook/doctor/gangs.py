@@ -3,53 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
-from engine.errors import QuantityError, counted
+from engine.errors import counted
 from engine.gang import gang_key_of, gang_of, names_missing_pod_group
 from engine.model import api
-from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
-from engine.model.gang import POD_GROUP_LABEL, PodGroup, pod_group_of
+from engine.model.gang import POD_GROUP_LABEL, PodGroup
 from engine.model.pod import Pod, pod_of
 from engine.view import ClusterState, ClusterView
 from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.lists import list_kind
 from webhook.cluster.held_pod_list import list_held_pods
 from webhook.doctor.installation import Finding, Installation, Level
 from webhook.doctor.objects import ObjectList, StatefulSet
 from webhook.doctor.objects import Pod as ListedPod
 
 _NOT_THERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
-_KINDS: Final[Mapping[str, type[api.PodGroup]]] = {
-    UPSTREAM_GROUP: api.PodGroup,
-    KOORDINATOR_GROUP: api.KoordinatorPodGroup,
-}
-_decode = msgspec.json.Decoder(ObjectList[msgspec.Raw]).decode
 
 
 async def list_pod_groups(connection: Connection) -> list[PodGroup] | None:
-    """Return the PodGroups of both API groups, in any order; None if neither can be listed.
-
-    A PodGroup that cannot be read is left out: replicas count it among what they skip.
-    """
-    pod_groups, is_listed = [], False
-    for group, kind in _KINDS.items():
-        try:
-            listed = await connection.get(f"/apis/{group}/v1alpha1/podgroups")
-        except ApiError as error:
-            if error.status not in _NOT_THERE:
-                raise
-            continue
-        is_listed = True
-        for raw in _decode(listed).items:
-            try:
-                pod_groups.append(pod_group_of(msgspec.json.decode(raw, type=kind)))
-            except (QuantityError, msgspec.DecodeError):
-                continue
-    return pod_groups if is_listed else None
+    """Return the PodGroups of both API groups, in any order; None if neither can be listed."""
+    return await list_kind(connection, "PodGroup", absent=_NOT_THERE)
 
 
 _MOST_NAMED: Final = 3

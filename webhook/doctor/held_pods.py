@@ -30,11 +30,11 @@ from engine.report import (
 )
 from engine.view import ClusterState
 from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.lists import list_kind
 from webhook.cluster.held_pod_list import ListedPod, list_held_pods
 from webhook.doctor.gangs import list_pod_groups
 from webhook.doctor.installation import Finding, Installation, Level, statuses
 from webhook.doctor.objects import Deployment, Lease, ObjectList, PodSpec, ResourceQuota
-from webhook.doctor.quota_queues import list_quotas
 from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
 
 _MOST_NAMED: Final = 3
@@ -179,7 +179,7 @@ async def read_held_queue(
         notes.append("PodGroups cannot be listed: pods are in the order of their own creation")
     if any(listed.pod.is_queued for listed in pods):
         try:
-            for quota in await list_quotas(connection, namespace):
+            for quota in await list_kind(connection, "ElasticQuota", namespace) or ():
                 state.set_quota(quota)
         except ApiError as error:
             if error.status not in _NOT_THERE:

@@ -8,16 +8,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
 from engine.errors import QuantityError, counted
-from engine.model import api
 from engine.model.elastic_quota import (
-    KOORDINATOR_GROUP,
     QUEUED_ANNOTATION,
     UPSTREAM_GROUP,
     ElasticQuota,
-    quota_of,
     release_interval,
 )
 from engine.model.namespace import QUOTA_MODE_ANNOTATION
@@ -25,35 +20,10 @@ from engine.model.quantity import PODS, amount_text, base_units
 from engine.model.resources import Amounts
 from engine.model.time import SECOND
 from engine.report import expected_wait
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.lists import list_kind
 from webhook.doctor.installation import ADMISSION, Finding, Installation, Level
 from webhook.doctor.objects import Deployment, Named, Node, ObjectList, PodSpec, ResourceQuota
-
-_decode = msgspec.json.Decoder(ObjectList[msgspec.Raw]).decode
-_quota = msgspec.json.Decoder(api.ElasticQuota).decode
-
-
-async def list_quotas(connection: Connection, namespace: str = "") -> list[ElasticQuota]:
-    """Return the quotas of both API groups; of a group that the cluster does not have none.
-
-    A quota that cannot be read is left out: replicas count it among what they skip.
-    """
-    quotas = []
-    within = f"namespaces/{namespace}/" if namespace else ""
-    for group in (UPSTREAM_GROUP, KOORDINATOR_GROUP):
-        try:
-            listed = await connection.get(f"/apis/{group}/v1alpha1/{within}elasticquotas")
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            continue
-        for raw in _decode(listed).items:
-            try:
-                quotas.append(quota_of(_quota(raw)))
-            except (QuantityError, msgspec.DecodeError):
-                continue
-    return quotas
-
 
 _MOST_NAMED: Final = 3
 _MOST_NAMESPACES: Final = 20  # whose ResourceQuotas are read
@@ -109,7 +79,7 @@ async def _queues(installation: Installation, spec: PodSpec) -> _Queues:
         each.metadata.name: each.metadata.annotations.get(QUOTA_MODE_ANNOTATION) for each in found
     }
     quotas: dict[str, list[ElasticQuota]] = {}
-    for quota in await list_quotas(installation.connection):
+    for quota in await list_kind(installation.connection, "ElasticQuota") or ():
         if quota.group == UPSTREAM_GROUP or quota.name == quota.namespace:
             quotas.setdefault(quota.namespace, []).append(quota)
     return _Queues(

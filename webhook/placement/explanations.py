@@ -15,6 +15,9 @@ from engine.report import DecisionExcerpt, DecisionReport
 MOST_BYTES: Final = 8 * 2**20
 """Limit of all explanations together; an everyday one takes 2 to 5 KiB."""
 
+_MOST_DECISIONS: Final = 256
+"""What a person who looks into a moment reads; with reasons some 1 MiB."""
+
 PER_SECOND: Final = 20
 """Limit of recorded decisions: for each second in the long run, and for a burst."""
 
@@ -60,7 +63,9 @@ class Explanations:
         clock: monotonic seconds.
     """
 
-    def __init__(self, limit: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, limit: int = _MOST_DECISIONS, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._recorded: deque[_Recorded] = deque()
         self._limit = limit
         self._bytes = 0  # of the recorded texts

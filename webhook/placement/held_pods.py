@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -375,15 +375,15 @@ _MANY: Final = 3
 """
 
 
-class ObservedLease(Protocol):
-    """The Lease of the leader election, as one replica observes it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedLease:
+    """The Lease of the leader election, as one replica has last seen it."""
 
-    @property
-    def holder(self) -> str: ...  # noqa: D102 - "" for none
-    @property
-    def annotations(self) -> Mapping[str, str]: ...  # noqa: D102 - as the holder wrote them
-    @property
-    def age_seconds(self) -> float: ...  # noqa: D102 - since the last observed renewal
+    holder: str  # the identity of the leader, "" for none
+    annotations: Mapping[str, str]  # those that the holder has written
+    # since the last renewal that this replica has observed, by its own steady clock; infinite
+    # before the first: nobody can tell how old a Lease is that was only found
+    age_seconds: float
 
 
 class Refusal(StrEnum):

@@ -15,7 +15,7 @@ from engine.errors import QuantityError, StowplanError
 from engine.model import api
 from engine.model.elastic_quota import RESERVATIONS_ANNOTATION, ElasticQuota, QuotaKey, quota_of
 from engine.model.pod import TERMINAL_PHASES, Pod, pod_of
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import MERGE_PATCH, ApiError, Connection
 from webhook.cluster.client.envelopes import meta_of, page_of
 from webhook.cluster.objects import UNREADABLE, readable_part
 
@@ -92,7 +92,6 @@ class MemoryStore:
 # Repeating the request would not help.
 _PERMANENT_FAILURES = frozenset(range(400, 500)) - {HTTPStatus.TOO_MANY_REQUESTS}
 _PAGE_SIZE = "500"
-_MERGE_PATCH = "application/merge-patch+json"
 
 _quota = msgspec.json.Decoder(api.ElasticQuota).decode
 _pod = msgspec.json.Decoder(api.Pod).decode
@@ -164,7 +163,7 @@ class ApiStore:
     async def _request(self, method: str, path: str, body: bytes = b"") -> bytes | None:
         """Return the body of the answer, None if the object does not exist."""
         try:
-            return await self._connection.write(method, path, body, content_type=_MERGE_PATCH)
+            return await self._connection.write(method, path, body, content_type=MERGE_PATCH)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None

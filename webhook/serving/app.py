@@ -95,9 +95,7 @@ def review_paths(
     metrics: Metrics,
 ) -> tuple[ReviewHandler, ...]:
     """Handlers of all paths: advice fails open, the others by the API server's failure policy."""
-    handler = partial(
-        ReviewHandler, limits=_limits(settings), metrics=metrics, clock=time.monotonic
-    )
+    handler = partial(ReviewHandler, limits=ReviewLimits(), metrics=metrics, clock=time.monotonic)
     most = settings.max_in_flight
     quota_objects = QuotaObjectReviews(
         view=services.cluster.state.view, rules=settings.quota_rules()
@@ -140,20 +138,13 @@ def binding_path(settings: Settings, decider: BindingDecider, metrics: Metrics) 
         "bind",
         reviews.review,
         fails_open=True,
-        limits=_limits(settings),
+        limits=ReviewLimits(),
         limiter=ConcurrencyLimiter(settings.max_in_flight, time.monotonic),
         metrics=metrics,
         clock=time.monotonic,
         shortcut=reviews.arrived,
         undecided=reviews.undecided,
         answered=reviews.answered,
-    )
-
-
-def _limits(settings: Settings) -> ReviewLimits:
-    return ReviewLimits(
-        default_timeout_seconds=settings.default_timeout_seconds,
-        deadline_fraction=settings.deadline_fraction,
     )
 
 
@@ -237,16 +228,18 @@ def _has_pod_groups(cluster: Cluster) -> Callable[[], bool]:
 
 _LIMIT = re.compile("[0-9]{0,6}")
 
+_MAX_BODY_BYTES: Final = 7 * 1024 * 1024
+"""Of a review; an API server takes 3 MiB of an object, and sends the old and the new one."""
+
 
 def build_app(
     *,
     handlers: Iterable[ReviewHandler],
     health: Health,
-    max_body_bytes: int,
     clients: AllowedClients | None = None,
 ) -> web.Application:
     """Application for the API server, and for a kubelet that needs no client certificate."""
-    app = build_probe_app(health, client_max_size=max_body_bytes)
+    app = build_probe_app(health, client_max_size=_MAX_BODY_BYTES)
     for handler in handlers:
         handle = clients.guard(handler.path, handler.handle) if clients else handler.handle
         app.router.add_post(f"/{handler.path}", handle)

@@ -13,7 +13,6 @@ from functools import partial
 from aiohttp import web
 
 from engine.model.time import Micros, date
-from engine.report import OutcomeReport
 from webhook.background import in_background, on_change
 from webhook.certificates.secret import SecretSource
 from webhook.cluster import Cluster, RecordedPods, Recording
@@ -67,7 +66,7 @@ async def run_server(
         cluster, live = services.cluster, services.live
 
         # 2. Placement by the policies in force.
-        explanations = Explanations(settings.explanations_kept)
+        explanations = Explanations()
         placer = placer_of(settings, cluster, explanations)
         policies, counts = live_policies(settings, services, placer, now), PolicyCounts()
 
@@ -76,7 +75,7 @@ async def run_server(
         hand_over: Callable[[], Awaitable[None]] = _nothing_to_hand_over
         if live is not None:
             audited = _audited_policies(stack, live, policies)
-            outcome = _outcome_report(settings, live)
+            outcome = live.outcome_record.report if live.outcome_record else None
             if live.controlled is not None:
                 control = await build_control(
                     ControlContext(
@@ -126,7 +125,6 @@ async def run_server(
         reviews = build_app(
             handlers=handlers,
             health=health,
-            max_body_bytes=settings.max_body_bytes,
             clients=AllowedClients(names, metrics) if names else None,
         )
         monitoring = build_monitoring_app(
@@ -195,14 +193,6 @@ def _audited_policies(
     audited = AuditedPolicies(policies, lambda: live.elector.observed.annotations)
     in_background(stack, audited.follow())
     return audited
-
-
-def _outcome_report(
-    settings: Settings, live: LiveServices
-) -> Callable[[], Awaitable[OutcomeReport]] | None:
-    """Return what reads the figures that the leader has written."""
-    record = live.outcome_record
-    return None if record is None else partial(record.report, settings.outcome_window_seconds)
 
 
 async def _nothing_to_hand_over() -> None:
@@ -298,9 +288,7 @@ async def _listen_for_reviews(
     metrics: Metrics,
 ) -> tuple[web.Server, str]:
     """Listen for API servers, within limits of connections; returns the server and its URL."""
-    connections = Connections(
-        most_connections(settings.max_connections), count_closed=metrics.connection_closed
-    )
+    connections = Connections(most_connections(), count_closed=metrics.connection_closed)
     metrics.show_connections(lambda: len(connections))
     tls = certificate.current.context
     return await listen(stack, app, settings.host, settings.port, tls, connections, turns)

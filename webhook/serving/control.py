@@ -17,15 +17,16 @@ from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_RECLAIM
 from engine.model.time import SECOND, Micros, date
 from engine.outcome import WorseRules
 from engine.pipeline import policies_for
-from engine.quota import QuotaMode, Reach, mode_of, quota_figures, quota_usages, reach_of
+from engine.quota import QuotaMode, mode_of, quota_figures, quota_usages, reach_of
+from engine.quota.queueing import QueueRules
 from engine.quota.tree import QuotaPaths
 from engine.release import HeldPod
 from engine.view import ClusterView, WhatIf
 from webhook.admission.handler import ReviewHandler
 from webhook.binding import BindingDecider
 from webhook.cluster import Cluster
-from webhook.cluster.client.connection import Connection, connected
-from webhook.cluster.client.watched_objects import ConfigMapStore, Requests
+from webhook.cluster.client.connection import connected
+from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.certificate_rotation import Rotation
 from webhook.controllers.creation_reviews import CreationReviewController
 from webhook.controllers.eviction import (
@@ -50,20 +51,20 @@ from webhook.controllers.outcome import (
     OutcomeParts,
     OutcomeRules,
 )
-from webhook.controllers.pod_group_status import PodGroupStatusController
-from webhook.controllers.policy_status import PolicyObservations, PolicyStatusController
+from webhook.controllers.pod_group_status import PodGroupStatuses
+from webhook.controllers.policy_status import PolicyObservations, PolicyStatuses
 from webhook.controllers.quota_rollout import (
-    QuotaCoverage,
     QuotaRolloutController,
     RolloutConfiguration,
-    StoredQuotas,
+    stored_reach,
 )
 from webhook.controllers.quota_status import (
-    ControllerRules,
     QuotaAudit,
-    QuotaController,
-    QuotaFigureController,
+    QuotaFigures,
+    QuotaStatuses,
+    ReservationPruner,
 )
+from webhook.controllers.reconciler import Reconciler
 from webhook.controllers.release import (
     GangDecider,
     QuotaPace,
@@ -79,7 +80,6 @@ from webhook.controllers.release import (
 from webhook.metrics import Metrics
 from webhook.placement.live_policies import LivePolicies, PolicyCounts
 from webhook.placement.placer import Placer
-from webhook.quota import QuotaLedger
 from webhook.serving.app import binding_path
 from webhook.serving.services import ControlledPods, LiveServices, Services, quota_config
 from webhook.settings import Settings
@@ -142,81 +142,6 @@ def eviction_controller(
 
 def _is_limited(default: QuotaMode, view: ClusterView, namespace: str) -> bool:
     return mode_of(view, namespace, default) == "Queue"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaDuties:
-    """Builds the controllers of quotas."""
-
-    connection: Connection  # to the API server
-    watched: Requests  # the same, for our configurations
-    cluster: Cluster  # in which quotas and pods are seen
-    settings: Settings  # how quotas are judged
-    may_write: Callable[[], bool]  # whether this replica leads
-
-    def status(
-        self, ledger: QuotaLedger, show_drift: Callable[[str, int], None]
-    ) -> QuotaController:
-        """Return what keeps `status.used` right, and prunes reservations of a ledger."""
-        return QuotaController(
-            self.connection,
-            view=self.cluster.state.view,
-            prune=ledger.prune_reservations,
-            config=quota_config(self.settings),
-            may_write=self.may_write,
-            show_drift=show_drift,
-            rules=ControllerRules(counts=self.settings.quota_status_counts),
-        )
-
-    def audit(self, identity: str, show: Callable[[int], None]) -> QuotaAudit:
-        """Return what reports quotas that use more than their `max`."""
-        return QuotaAudit(
-            self.connection,
-            usages=lambda: quota_usages(self.cluster.state.view(), self.settings.quota_rules()),
-            identity=identity,
-            show=show,
-            may_write=self.may_write,
-        )
-
-    def rollout(
-        self, coverage: QuotaCoverage, show: Callable[[Reach], None]
-    ) -> QuotaRolloutController:
-        """Return what lets API servers ask about namespaces with a quota alone."""
-        view = self.cluster.state.view
-
-        def known() -> Reach:
-            quotas = chain.from_iterable(view().namespaces.quotas.values())
-            return reach_of(quota.key for quota in quotas)
-
-        return QuotaRolloutController(
-            RolloutConfiguration(self.watched, self.settings.webhook_configurations[0]),
-            coverage,
-            known=known,
-            stored=StoredQuotas(self.connection).reach,
-            settle_seconds=self.settings.quota_reservation_seconds,
-            may_write=self.may_write,
-            show=show,
-        )
-
-    def figures(self, pace: QuotaPace) -> QuotaFigureController:
-        """Return what writes the figures of quotas that queue on them."""
-        view, rules = self.cluster.state.view, self.settings.queue_rules()
-
-        def quotas() -> Iterator[ElasticQuota]:
-            return chain.from_iterable(view().namespaces.quotas.values())
-
-        def annotations() -> dict[QuotaKey, dict[str, str]]:
-            seen, firsts = view(), pace.first_waits()
-            found = quota_figures(seen, rules.rules, rules.mode, capacity=rules.capacity(seen))
-            return {
-                key: each.annotations(firsts.get(key), pace.interval(key))
-                for each in found
-                for key in (each.usage.quota.key,)
-            }
-
-        return QuotaFigureController(
-            self.connection, quotas=quotas, figures=annotations, may_write=self.may_write
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,32 +272,71 @@ def _creation_reviews(context: ControlContext) -> Iterator[Duty]:
 def _pod_groups(context: ControlContext) -> Iterator[Duty]:
     """Write how far the pods of gangs are."""
     if context.settings.hold:
-        yield PodGroupStatusController(
-            context.live.connection,
-            view=context.cluster.state.view,
-            members=context.pods.gang_members.of,
-            may_write=context.may_write,
-        ).run
+        connection, view = context.live.connection, context.cluster.state.view
+        statuses = PodGroupStatuses(connection, view, context.pods.gang_members.of)
+        yield Reconciler(connection, statuses, may_write=context.may_write).run
 
 
 def _quotas(context: ControlContext, releases: ReleaseContext | None) -> Iterator[Duty]:
     """Write status and figures of quotas, audit them, and narrow where they are asked about."""
-    if context.settings.quota_mode == "Off":
+    settings, metrics, may_write = context.settings, context.metrics, context.may_write
+    connection, view = context.live.connection, context.cluster.state.view
+    if settings.quota_mode == "Off":
         return
-    services, metrics = context.services, context.metrics
-    quotas = QuotaDuties(
-        connection=context.live.connection,
-        watched=context.live.watched,
-        cluster=context.cluster,
-        settings=context.settings,
-        may_write=context.may_write,
-    )
-    yield quotas.status(services.ledger, metrics.quotas_drifted).run
-    yield quotas.audit(context.live.elector.identity, metrics.quotas_over_max).run
-    if services.quota_coverage is not None:
-        yield quotas.rollout(services.quota_coverage, metrics.quota_namespaces).run
+
+    def quotas() -> Iterator[ElasticQuota]:
+        return chain.from_iterable(view().namespaces.quotas.values())
+
+    # 1. The status, reservations that have ended, and Events over `max`.
+    yield Reconciler(
+        connection,
+        QuotaStatuses(view, settings.quota_status_counts),
+        may_write=may_write,
+        show_drift=partial(metrics.quotas_drifted, "status"),
+    ).run
+    yield ReservationPruner(
+        view,
+        context.services.ledger.prune_reservations,
+        quota_config(settings),
+        partial(metrics.quotas_drifted, "reservations"),
+    ).run
+    yield QuotaAudit(
+        connection,
+        usages=lambda: quota_usages(view(), settings.quota_rules()),
+        identity=context.live.elector.identity,
+        show=metrics.quotas_over_max,
+        may_write=may_write,
+    ).run
+
+    # 2. The namespaces that API servers ask about.
+    coverage = context.services.quota_coverage
+    if coverage is not None:
+        yield QuotaRolloutController(
+            RolloutConfiguration(context.live.watched, settings.webhook_configurations[0]),
+            coverage,
+            known=lambda: reach_of(quota.key for quota in quotas()),
+            stored=partial(stored_reach, connection),
+            settle_seconds=settings.quota_reservation_seconds,
+            may_write=may_write,
+            show=metrics.quota_namespaces,
+        ).run
+
+    # 3. Figures of quotas that pods queue on.
     if releases is not None:
-        yield quotas.figures(releases.pace).run
+        figures = partial(_figures, settings.queue_rules(), view, releases.pace)
+        yield Reconciler(connection, QuotaFigures(quotas, figures), may_write=may_write).run
+
+
+def _figures(
+    rules: QueueRules, view: Callable[[], ClusterView], pace: QuotaPace
+) -> dict[QuotaKey, dict[str, str]]:
+    seen, firsts = view(), pace.first_waits()
+    found = quota_figures(seen, rules.rules, rules.mode, capacity=rules.capacity(seen))
+    return {
+        key: each.annotations(firsts.get(key), pace.interval(key))
+        for each in found
+        for key in (each.usage.quota.key,)
+    }
 
 
 def _outcome(context: ControlContext) -> OutcomeController | None:
@@ -394,7 +358,6 @@ def _outcome(context: ControlContext) -> OutcomeController | None:
             now=context.now,
         ),
         OutcomeRules(
-            window_seconds=settings.outcome_window_seconds,
             worse=WorseRules(
                 least_pods=settings.outcome_least_pods, margin=settings.outcome_margin
             ),
@@ -413,13 +376,12 @@ def _policy_status(context: ControlContext, outcome: OutcomeController | None) -
     observations = PolicyObservations(
         policies, context.counts, None if outcome is None else outcome.report, time.monotonic
     )
-    yield PolicyStatusController(
-        context.live.connection,
+    statuses = PolicyStatuses(
         standings=lambda: policies.standings if policies.is_loaded else (),
         facts=observations.read,
         today=lambda: f"{date(context.now()):%Y-%m-%dT%H:%M:%SZ}",
-        may_write=context.may_write,
-    ).run
+    )
+    yield Reconciler(context.live.connection, statuses, may_write=context.may_write).run
 
 
 async def _release_context(context: ControlContext) -> ReleaseContext:

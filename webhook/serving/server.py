@@ -193,7 +193,11 @@ def raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def most_connections(wanted: int) -> int:
+_MOST_API_SERVER_CONNECTIONS: Final = 1024
+"""An API server needs a few; more are of a peer that opens them in bulk."""
+
+
+def most_connections(wanted: int = _MOST_API_SERVER_CONNECTIONS) -> int:
     """Return how many connections there are descriptors for, at most as many as wanted."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:

@@ -82,15 +82,11 @@ async def watched_cluster(
 ) -> Cluster:
     """Return a live cluster, which is followed until the stack unwinds."""
     # With `--hold` alone are there queued pods, and a webhook that sees their release.
-    state = ClusterState(assumed_seconds=settings.assumed_seconds, leave_out_queued=settings.hold)
+    state = ClusterState(leave_out_queued=settings.hold)
     applier = EventApplier(
         state, now=now, observers=observers, policies=policies, buffers_usage=True
     )
-    stale_after = StaleAfter(
-        nodes=settings.stale_nodes_seconds,
-        pods=settings.stale_pods_seconds,
-        usage=settings.stale_usage_seconds,
-    )
+    stale_after = StaleAfter(usage=settings.stale_usage_seconds)
     usage = await _usage(stack, settings, connection, applier, now)
     return await stack.enter_async_context(
         live_cluster(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -29,7 +29,6 @@ from engine.quota import (
 )
 from engine.quota.queueing import QuotaCohort
 from engine.release import QueueOrder, QueueSortName
-from engine.view import DEFAULT_ASSUMED_SECONDS
 from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
 from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
@@ -65,9 +64,6 @@ class BindingSettings(BaseModel):
         return text
 
 
-_SHORTEST_SILENCE_SECONDS: Final = 120  # a quiet watch sends a bookmark about once a minute
-
-
 class ClusterSettings(BaseModel):
     """The cluster, live or recorded, and the usage of its nodes where Koordinator measures none."""
 
@@ -91,16 +87,6 @@ class ClusterSettings(BaseModel):
     lease: str = Field(
         default="stowplan",
         description="Lease for leader election: the leader runs the controllers for all replicas.",
-    )
-    stale_nodes_seconds: float = Field(
-        default=DEFAULT_STALE_SECONDS,
-        ge=_SHORTEST_SILENCE_SECONDS,
-        description="Age of node data after which rules that read it abstain.",
-    )
-    stale_pods_seconds: float = Field(
-        default=DEFAULT_STALE_SECONDS,
-        ge=_SHORTEST_SILENCE_SECONDS,
-        description="Age of pod data after which rules that read sums over pods abstain.",
     )
     stale_usage_seconds: float = Field(
         default=DEFAULT_STALE_SECONDS,
@@ -199,28 +185,17 @@ class PlacementSettings(BaseModel):
         " the nodes, the fewer nodes advice has to name. 0: by the number of nodes, as"
         " in the scheduler.",
     )
-    assumed_seconds: int = Field(
-        default=DEFAULT_ASSUMED_SECONDS,
-        gt=0,
-        description="Time for which an advised pod counts on its node before it is bound.",
-    )
     outcome: bool = Field(
         default=True,
         description="Count where pods are bound: for pods decided at binding, their node against"
         " the scheduler's; for advised pods, whether they landed there. The leader"
         " does this.",
     )
-    outcome_window_seconds: int = Field(
-        default=3_600,
-        ge=60,
-        le=86_400,
-        description="Window of the outcomes by which a policy is measured.",
-    )
     outcome_least_pods: int = Field(
         default=100,
         ge=1,
-        description="Least number of pods of a policy decided at binding in that window before it"
-        " can be found to make things worse.",
+        description="Least number of pods of a policy decided at binding in an hour before it can"
+        " be found to make things worse.",
     )
     outcome_margin: int = Field(
         default=5,
@@ -242,9 +217,6 @@ class PlacementSettings(BaseModel):
         " Event. Audit: also no replica acts on it until a person lifts that or"
         " changes the policy. A policy that promises something, or that denies, is"
         " only reported.",
-    )
-    explanations_kept: int = Field(
-        default=256, ge=0, description="Number of the latest decisions that /debug/decisions shows."
     )
     reload_seconds: float = Field(
         default=5.0,
@@ -340,7 +312,7 @@ class QuotaSettings(BaseModel):
         )
 
 
-class ReleaseSettings(BaseModel):
+class HeldPodSettings(BaseModel):
     """Holding pods, and releasing them."""
 
     hold: bool = Field(
@@ -410,9 +382,6 @@ class ReleaseSettings(BaseModel):
         return QueueOrder(sort=self.queue_sort, app_group_namespaces=self.queue_sort_namespaces)
 
 
-_MEBIBYTE: Final = 1024 * 1024
-
-
 class ServerSettings(BaseModel):
     """What it listens on, whom it believes, how much it takes at a time."""
 
@@ -477,32 +446,12 @@ class ServerSettings(BaseModel):
         " separated by commas in the environment. Without any: every certificate of the client"
         " authorities.",
     )
-    max_body_bytes: int = Field(
-        default=7 * _MEBIBYTE, gt=0, description="Largest accepted body of a review, in bytes."
-    )
-    max_connections: int = Field(
-        default=1024,
-        gt=0,
-        description="Maximum number of connections. Beyond it, those that have brought no review"
-        " are closed, the oldest first.",
-    )
     max_in_flight: int = Field(
         default=128,
         gt=0,
         description="Maximum number of concurrent reviews of one kind. Beyond it, or after 20 ms"
         " in line in an overload, a pod is admitted without advice; quota is left to"
         " the API server's failure policy.",
-    )
-    default_timeout_seconds: float = Field(
-        default=10.0,
-        gt=0,
-        description="Timeout of a review if the caller sends none (`?timeout=`).",
-    )
-    deadline_fraction: float = Field(
-        default=0.6,
-        gt=0,
-        le=1,
-        description="Fraction of the timeout after which the pod is admitted without advice.",
     )
     shutdown_delay_seconds: float = Field(
         default=0.0,

@@ -19,9 +19,9 @@ from webhook.settings.sections import (
     BindingSettings,
     ClusterSettings,
     ControlSettings,
+    HeldPodSettings,
     PlacementSettings,
     QuotaSettings,
-    ReleaseSettings,
     ServerSettings,
 )
 from webhook.settings.sources import (
@@ -67,7 +67,7 @@ class _SourcedSettings(BaseSettings):
 # In the help, settings come in the order of the sections from the last to the first.
 class Settings(
     BindingSettings,
-    ReleaseSettings,
+    HeldPodSettings,
     QuotaSettings,
     ServerSettings,
     ControlSettings,

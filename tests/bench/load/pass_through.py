@@ -36,9 +36,8 @@ from webhook.serving.tls import CertificateFiles, LiveCertificate
 
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server
 _ANSWER = encode(allowed("00000000-0000-4000-8000-000000000000"))
-_LARGEST_BODY = 7 * 1024 * 1024
 _MOST_IN_FLIGHT = 128  # as by default
-_LIMITS = ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6)
+_LIMITS = ReviewLimits()
 
 
 async def _floor(request: web.Request) -> web.Response:
@@ -65,7 +64,7 @@ def _app(certificate: LiveCertificate) -> web.Application:
         metrics=Metrics(),
         clock=time.monotonic,
     )
-    app = build_app(handlers=[handler], health=health, max_body_bytes=_LARGEST_BODY)
+    app = build_app(handlers=[handler], health=health)
     app.router.add_post("/floor", _floor)
     return app
 

@@ -335,11 +335,7 @@ class Webhook:
     ) -> None:
         self.lost: list[str] = []
         self.metrics = Metrics()
-        limits = ReviewLimits(
-            default_timeout_seconds=10.0,
-            deadline_fraction=0.6,
-            body_seconds=body_seconds,
-        )
+        limits = ReviewLimits(body_seconds=body_seconds)
         self.limiter = ConcurrencyLimiter(max_in_flight, time.monotonic)
         handler = ReviewHandler(
             "review",
@@ -741,13 +737,13 @@ async def test_rules_that_could_not_be_evaluated_are_counted() -> None:
 def test_the_time_for_a_review_follows_from_the_timeout_in_its_url(
     query: str, seconds: float
 ) -> None:
-    limits = ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6)
+    limits = ReviewLimits()
     request = make_mocked_request("POST", f"/review{query}")
     assert limits.seconds(request) == pytest.approx(seconds)
 
 
 def test_the_cache_of_timeouts_is_bounded() -> None:
-    limits = ReviewLimits(default_timeout_seconds=10.0, deadline_fraction=0.6)
+    limits = ReviewLimits()
     for number in range(100):
         limits.seconds(make_mocked_request("POST", f"/review?timeout={number}h"))
     assert _timeout_in.cache_info().currsize <= 16

@@ -14,7 +14,8 @@ from engine.model.pod import pod_of
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
-from webhook.controllers.pod_group_status import PodGroupStatusController
+from webhook.controllers.pod_group_status import PodGroupStatuses
+from webhook.controllers.reconciler import Reconciler
 from webhook.quota import MonotonicClock
 
 Json = dict[str, Any]
@@ -31,10 +32,9 @@ class World:
         self.leads = True
         self.state = ClusterState()
         self._members: list[GangMember] = []
-        self.controller = PodGroupStatusController(
+        self.controller = Reconciler(
             connection,
-            view=self.state.view,
-            members=self._members_of,
+            PodGroupStatuses(connection, self.state.view, self._members_of),
             clock=MonotonicClock(now=lambda: self.seconds),
             may_write=lambda: self.leads,
         )

@@ -21,10 +21,11 @@ from webhook.controllers.policy_status import (
     PolicyFacts,
     PolicyObservations,
     PolicyStatus,
-    PolicyStatusController,
+    PolicyStatuses,
     read_status,
     status_of,
 )
+from webhook.controllers.reconciler import Reconciler
 from webhook.placement.live_policies import LivePolicies, PolicyCounts
 from webhook.placement.policy_files import Acceptance, PolicyResources, ResourceStanding
 from webhook.quota import MonotonicClock
@@ -46,11 +47,13 @@ class World:
         self.leads = True
         self.pods = 0
         self.resources = PolicyResources()
-        self.controller = PolicyStatusController(
+        self.controller = Reconciler(
             connection,
-            standings=lambda: self.resources.standings(frozenset()),
-            facts=self.facts,
-            today=lambda: "2026-01-01T00:00:00Z",
+            PolicyStatuses(
+                standings=lambda: self.resources.standings(frozenset()),
+                facts=self.facts,
+                today=lambda: "2026-01-01T00:00:00Z",
+            ),
             clock=MonotonicClock(now=lambda: self.seconds),
             may_write=lambda: self.leads,
         )

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,16 @@ from engine.model.elastic_quota import RESERVATIONS_ANNOTATION, ElasticQuota, Qu
 from engine.model.pod import pod_of
 from engine.model.time import Micros
 from engine.quota import RESOURCE_QUOTA_RULES, quota_usages
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
-from tests.patience import PATIENCE_SECONDS
 from webhook.cluster.client.connection import Connection, connected
 from webhook.controllers.quota_status import (
-    ControllerRules,
     QuotaAudit,
-    QuotaController,
-    QuotaFigureController,
+    QuotaFigures,
+    QuotaStatuses,
+    ReservationPruner,
 )
+from webhook.controllers.reconciler import Reconciler
 from webhook.quota import MonotonicClock, QuotaConfig
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -144,10 +145,9 @@ class QuotaFiguresWorld:
         self.leads = True
         self.seen: list[ElasticQuota] = []
         self.wanted: dict[QuotaKey, Mapping[str, str]] = {}
-        self.controller = QuotaFigureController(
+        self.controller = Reconciler(
             connection,
-            quotas=lambda: self.seen,
-            figures=lambda: self.wanted,
+            QuotaFigures(lambda: self.seen, lambda: self.wanted),
             clock=MonotonicClock(now=lambda: self.seconds),
             may_write=lambda: self.leads,
         )
@@ -283,23 +283,26 @@ QUOTA_STATUS_GROUP, OTHER_GROUP = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io
 class QuotaStatusWorld:
     """A server, a view of its quotas that is read when the test says so, and the controller."""
 
-    def __init__(self, server: FakeApiServer, connection: Connection, most_writes: int) -> None:
+    def __init__(self, server: FakeApiServer, connection: Connection) -> None:
         self.server = server
         self.state = ClusterState()
         self.seconds = 0.0
         self.pruned = 0
         self.leads = True
         self.drift: dict[str, int] = {}
-        self.controller = QuotaController(
+        clock = MonotonicClock(now=lambda: self.seconds)
+        self.controller = Reconciler(
             connection,
-            view=self._view,
-            prune=self._prune,
-            config=QuotaConfig(
-                clock=MonotonicClock(now=lambda: self.seconds), call_seconds=PATIENCE_SECONDS
-            ),
+            QuotaStatuses(self.state.view),
             may_write=lambda: self.leads,
-            show_drift=self.drift.__setitem__,
-            rules=ControllerRules(most_writes=most_writes),
+            clock=clock,
+            show_drift=partial(self.drift.__setitem__, "status"),
+        )
+        self.pruner = ReservationPruner(
+            self.state.view,
+            self._prune,
+            QuotaConfig(clock=clock),
+            partial(self.drift.__setitem__, "reservations"),
         )
 
     def quota(self, name: str = "team", group: str = QUOTA_STATUS_GROUP, **more: object) -> None:
@@ -341,22 +344,17 @@ class QuotaStatusWorld:
     def writes(self) -> int:
         return sum(request.method == "PATCH" for request in self.server.requests)
 
-    def _view(self) -> ClusterView:
-        return self.state.view()
-
     async def _prune(self) -> None:
         self.pruned += 1
 
 
 @asynccontextmanager
-async def quota_status_world(
-    tmp_path: Path, most_writes: int = 20
-) -> AsyncIterator[QuotaStatusWorld]:
+async def quota_status_world(tmp_path: Path) -> AsyncIterator[QuotaStatusWorld]:
     async with (
         fake_api_server(without=()) as server,
         connected(server.kubeconfig(tmp_path), None) as connection,
     ):
-        yield QuotaStatusWorld(server, connection, most_writes)
+        yield QuotaStatusWorld(server, connection)
 
 
 async def test_a_status_is_written_once_it_has_been_wrong_for_a_moment(tmp_path: Path) -> None:
@@ -413,14 +411,14 @@ async def test_usage_that_changes_all_the_time_is_no_drift(tmp_path: Path) -> No
 
 
 async def test_few_statuses_are_written_at_a_time(tmp_path: Path) -> None:
-    async with quota_status_world(tmp_path, most_writes=2) as shop:
-        for number in range(3):
+    async with quota_status_world(tmp_path) as shop:
+        for number in range(23):
             shop.quota(f"quota-{number}")
         await shop.round()
         await shop.round(after=1)
-        assert shop.writes == 2
+        assert shop.writes == 20
         await shop.round(after=1)
-        assert shop.writes == 3
+        assert shop.writes == 23
 
 
 async def test_the_status_of_koordinators_quotas_is_left_to_koordinator(tmp_path: Path) -> None:
@@ -444,19 +442,18 @@ async def test_a_replica_that_no_longer_leads_writes_nothing(tmp_path: Path) -> 
 async def test_a_status_that_cannot_be_written_is_tried_again_and_called_drift(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "webhook.controllers.quota_status")
+    caplog.set_level(logging.INFO, "webhook.controllers.reconciler")
     async with quota_status_world(tmp_path) as shop:
         shop.quota()
         shop.server.fail_next(1000, 500, method="PATCH")
         for _ in range(60):
             await shop.round(after=1)
         assert shop.drift["status"] == 0
-        assert shop.writes == 12  # from 2 on, every five seconds
-        await shop.round(after=1)
+        assert shop.writes == 4  # at 2, and 5, 10 and 20 seconds later
         await shop.round(after=1)
         assert shop.drift["status"] == 1
         shop.server.recover()
-        await shop.round(after=5)
+        await shop.round(after=16)  # 40 seconds after the last attempt
         await shop.round(after=1)
         assert shop.drift["status"] == 0
         assert [record.message for record in caplog.records] == [
@@ -477,13 +474,12 @@ async def test_reservations_are_pruned_and_those_that_stay_are_called_drift(
         stored["metadata"]["annotations"] = {RESERVATIONS_ANNOTATION: text}
         shop.server.replace(stored)
         shop.see()
-        for _ in range(5):
-            await shop.round(after=1)
+        await shop.pruner.round()
         assert shop.pruned == 1
         assert shop.drift["reservations"] == 0
         # 75 s to be observed or found missing, and a minute until that is drift.
-        await shop.round(after=75 + 60)
-        await shop.round(after=5)
+        shop.seconds += 75 + 60
+        await shop.pruner.round()
         assert shop.drift["reservations"] == 1
         assert "reservations of quota `shop/team` stay, or cannot be read" in caplog.text
 
@@ -492,5 +488,5 @@ async def test_reservations_that_nobody_can_read_are_drift(tmp_path: Path) -> No
     async with quota_status_world(tmp_path) as shop:
         annotations = {RESERVATIONS_ANNOTATION: "{"}
         shop.quota(metadata={"name": "t", "namespace": "shop", "annotations": annotations})
-        await shop.round()
+        await shop.pruner.round()
         assert shop.drift["reservations"] == 1

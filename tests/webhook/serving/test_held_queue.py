@@ -12,7 +12,7 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller
 from tests.webhook.serving.test_authorization import Reviewer, read
 from tests.webhook.serving.test_services import replica
-from webhook.controllers.leader_election import ObservedLease
+from webhook.placement.held_pods import ObservedLease
 
 Json = dict[str, Any]
 

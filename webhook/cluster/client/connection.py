@@ -28,6 +28,10 @@ from webhook.cluster.objects import UNREADABLE
 Query = Sequence[tuple[str, str]]
 """Parameters of a request."""
 
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+"""Content types of patches."""
+
 NO_CONTACT = 0
 """The status of an `ApiError` where there was no answer."""
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
+from webhook.cluster.client.connection import MERGE_PATCH, NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.objects import UNREADABLE
 
 _SILENCE_SECONDS: Final = 90.0  # there is a bookmark about once a minute
@@ -169,9 +169,6 @@ def _version(body: bytes) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-_MERGE_PATCH: Final = "application/merge-patch+json"
-
-
 class _ConfigMapMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     uid: str = ""
@@ -217,7 +214,7 @@ class ConfigMapStore:
         try:
             patch = msgspec.json.encode({"metadata": metadata, "data": data})
             path = f"{self._collection}/{self.name}"
-            await self._connection.write("PATCH", path, patch, content_type=_MERGE_PATCH)
+            await self._connection.write("PATCH", path, patch, content_type=MERGE_PATCH)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

@@ -19,7 +19,7 @@ from webhook.controllers.quota_rollout.configuration import RolloutConfiguration
 from webhook.controllers.quota_rollout.controller import (
     QuotaCoverage,
     QuotaRolloutController,
-    StoredQuotas,
+    stored_reach,
 )
 
 __all__ = [
@@ -28,5 +28,5 @@ __all__ = [
     "QuotaRolloutController",
     "RolloutConfiguration",
     "RolloutError",
-    "StoredQuotas",
+    "stored_reach",
 ]

@@ -31,7 +31,7 @@ from engine.model.well_known import (
     STAMP_LABEL,
 )
 from engine.quota import Reach
-from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.connection import JSON_PATCH, ApiError
 from webhook.cluster.client.watched_objects import Requests
 
 MOST_NAMES = 10_000
@@ -197,7 +197,7 @@ class RolloutConfiguration:
                 "PATCH",
                 self._path,
                 msgspec.json.encode(operations),
-                content_type="application/json-patch+json",
+                content_type=JSON_PATCH,
             )
         except ApiError as error:
             if error.status == HTTPStatus.CONFLICT:

@@ -6,16 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final, Protocol
 
 import msgspec
 
-from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, QuotaKey
+from engine.model.elastic_quota import QuotaKey
 from engine.quota import Reach, reach_of
 from webhook.cluster.client.connection import ApiError, Connection, Server
 from webhook.cluster.client.envelopes import Meta
-from webhook.cluster.client.pages import PagedLists
+from webhook.cluster.client.lists import list_kind
 from webhook.controllers.quota_rollout.api_servers import KnownServers
 from webhook.controllers.quota_rollout.configuration import (
     ConflictError,
@@ -31,48 +30,27 @@ from webhook.identity import new_identity
 from webhook.quota import MonotonicClock
 
 
-class _Quota(msgspec.Struct):
+class _Quota(msgspec.Struct, rename="camel"):
+    api_version: str
     metadata: Meta
 
 
 _decode = msgspec.json.Decoder(_Quota).decode
 
 
-class StoredQuotas:
-    """Lists quotas of both groups.
+async def stored_reach(connection: Connection) -> Reach:
+    """Return the namespaces whose pods may be limited by a quota that is stored.
 
-    Args:
-        connection: to the API server.
+    Raises:
+        ApiError: they cannot be listed.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._lists = PagedLists(connection)
+    def key(raw: msgspec.Raw) -> QuotaKey:
+        wire = _decode(raw)
+        return wire.metadata.namespace, wire.api_version.partition("/")[0], wire.metadata.name
 
-    async def reach(self) -> Reach:
-        """Return the namespaces whose pods may be limited by a quota that is stored.
-
-        Raises:
-            ApiError: they cannot be listed.
-        """
-        keys = [
-            key for group in (UPSTREAM_GROUP, KOORDINATOR_GROUP) for key in await self._keys(group)
-        ]
-        return reach_of(keys)
-
-    async def _keys(self, group: str) -> list[QuotaKey]:
-        """Return the keys of a group's quotas; none where it is not installed."""
-
-        def key(raw: msgspec.Raw) -> QuotaKey:
-            metadata = _decode(raw).metadata
-            return metadata.namespace, group, metadata.name
-
-        try:
-            # Without a resourceVersion: what etcd has, and no cache of an API server.
-            return await self._lists.read(f"/apis/{group}/v1alpha1/elasticquotas", (), key)
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return []
-            raise
+    # Without a resourceVersion: what etcd has, and no cache of an API server.
+    return reach_of(await list_kind(connection, "ElasticQuota", decode=key) or ())
 
 
 _MOST_SECONDS: Final = 5.0

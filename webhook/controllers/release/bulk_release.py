@@ -17,7 +17,7 @@ from engine.model.pod_shape import shape_of
 from engine.model.time import SECOND, Micros, date, micros
 from engine.release import HeldPod, WriteFailure
 from webhook.cluster.client.connection import Connection, Query
-from webhook.cluster.client.pages import PagedLists
+from webhook.cluster.client.lists import list_kind
 from webhook.cluster.objects import UNREADABLE, readable_part
 from webhook.controllers.release.pod_writer import PodWriter, WriteError
 
@@ -60,10 +60,9 @@ async def list_holds(
     Of many there is no more in memory than a release needs: who they are, and as `raw` their uid
     and gates.
     """
-    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
     decode = partial(_hold_in, hold_seconds=hold_seconds, now=now)
-    holds = await PagedLists(connection).read(path, _UNBOUND, decode)
-    return {hold.pod.uid: hold for hold in holds}
+    holds = await list_kind(connection, "Pod", namespace, query=_UNBOUND, decode=decode)
+    return {hold.pod.uid: hold for hold in holds or ()}
 
 
 def release_by_of(

@@ -97,7 +97,6 @@ class World:
                 now=self.now,
             ),
             OutcomeRules(
-                window_seconds=3600,
                 worse=WorseRules(least_pods=3, margin=5),
                 when_worse=self._when_worse,
             ),

@@ -159,7 +159,10 @@ class ApiServersModel:
             return msgspec.json.encode({"items": [lease] * self.alive})
         group = path.split("/")[2]
         items = [
-            {"metadata": {"name": name, "namespace": namespace}}
+            {
+                "apiVersion": f"{group}/v1alpha1",
+                "metadata": {"name": name, "namespace": namespace},
+            }
             for namespace, own_group, name in sorted(self.quotas)
             if own_group == group
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -24,7 +25,7 @@ from webhook.controllers.quota_rollout import (
     QuotaRolloutController,
     RolloutConfiguration,
     RolloutError,
-    StoredQuotas,
+    stored_reach,
 )
 from webhook.quota import MonotonicClock
 
@@ -63,7 +64,7 @@ class Replica:
             configuration,
             self.coverage,
             known=self.known,
-            stored=StoredQuotas(connection).reach,
+            stored=partial(stored_reach, connection),
             settle_seconds=SETTLE_SECONDS,
             may_write=lambda: self.leads,
             show=self.show,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
+from engine.model.kinds import KINDS, Kind
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import Page, page_of
 from webhook.cluster.objects import UNREADABLE
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, ReflectorConfig
-
-_Item = TypeVar("_Item")
 
 MOST_ATTEMPTS = 5  # some eight seconds of waiting
 
@@ -62,24 +61,6 @@ class PagedLists:
                 return
             next_page = [*first, ("continue", page.metadata.token)]
 
-    async def read(
-        self, path: str, query: Query, decode: Callable[[msgspec.Raw], _Item | None]
-    ) -> list[_Item]:
-        """Return what the objects of a list decode to, all of one version; again after a 410."""
-        attempts = 0
-        while True:
-            attempts += 1
-            found = []
-            try:
-                async for page in self.pages(path, query):
-                    items = map(decode, page.items or ())
-                    found += [item for item in items if item is not None]
-            except ApiError as error:
-                if error.status != HTTPStatus.GONE or attempts == MOST_ATTEMPTS:
-                    raise
-            else:
-                return found
-
     async def _page(self, path: str, query: Query) -> Page:
         config = self._config
         backoff = Backoff(config.first_retry_seconds, config.longest_retry_seconds)
@@ -98,3 +79,78 @@ class PagedLists:
             else:
                 self._had_contact = True
                 return page
+
+
+async def list_kind(
+    connection: Connection,
+    kind: str,
+    namespace: str = "",
+    *,
+    query: Query = (),
+    decode: Callable[[msgspec.Raw], Any] | None = None,
+    absent: Collection[int] = (HTTPStatus.NOT_FOUND,),
+) -> list[Any] | None:
+    """Return the objects of a kind of the table, of all API groups that have it.
+
+    An object that cannot be read is left out: replicas count it among what they skip.
+
+    Args:
+        connection: to the API server.
+        kind: `kind` of the objects.
+        namespace: of the objects, "" for all.
+        query: further parameters, such as selectors.
+        decode: takes the JSON of an object and returns None to leave it out; without it the model
+            of the object is returned.
+        absent: statuses by which a group counts as one that the cluster does not have.
+
+    Returns:
+        None if the cluster has none of the groups.
+
+    Raises:
+        ApiError: a list was refused, or there was no answer.
+    """
+    found: list[Any] | None = None
+    for each in KINDS:
+        if each.kind != kind:
+            continue
+        root, _, plural = each.path.rpartition("/")
+        path = f"{root}/namespaces/{namespace}/{plural}" if namespace else each.path
+        try:
+            listed = await _listed(connection, path, query, decode or _model_of(each))
+        except ApiError as error:
+            if error.status not in absent:
+                raise
+        else:
+            found = [*(found or ()), *listed]
+    return found
+
+
+async def _listed(
+    connection: Connection, path: str, query: Query, decode: Callable[[msgspec.Raw], Any]
+) -> list[Any]:
+    """Return what the objects of a list decode to, all of one version; again after a 410."""
+    lists, attempts = PagedLists(connection), 0
+    while True:
+        attempts += 1
+        found = []
+        try:
+            async for page in lists.pages(path, query):
+                items = map(decode, page.items or ())
+                found += [item for item in items if item is not None]
+        except ApiError as error:
+            if error.status != HTTPStatus.GONE or attempts == MOST_ATTEMPTS:
+                raise
+        else:
+            return found
+
+
+def _model_of(kind: Kind) -> Callable[[msgspec.Raw], Any]:
+    decode = msgspec.json.Decoder(kind.wire).decode
+
+    def model(raw: msgspec.Raw) -> Any:  # noqa: ANN401 - of any kind
+        try:
+            return kind.decode(decode(raw))
+        except UNREADABLE:
+            return None
+
+    return model
