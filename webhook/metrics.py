@@ -222,7 +222,15 @@ class Metrics:
 
     def show_policy_resources(self, counts: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         """Show what became of the policies of the API, by kind and acceptance."""
-        self.registry.register(_PolicyResources(counts))
+        self.registry.register(
+            _Counts(
+                GaugeMetricFamily,
+                "stowplan_policy_resources",
+                "Policies of the API, by kind and what became of them.",
+                ("kind", "acceptance"),
+                counts,
+            )
+        )
 
     def show_policy_counts(
         self,
@@ -233,12 +241,14 @@ class Metrics:
         """Show the effect of each policy in force."""
         for counts in (
             _Counts(
+                CounterMetricFamily,
                 "stowplan_policy_decisions",
                 "Decisions for pods that a policy took part in, by policy, mode and outcome.",
                 ("policy", "mode", "outcome"),
                 decisions,
             ),
             _Counts(
+                CounterMetricFamily,
                 "stowplan_rule_rejections",
                 "Nodes that a filter was the first to reject, added up over decisions, by policy, "
                 "mode and rule.",
@@ -277,32 +287,15 @@ class Metrics:
 class _Counts(Collector):
     """Counts that are kept elsewhere, by label values, read at each scrape."""
 
+    family: type[CounterMetricFamily | GaugeMetricFamily]
     name: str
     text: str
     labels: tuple[str, ...]
-    counts: Callable[[], Mapping[tuple[str, str, str], int]]
+    counts: Callable[[], Mapping[tuple[str, str], int] | Mapping[tuple[str, str, str], int]]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
-        metric = CounterMetricFamily(self.name, self.text, labels=self.labels)
-        for values, count in self.counts().items():
-            metric.add_metric(values, count)
-        yield metric
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PolicyResources(Collector):
-    """The policies of the API, read at each scrape."""
-
-    counts: Callable[[], Mapping[tuple[str, str], int]]
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metric."""
-        metric = GaugeMetricFamily(
-            "stowplan_policy_resources",
-            "Policies of the API, by kind and what became of them.",
-            labels=["kind", "acceptance"],
-        )
+        metric = self.family(self.name, self.text, labels=self.labels)
         for values, count in self.counts().items():
             metric.add_metric(values, count)
         yield metric

@@ -15,9 +15,10 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.workloads import pod
 from webhook.cluster.client.connection import connected
+from webhook.cluster.timing import MonotonicClock
 from webhook.controllers.quota_status import QuotaStatuses
 from webhook.controllers.reconciler import Reconciler
-from webhook.quota import MonotonicClock, QuotaEventRecorder
+from webhook.quota import QuotaEventRecorder
 
 _QUOTAS = "elasticquotas.scheduling.x-k8s.io"
 

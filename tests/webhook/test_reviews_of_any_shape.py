@@ -28,7 +28,7 @@ from webhook.admission.hold import GangHolds, PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPods, HoldGuard
+from webhook.placement.held_pods import HeldPods, HoldGuard, ObservedLease
 from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
 
@@ -110,8 +110,8 @@ class Mutate:
         return await self._handler.handle(request)
 
 
-@dataclass(frozen=True, slots=True)
-class _Releasing:
+@dataclass(frozen=True, kw_only=True)
+class _Releasing(ObservedLease):
     """The Lease of a leader that releases pods."""
 
     holder: str = "a leader"

@@ -25,7 +25,7 @@ from webhook.admission import wire
 from webhook.admission.handler import Decide, Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.cluster.objects import UNREADABLE
-from webhook.quota.cache import MonotonicClock
+from webhook.cluster.timing import MonotonicClock
 
 _GROUPS = frozenset({UPSTREAM_GROUP, KOORDINATOR_GROUP})
 

@@ -14,7 +14,7 @@ import msgspec
 from engine.outcome import PolicyLanding
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, pod_reference
-from webhook.quota import MonotonicClock
+from webhook.cluster.timing import MonotonicClock
 
 _MOST: Final = 4_096  # of some 500 bytes; a binding is seen within a moment
 

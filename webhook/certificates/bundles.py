@@ -11,22 +11,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 from cryptography import x509
 
+from engine.model import api
 from webhook.background import in_background
 from webhook.certificates.authority import certificates_of
-from webhook.cluster.client.connection import JSON_PATCH, ApiError
-from webhook.cluster.client.watched_objects import Requests
+from webhook.cluster.client.connection import ApiError, Requests, change, find
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff
 
 _API = "/apis/admissionregistration.k8s.io/v1"
-_NOT_FOUND = 404
 _GATHER_SECONDS = 0.2  # Helm installs one configuration after the other
 _WATCH_AGAIN_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str
 
 
 class _ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,7 +33,7 @@ class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Configuration(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: api.ObjectMeta
     webhooks: list[_Webhook] | None = None
 
 
@@ -83,13 +78,7 @@ class CaBundles:
             if changes:
                 if not may_write():
                     return False
-                unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-                await self._connection.write(
-                    "PATCH",
-                    path,
-                    msgspec.json.encode([unchanged, *changes]),
-                    content_type=JSON_PATCH,
-                )
+                await change(self._connection, path, version, changes)
                 _log.info("caBundle of %s changed", path.removeprefix(f"{_API}/"))
         return True
 
@@ -142,10 +131,6 @@ class CaBundles:
 
     async def _existing(self) -> AsyncIterator[tuple[str, _Configuration]]:
         for path in self._paths:
-            try:
-                answer = await self._connection.get(path)
-            except ApiError as error:
-                if error.status != _NOT_FOUND:
-                    raise
-            else:
+            answer = await find(self._connection, path)
+            if answer is not None:
                 yield path, msgspec.json.decode(answer, type=_Configuration)

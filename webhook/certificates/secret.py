@@ -13,8 +13,7 @@ from cryptography import x509
 
 from webhook.certificates.authority import KeyPair, TlsError, is_signed_by, is_valid
 from webhook.certificates.bundles import CaBundles
-from webhook.cluster.client.connection import MERGE_PATCH, ApiError
-from webhook.cluster.client.watched_objects import Requests
+from webhook.cluster.client.connection import MERGE_PATCH, ApiError, Requests, find
 
 # The Secret with our certificates, written only over the version that was read.
 #
@@ -31,7 +30,6 @@ CERTIFICATE = "tls.crt"
 KEY = "tls.key"
 
 _TYPE_OF_OTHERS = "kubernetes.io/tls"  # the type of those that cert-manager and people create
-_NOT_FOUND = 404
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -83,12 +81,8 @@ class SecretStore:
 
     async def read(self) -> StoredSecret:
         """Return the Secret as it is now."""
-        try:
-            return _decoded(await self._connection.get(self._path))
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                return StoredSecret()
-            raise
+        found = await find(self._connection, self._path)
+        return StoredSecret() if found is None else _decoded(found)
 
     async def write(self, over: StoredSecret, changes: Mapping[str, bytes]) -> StoredSecret:
         """Change entries of the Secret, or create it; return the new version."""

@@ -21,7 +21,7 @@ from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.pods import manifest_of
 from webhook.cli.snapshot import read_errors, record
 from webhook.cluster import Recording
-from webhook.cluster.client.connection import ApiError, Connection, connected
+from webhook.cluster.client.connection import ApiError, Connection, connected, find
 from webhook.cluster.client.lists import list_kind
 from webhook.cluster.files.object_file import JsonObject
 from webhook.cluster.objects import ApiObject
@@ -207,9 +207,5 @@ async def _policy_files(connection: Connection, installation: str) -> dict[str, 
 
 async def _optional(connection: Connection, path: str, kind: type[_T]) -> _T | None:
     """Return an object, None where there is none."""
-    try:
-        return msgspec.json.decode(await connection.get(path), type=kind)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+    found = await find(connection, path)
+    return None if found is None else msgspec.json.decode(found, type=kind)

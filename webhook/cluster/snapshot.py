@@ -240,13 +240,10 @@ _IMAGES = frozenset({"image", "names", "reference"})
 
 
 class Anonymizer:
-    """Replaces names by pseudonyms, equal ones by equal ones.
-
-    Args:
-        secret: key of the hash; a random one if not given.
-    """
+    """Replaces names by pseudonyms, equal ones by equal ones."""
 
     def __init__(self, secret: bytes | None = None) -> None:
+        # the key of the hash
         self._secret = secrets.token_bytes(_KEY_BYTES) if secret is None else secret
         self._hash = lru_cache(_CACHED_PSEUDONYMS)(self._new_hash)
         self._plans: dict[type[msgspec.Struct], tuple[tuple[str, _Change], ...]] = {}
@@ -494,32 +491,18 @@ _SECRETIVE = frozenset(
 
 @dataclass(slots=True, kw_only=True)
 class KindResult:
-    """Result of the snapshot for one kind.
+    """Result of the snapshot for one kind."""
 
-    Attributes:
-        name: its name for `kubectl get`.
-        objects: number of objects written.
-        finished: number of pods left out because they have finished.
-        unreadable: number of objects that could not be read.
-        problems: mistakes in the first of those.
-        error: the failure that left it out; None if it was read to its end.
-    """
-
-    name: str
-    objects: int = 0
-    finished: int = 0
-    unreadable: int = 0
-    problems: list[Diagnostic] = field(default_factory=list)
-    error: ApiError | None = None
+    name: str  # its name for `kubectl get`
+    objects: int = 0  # number of objects written
+    finished: int = 0  # number of pods left out because they have finished
+    unreadable: int = 0  # number of objects that could not be read
+    problems: list[Diagnostic] = field(default_factory=list)  # mistakes in the first of those
+    error: ApiError | None = None  # the failure that left it out; None if it was read to its end
 
 
 class SnapshotError(StowplanError):
-    """A required kind could not be read.
-
-    Attributes:
-        kind: its name.
-        error: the answer of the API server.
-    """
+    """A required kind could not be read."""
 
     def __init__(self, kind: str, error: ApiError) -> None:
         super().__init__(f"{kind}: {error.message}")
@@ -531,24 +514,12 @@ async def take_snapshot(
     connection: Connection,
     file: ObjectFile,
     *,
-    anonymizer: Anonymizer | None = None,
-    progress: Progress | None = None,
+    anonymizer: Anonymizer | None = None,  # replaces names, if given
+    progress: Progress | None = None,  # called after each page
     config: ReflectorConfig = DEFAULT_CONFIG,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Sequence[KindResult]:
-    """Write the objects of every kind; return the result for each.
-
-    Args:
-        connection: to the API server; only read from.
-        file: where objects go.
-        anonymizer: replaces names, if given.
-        progress: called after each page.
-        config: page size, and pauses after failures.
-        sleep: waits for some seconds.
-
-    Raises:
-        SnapshotError: nodes or pods cannot be read, or nothing can.
-    """
+    """Write the objects of every kind; return the result for each."""
     progress = progress or (lambda *_: None)
     writer = _SnapshotWriter(connection, file, anonymizer, progress, config, sleep)
     await _write_version(connection, file, is_anonymous=anonymizer is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -33,8 +34,7 @@ class Backoff:
     def next(self, retry_after: float | None = None) -> float:
         """Return the seconds to wait now, between half and all of the current wait.
 
-        Args:
-            retry_after: seconds that the server asks for at least (`Retry-After`).
+        A server may ask for more by `Retry-After`.
         """
         wait = self._wait * (1 + self._jitter()) / 2
         self._wait = min(2 * self._wait, self._longest)
@@ -67,5 +67,14 @@ class Clock:
     """Time as a source sees it; tests replace it."""
 
     now: Callable[[], Micros]  # the time of day
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # waits for some seconds
+    jitter: Callable[[], float] = random.random  # a number in [0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonotonicClock:
+    """Durations, and randomness to spread them; tests replace it."""
+
+    now: Callable[[], float] = time.monotonic  # seconds that only go forward
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # waits for some seconds
     jitter: Callable[[], float] = random.random  # a number in [0, 1)

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
+from engine.model import api
 from engine.model.well_known import CREATION_CONDITION, PLACEMENT_WEBHOOK
-from webhook.cluster.client.connection import JSON_PATCH, ApiError
-from webhook.cluster.client.watched_objects import Requests
+from webhook.cluster.client.connection import ApiError, Requests, change, find
 
 _LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 10.0
@@ -26,21 +26,13 @@ _NEEDLESS_SECONDS: Final = 30.0  # policies that are replaced leave and come
 _log = logging.getLogger(__name__)
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of the configuration; unknown fields are skipped."""
-
-
-class _Metadata(_Part, frozen=True):
-    resource_version: str
-
-
-class _Webhook(_Part, frozen=True):
+class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     match_conditions: list[dict[str, Any]] | None = None
 
 
-class _Configuration(_Part, frozen=True):
-    metadata: _Metadata
+class _Configuration(msgspec.Struct, frozen=True):
+    metadata: api.ObjectMeta
     webhooks: list[_Webhook] | None = None
 
 
@@ -52,13 +44,6 @@ class CreationReviewController:
 
     It has them reviewed as soon as something may be said, and no longer once nothing could be for
     half a minute. Between both, pods pass without advice, as they do while no replica answers.
-
-    Args:
-        connection: to the API server; reading the configuration should cost nothing.
-        name: of our MutatingWebhookConfiguration.
-        is_needed: whether something may be said of a new pod, None while that is unknown.
-        may_write: whether this process leads at this very moment.
-        now: seconds that only go forward.
     """
 
     def __init__(
@@ -66,6 +51,7 @@ class CreationReviewController:
         connection: Requests,
         name: str,
         *,
+        # whether something may be said of a new pod, None while that is unknown
         is_needed: Callable[[], bool | None],
         may_write: Callable[[], bool],
         now: Callable[[], float],
@@ -96,10 +82,14 @@ class CreationReviewController:
 
     async def round(self) -> None:
         """Make the change that is due."""
-        stored, is_needed = await self._read(), self._is_needed()
-        index = -1 if stored is None else _index(stored)
-        if stored is None or index < 0 or is_needed is None:
+        found, is_needed = await find(self._connection, self._path), self._is_needed()
+        if found is None or is_needed is None:
             return
+        stored = _decode(found)
+        names = [webhook.name for webhook in stored.webhooks or ()]
+        if PLACEMENT_WEBHOOK not in names:
+            return
+        index = names.index(PLACEMENT_WEBHOOK)
         conditions = (stored.webhooks or [])[index].match_conditions or []
         names = [each["name"] for each in conditions]
         path = f"/webhooks/{index}/matchConditions"
@@ -126,35 +116,15 @@ class CreationReviewController:
             self._needless_since = now
         return now - self._needless_since >= _NEEDLESS_SECONDS
 
-    async def _read(self) -> _Configuration | None:
-        try:
-            return _decode(await self._connection.get(self._path))
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-
     async def _write(self, over: _Configuration, operation: dict[str, Any], says: str) -> None:
         """Change the configuration unless somebody else has; what he wrote is read then."""
         if not self._may_write():
             return
         version = over.metadata.resource_version
-        unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
         try:
-            await self._connection.write(
-                "PATCH",
-                self._path,
-                msgspec.json.encode([unchanged, operation]),
-                content_type=JSON_PATCH,
-            )
+            await change(self._connection, self._path, version, [operation])
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
         else:
             _log.info(says)
-
-
-def _index(configuration: _Configuration) -> int:
-    """Return the place of the webhook, -1 if there is none."""
-    names = [webhook.name for webhook in configuration.webhooks or ()]
-    return names.index(PLACEMENT_WEBHOOK) if PLACEMENT_WEBHOOK in names else -1

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, find
 from webhook.placement.held_pods import ObservedLease
 
 Duty: TypeAlias = Callable[[], Awaitable[None]]
@@ -32,7 +32,6 @@ Duty: TypeAlias = Callable[[], Awaitable[None]]
 _NEVER = float("-inf")
 _DOMAIN = "stowplan.dev/"  # of the annotations that a leader writes
 _JITTER = 0.2  # part of a pause, so that replicas that start together spread their requests
-_NOT_FOUND = 404
 _SILENCE_SECONDS = 90.0  # of a watch: there is a bookmark about once a minute
 _WATCH_AGAIN_SECONDS = 5.0
 _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts suspended time too
@@ -78,19 +77,6 @@ class LeaseElector:
 
     INVARIANT: at most one elector `is_leader` at any moment. The leader counts its deadline from
     before it sent a renewal, candidates count from after they observed it, and for longer.
-
-    Attributes:
-        succeeds: whether another replica has led before this one, since this one led last.
-        inherited: the annotations that it left when it released the Lease; none where it did not.
-
-    Args:
-        connection: to the API server.
-        namespace: of the Lease; it is created if it is missing.
-        name: of the Lease.
-        identity: of this process, from `new_identity`: unique for ever.
-        times: durations of the election.
-        clock: seconds on a steady clock, for deadlines.
-        now: the time of day, written for people to read and never compared.
     """
 
     def __init__(
@@ -99,13 +85,16 @@ class LeaseElector:
         *,
         namespace: str,
         name: str,
-        identity: str,
-        times: LeaseTimes | None = None,
-        clock: Callable[[], float] = steady_clock,
+        identity: str,  # of this process, from `new_identity`: unique for ever
+        times: LeaseTimes | None = None,  # durations of the election
+        clock: Callable[[], float] = steady_clock,  # seconds on a steady clock, for deadlines
+        # the time of day, written for people to read and never compared
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.identity = identity
+        # whether another replica has led before this one, since this one led last
         self.succeeds = False
+        # the annotations that it left when it released the Lease; none where it did not
         self.inherited: Mapping[str, str] = {}
         self._left: dict[str, str] = {}  # for the next leader
         self._connection = connection
@@ -354,13 +343,8 @@ class LeaseElector:
         return self._clock() - self._changed_at >= self._observed_duration
 
     async def _read(self) -> dict[str, Any] | None:
-        try:
-            lease: dict[str, Any] = msgspec.json.decode(await self._connection.get(self._path))
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
-        return lease
+        lease = await find(self._connection, self._path)
+        return None if lease is None else msgspec.json.decode(lease, type=dict[str, Any])
 
     async def _write(self, lease: dict[str, Any] | None, **changes: object) -> None:
         """Create or replace the Lease; fails with 409 if another replica was faster."""

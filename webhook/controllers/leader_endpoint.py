@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, Literal
 
 import msgspec
 
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError, Connection, find
 
 PORT_NAME: Final = "webhook"
 """Name of the port, as the Service has it."""
@@ -126,14 +125,8 @@ class LeaderEndpoint:
         await self._connection.write("DELETE", path, msgspec.json.encode(options))
 
     async def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            answer = await self._connection.get(f"{self._collection}/{name}")
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-        found: dict[str, Any] = msgspec.json.decode(answer)
-        return found
+        found = await find(self._connection, f"{self._collection}/{name}")
+        return None if found is None else msgspec.json.decode(found, type=dict[str, Any])
 
 
 def _slice(

@@ -50,12 +50,7 @@ _SECONDS: Final = 1.0
 
 
 class AuditedPolicies:
-    """Follows what the leader says.
-
-    Args:
-        policies: those in force, which are changed.
-        lease_annotations: those of the Lease as this replica observes it.
-    """
+    """Follows what the leader says."""
 
     def __init__(
         self, policies: LivePolicies, lease_annotations: Callable[[], Mapping[str, str]]
@@ -93,28 +88,18 @@ _MOST_UNBOUND: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundPod:
-    """A pod that was bound.
-
-    Attributes:
-        namespace: of the pod.
-        node_name: the node that it is bound to.
-        decided: the record of its binding; None where that was not decided.
-        advice: that it was given when it was created; None without any.
-    """
+    """A pod that was bound."""
 
     namespace: str
     node_name: str
-    decided: BindingRecord | None
-    advice: Advice | None
+    decided: BindingRecord | None  # the record of its binding; None where that was not decided
+    advice: Advice | None  # that it was given when it was created; None without any
 
 
 class BoundPods:
     """Tells of the pods that are bound, if we had a say in where to; an observer of pods.
 
     A pod that was advised counts if it was seen without a node before.
-
-    Args:
-        records: of decisions at bindings.
     """
 
     def __init__(self, records: BindingRecords) -> None:
@@ -177,39 +162,23 @@ _Part = TypeVar("_Part")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ConfigMap holds.
+    """What the ConfigMap holds."""
 
-    Attributes:
-        window: figures, for the next leader.
-        report: the same for people; None before the first.
-        audited: policies in Audit mode for what they did, by name.
-        version: resourceVersion of the ConfigMap, "" where there is none.
-        uid: of the ConfigMap.
-    """
-
-    window: WindowState = WindowState()
-    report: OutcomeReport | None = None
-    audited: Mapping[str, AuditedPolicy] = {}
-    version: str = ""
+    window: WindowState = WindowState()  # figures, for the next leader
+    report: OutcomeReport | None = None  # the same for people; None before the first
+    audited: Mapping[str, AuditedPolicy] = {}  # policies in Audit mode for what they did, by name
+    version: str = ""  # resourceVersion of the ConfigMap, "" where there is none
     uid: str = ""
 
 
 class OutcomeRecord:
-    """Reads and writes what the leader knows of outcomes.
-
-    Args:
-        config_map: that it is in.
-    """
+    """Reads and writes what the leader knows of outcomes."""
 
     def __init__(self, config_map: ConfigMapStore) -> None:
         self.config_map: Final = config_map
 
     async def read(self) -> Recorded:
-        """Return what was written last; what cannot be read is left out.
-
-        Raises:
-            ApiError: it was refused, or there was no answer.
-        """
+        """Return what was written last; what cannot be read is left out."""
         config_map = await self.config_map.read()
         data = config_map.data
         audited = _read(data, AUDITED_KEY, dict[str, AuditedPolicy]) or {}
@@ -232,16 +201,7 @@ class OutcomeRecord:
         return recorded.report or OutcomeReport(window_seconds=_WINDOW_SECONDS)
 
     async def write(self, data: Mapping[str, object], version: str = "") -> None:
-        """Replace some of its parts, by key.
-
-        Args:
-            data: values by key, to be encoded as JSON.
-            version: resourceVersion that it must still have; "" for any.
-
-        Raises:
-            ApiError: it was refused or changed meanwhile, there was no answer, or this replica does
-                not lead.
-        """
+        """Replace some of its parts, by key; with a version, only while that is the stored one."""
         texts = {key: msgspec.json.encode(value).decode() for key, value in data.items()}
         await self.config_map.write(texts, version)
 
@@ -267,70 +227,37 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeParts:
-    """What the controller works with.
+class OutcomeContext:
+    """What the controller works with."""
 
-    Attributes:
-        connection: to the API server, for Events.
-        identity: of this process, written in each Event.
-        bound: the pods that are bound.
-        record: of the figures.
-        audited: keeps policies in Audit mode here.
-        annotate: writes an annotation on the Lease, for the other replicas.
-        policies: those in force.
-        is_ready: whether the cluster and the policies are complete.
-        now: the time of day.
-    """
-
-    connection: Connection
+    connection: Connection  # to the API server, for Events
     identity: str
     bound: BoundPods
     record: OutcomeRecord
-    audited: AuditedPolicies
+    audited: AuditedPolicies  # keeps policies in Audit mode here
+    # writes an annotation on the Lease, for the other replicas
     annotate: Callable[[str, str], None]
     policies: Callable[[], PolicySet]
-    is_ready: Callable[[], bool]
+    is_ready: Callable[[], bool]  # whether the cluster and the policies are complete
     now: Callable[[], Micros]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeRules:
-    """By what a policy is measured.
-
-    Attributes:
-        worse: when it makes things worse.
-        when_worse: what follows then.
-    """
-
-    worse: WorseRules
-    when_worse: WhenWorse
+    worse: WorseRules  # when a policy makes things worse
+    when_worse: WhenWorse  # what follows then
 
 
 class OutcomeController:
-    """Counts what became of decisions while this replica leads.
-
-    Args:
-        parts: what it works with.
-        rules: by what policies are measured.
-        clock: seconds that only go forward.
-
-    Attributes:
-        counts: figures since the start of this process.
-        worse: why which policy makes things worse; empty on replicas that do not lead.
-        audited_policies: those in Audit mode for what they did; likewise.
-    """
+    """Counts what became of decisions while this replica leads."""
 
     def __init__(
         self,
-        parts: OutcomeParts,
-        rules: OutcomeRules,
+        context: OutcomeContext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counts = OutcomeCounts()
+        self.counts = OutcomeCounts()  # figures since the start of this process
+        # why which policy makes things worse; empty on replicas that do not lead
         self.worse: Mapping[str, str] = {}
+        # those in Audit mode for what they did; likewise
         self.audited_policies: Mapping[str, AuditedPolicy] = {}
-        self._parts = parts
-        self._rules = rules
+        self._context = context
         self._clock = clock
         self._window: OutcomeWindow | None = None
         self._stored: WindowState | None = None
@@ -349,12 +276,12 @@ class OutcomeController:
     async def begin(self) -> None:
         """Go on where the last leader ended."""
         self._window = await self._restored()
-        self._parts.bound.begin(self._count)
+        self._context.bound.begin(self._count)
 
     async def end(self) -> None:
         """Count no more: another replica does, and goes on from here if it can be told."""
         window, self._window = self._window, None
-        self._parts.bound.end()
+        self._context.bound.end()
         self.worse, self.audited_policies = {}, {}
         if window is not None:
             try:
@@ -367,13 +294,13 @@ class OutcomeController:
         """Return the figures: those of this moment if this replica leads, else the stored ones."""
         if self._window is not None:
             return self._report(self._window)
-        return await self._parts.record.report()
+        return await self._context.record.report()
 
     def _count(self, bound: BoundPod) -> None:
         """Count where a pod was bound, by what its decision or its advice says of that node."""
         window, landings = self._window, self._landings(bound)
         if window is not None and landings:
-            window.add(bound.namespace, landings, self._parts.now())
+            window.add(bound.namespace, landings, self._context.now())
             self.counts.add(bound.namespace, landings)
 
     def _landings(self, bound: BoundPod) -> Sequence[PolicyLanding]:
@@ -381,15 +308,15 @@ class OutcomeController:
             return bound.decided.landings
         if bound.advice is None:
             return ()
-        acting = {each.name for each in self._parts.policies() if each.mode is Mode.ENFORCE}
+        acting = {each.name for each in self._context.policies() if each.mode is Mode.ENFORCE}
         return advised_landings(bound.advice, bound.node_name, acting)
 
     async def round(self) -> None:
         """Follow what an operator has written, judge the policies, and store the figures."""
-        if self._window is None or not self._parts.is_ready():
+        if self._window is None or not self._context.is_ready():
             return
         try:
-            recorded = await self._parts.record.read()
+            recorded = await self._context.record.read()
             self._follow(self._window, recorded.audited)
             await self._judge_policies(self._window, recorded)
             if self._clock() - self._stored_at >= _STORE_SECONDS:
@@ -403,17 +330,17 @@ class OutcomeController:
             _log.warning("policy `%s` is in force again", name)
             window.forget(name)
         self.audited_policies = audited
-        self._parts.audited.use(audited)
-        self._parts.annotate(AUDITED_ANNOTATION, msgspec.json.encode(audited).decode())
+        self._context.audited.use(audited)
+        self._context.annotate(AUDITED_ANNOTATION, msgspec.json.encode(audited).decode())
 
     async def _judge_policies(self, window: OutcomeWindow, recorded: Recorded) -> None:
         """Report policies that make things worse, and set them to Audit where that is wanted."""
         report, before = self._report(window), self.worse
         self.worse = {each.policy: each.worse for each in report.policies if each.worse}
-        by_name = {policy.name: policy for policy in self._parts.policies()}
+        by_name = {policy.name: policy for policy in self._context.policies()}
         new: dict[str, AuditedPolicy] = {}
         for name, reason in self.worse.items():
-            is_audited = self._rules.when_worse == "Audit" and may_be_audited(by_name[name])
+            is_audited = self._context.when_worse == "Audit" and may_be_audited(by_name[name])
             if is_audited:
                 new[name] = self._audited(by_name[name], reason)
             elif name not in before:
@@ -421,7 +348,7 @@ class OutcomeController:
         if not new:
             return
         audited = {**recorded.audited, **new}
-        await self._parts.record.write({AUDITED_KEY: audited}, recorded.version)
+        await self._context.record.write({AUDITED_KEY: audited}, recorded.version)
         self._follow(window, audited)
         for name, policy in new.items():
             window.forget(name)
@@ -429,19 +356,19 @@ class OutcomeController:
             await self._event_of(name, policy.reason, recorded, "SetToAudit", _SET_TO_AUDIT)
 
     def _audited(self, policy: CompiledPolicy, reason: str) -> AuditedPolicy:
-        since = f"{date(self._parts.now()):%Y-%m-%dT%H:%M:%SZ}"
+        since = f"{date(self._context.now()):%Y-%m-%dT%H:%M:%SZ}"
         return AuditedPolicy(digest=policy.digest.hex(), since=since, reason=reason)
 
     async def _event_of(
         self, name: str, reason: str, recorded: Recorded, action: str, consequence: str
     ) -> None:
-        parts, now = self._parts, datetime.now(UTC)
+        context, now = self._context, datetime.now(UTC)
         event = ObjectEvent(
             about=ObjectReference(
                 api_version="v1",
                 kind="ConfigMap",
-                namespace=parts.record.config_map.namespace,
-                name=parts.record.config_map.name,
+                namespace=context.record.config_map.namespace,
+                name=context.record.config_map.name,
                 uid=recorded.uid,
             ),
             reason="PolicyMakesThingsWorse",
@@ -450,20 +377,20 @@ class OutcomeController:
             since=now,
             until=now,
         )
-        await event.write(parts.connection, parts.identity)
+        await event.write(context.connection, context.identity)
 
     async def _store(self, window: OutcomeWindow) -> None:
         """Store the figures if they have changed."""
         self._stored_at, state = self._clock(), window.state()
         if state == self._stored:
             return
-        await self._parts.record.write({WINDOW_KEY: state, REPORT_KEY: self._report(window)})
+        await self._context.record.write({WINDOW_KEY: state, REPORT_KEY: self._report(window)})
         self._stored = state
 
     async def _restored(self) -> OutcomeWindow:
         """Return the figures of the last leader, none where they cannot be read."""
         try:
-            recorded = await self._parts.record.read()
+            recorded = await self._context.record.read()
             window = OutcomeWindow(_WINDOW_SECONDS, recorded.window)
         except (ApiError, ValueError) as error:
             _log.warning("outcomes begin anew: %s", error)
@@ -472,9 +399,9 @@ class OutcomeController:
         return window
 
     def _report(self, window: OutcomeWindow) -> OutcomeReport:
-        parts = self._parts
+        context = self._context
         return window.report(
-            parts.now(), parts.policies(), self._rules.worse, self.audited_policies
+            context.now(), context.policies(), context.worse, self.audited_policies
         )
 
 
@@ -493,11 +420,7 @@ _BANDS: Final = tuple(_bands())
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutcomeCollector(Collector):
-    """Outcomes by policy and namespace; they stand still on replicas that do not lead.
-
-    Attributes:
-        controller: counts them.
-    """
+    """Outcomes by policy and namespace; they stand still on replicas that do not lead."""
 
     controller: OutcomeController
 

@@ -29,87 +29,50 @@ _FALSE: Final = "False"
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A condition as `meta/v1` has it.
+    """A condition as `meta/v1` has it."""
 
-    Attributes:
-        type: `Accepted` or `Degraded`, or one that somebody else writes.
-        status: True, False or Unknown.
-        observed_generation: of the policy that was judged.
-        last_transition_time: when `status` became what it is, ISO 8601.
-        reason: in one word.
-        message: for people.
-    """
-
-    type: str
-    status: str
-    observed_generation: int = 0
-    last_transition_time: str = ""
+    type: str  # `Accepted` or `Degraded`, or one that somebody else writes
+    status: str  # True, False or Unknown
+    observed_generation: int = 0  # of the policy that was judged
+    last_transition_time: str = ""  # when `status` became what it is, ISO 8601
     reason: str = ""
     message: str = ""
 
 
 class OutcomeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the pods of a policy were bound in the window.
+    """Where the pods of a policy were bound in the window."""
 
-    Attributes:
-        since: ISO 8601.
-        pods: those that were advised, or decided at their binding.
-        landed: of those, the ones on a node that they were meant for.
-        rejected: pods on a node that its filters turn away.
-        gain: mean points against the nodes that the scheduler took, as a text; "" if unknown.
-    """
-
-    since: str = ""
-    pods: int = 0
-    landed: int = 0
-    rejected: int = 0
+    since: str = ""  # ISO 8601
+    pods: int = 0  # those that were advised, or decided at their binding
+    landed: int = 0  # of those, the ones on a node that they were meant for
+    rejected: int = 0  # pods on a node that its filters turn away
+    # mean points against the nodes that the scheduler took, as a text; "" if unknown
     gain: str = ""
 
 
 class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The status of a policy.
+    """The status of a policy."""
 
-    Attributes:
-        mode: the one in force; "" where the policy is not.
-        outcome: None where nobody counts.
-        conditions: ours, then those of others.
-    """
-
-    mode: str = ""
-    outcome: OutcomeStatus | None = None
-    conditions: tuple[Condition, ...] = ()
+    mode: str = ""  # the one in force; "" where the policy is not
+    outcome: OutcomeStatus | None = None  # None where nobody counts
+    conditions: tuple[Condition, ...] = ()  # ours, then those of others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFacts:
-    """What is known of a policy in force.
+    """What is known of a policy in force."""
 
-    Attributes:
-        policy: with the mode in force; None where it is not.
-        outcome: where its pods were bound; None where nobody counts.
-        since: when that count begins, ISO 8601.
-        audited: why it is kept in Audit mode; None if it is not.
-        error: a rule or condition that could not be evaluated lately; "" for none.
-    """
-
-    policy: CompiledPolicy | None = None
-    outcome: PolicyOutcome | None = None
-    since: str = ""
-    audited: AuditedPolicy | None = None
-    error: str = ""
+    policy: CompiledPolicy | None = None  # with the mode in force; None where it is not
+    outcome: PolicyOutcome | None = None  # where its pods were bound; None where nobody counts
+    since: str = ""  # when that count begins, ISO 8601
+    audited: AuditedPolicy | None = None  # why it is kept in Audit mode; None if it is not
+    error: str = ""  # a rule or condition that could not be evaluated lately; "" for none
 
 
 def status_of(
     standing: ResourceStanding, facts: PolicyFacts, before: PolicyStatus, now: str
 ) -> PolicyStatus:
-    """Return the status of a policy as it should be.
-
-    Args:
-        standing: what became of it.
-        facts: what is known of it.
-        before: its status as it is.
-        now: ISO 8601.
-    """
+    """Return the status of a policy as it should be."""
     generation = standing.resource.generation
     known = {each.type: each for each in before.conditions}
     ours = [
@@ -227,21 +190,16 @@ class _Policy:
 
 
 class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
-    """The status of policies of the API.
-
-    Args:
-        standings: what became of each policy.
-        facts: of each policy in force, by its name.
-        today: the time of day, ISO 8601.
-    """
+    """The status of policies of the API."""
 
     limits = WriteLimits(most_writes=20, apart_seconds=0.0)
 
     def __init__(
         self,
         standings: Callable[[], Iterable[ResourceStanding]],
+        # of each policy in force, by its name
         facts: Callable[[], Awaitable[Mapping[str, PolicyFacts]]],
-        today: Callable[[], str],
+        today: Callable[[], str],  # the time of day, ISO 8601
     ) -> None:
         self._standings = standings
         self._facts = facts
@@ -304,19 +262,13 @@ class _Errors:
 
 
 class PolicyObservations:
-    """Facts of policies by name.
-
-    Args:
-        policies: those in force.
-        counts: of what they decided on this replica.
-        outcome: where pods were bound; None where nobody counts.
-        clock: seconds that only go forward.
-    """
+    """Facts of policies by name."""
 
     def __init__(
         self,
         policies: LivePolicies,
-        counts: PolicyCounts,
+        counts: PolicyCounts,  # of what they decided on this replica
+        # where pods were bound; None where nobody counts
         outcome: Callable[[], Awaitable[OutcomeReport]] | None,
         clock: Callable[[], float],
     ) -> None:

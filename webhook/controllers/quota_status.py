@@ -25,8 +25,9 @@ from engine.quota import QuotaUsage, StatusCounts, decode_reservations, status_u
 from engine.view import ClusterView
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, quota_reference
+from webhook.cluster.timing import MonotonicClock
 from webhook.controllers.reconciler import DesiredState, WriteLimits
-from webhook.quota import MonotonicClock, QuotaConfig
+from webhook.quota import QuotaConfig
 
 # The audit of ElasticQuotas: finds namespaces whose pods use more than `max`.
 #
@@ -169,18 +170,13 @@ def _without_interval(figures: Mapping[str, str]) -> dict[str, str]:
 
 
 class QuotaStatuses(DesiredState[ElasticQuota, Amounts]):
-    """`status.used` of quotas, but for Koordinator's, whose scheduler writes it itself.
-
-    Args:
-        view: the cluster.
-        counts: pods that are added up. With `Running` the controller of scheduler-plugins writes
-            the same, should it run as well.
-    """
+    """`status.used` of quotas, but for Koordinator's, whose scheduler writes it itself."""
 
     # Pods rarely come alone.
     limits = WriteLimits(most_writes=20, apart_seconds=5.0, settle_seconds=1.0)
 
     def __init__(self, view: Callable[[], ClusterView], counts: StatusCounts = "Running") -> None:
+        # With `Running` the controller of scheduler-plugins writes the same, should it run as well.
         self._view = view
         self._counts = counts
 

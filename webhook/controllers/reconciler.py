@@ -20,14 +20,14 @@ import msgspec
 
 from engine.model import api
 from webhook.cluster.client.connection import MERGE_PATCH, ApiError, Connection
-from webhook.quota import MonotonicClock
+from webhook.cluster.timing import MonotonicClock
 
 _ROUND_SECONDS: Final = 1.0
 _CALL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 5.0  # after a first failure; doubles with each further one
 _LONGEST_RETRY_SECONDS: Final = 60.0
 _DRIFT_SECONDS: Final = 60.0
-"""Time for which an object differs before that counts as drift."""
+"""Time for which a write is overdue before that counts as drift."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,11 +65,7 @@ class WriteLimits:
 
 
 class DesiredState(ABC, Generic[_Object, _State]):
-    """What is written on the objects of one kind, and what should be.
-
-    Attributes:
-        limits: of the writes.
-    """
+    """What is written on the objects of one kind, and what should be."""
 
     limits: WriteLimits
 
@@ -216,7 +212,10 @@ class Reconciler(Generic[_Object, _State]):
     def _has_drifted(self, each: _Difference[_Object, _State], now: float) -> bool:
         """Whether an object has differed for too long; logged once."""
         record = each.record
-        if now - (record.differs_since or 0.0) < _DRIFT_SECONDS:
+        if each.desired is None and not record.retry_seconds:
+            return False  # it has not been read yet
+        pause = self._state.apart_seconds(each.current, each.desired)
+        if now - (record.differs_since or 0.0) < pause + _DRIFT_SECONDS:
             return False
         if not record.is_drift_logged:
             record.is_drift_logged = True

@@ -9,7 +9,6 @@ replica's watch has observed of them, and the Events about denials. Never: the a
 
 from webhook.quota.cache import (
     DeploymentPods,
-    MonotonicClock,
     ObservedCluster,
     ObservedPods,
     QuotaConfig,
@@ -22,7 +21,6 @@ from webhook.quota.store import MemoryStore
 __all__ = [
     "DeploymentPods",
     "MemoryStore",
-    "MonotonicClock",
     "ObservedCluster",
     "ObservedPods",
     "QuotaCollector",

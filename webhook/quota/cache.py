@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Raw
@@ -24,24 +22,10 @@ from engine.quota import (
     quotas_of,
 )
 from engine.view import ClusterState, ClusterView
+from webhook.cluster.timing import MonotonicClock
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.identity import new_identity
 from webhook.quota.store import ConflictError, Store, StoreError, UnreachableError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonotonicClock:
-    """Durations, and randomness to spread them.
-
-    Attributes:
-        now: seconds that only go forward.
-        sleep: waits for some seconds.
-        jitter: a number in [0, 1).
-    """
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = random.random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

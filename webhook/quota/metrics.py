@@ -27,7 +27,8 @@ from engine.quota import (
 from engine.view import ClusterView
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, quota_reference
-from webhook.quota.cache import MonotonicClock, ObservedCluster
+from webhook.cluster.timing import MonotonicClock
+from webhook.quota.cache import ObservedCluster
 
 _MILLICORES = 1000
 _MOST_QUOTAS = 500

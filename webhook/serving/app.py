@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from aiohttp import hdrs, web
@@ -37,11 +37,9 @@ from webhook.binding import BindingDecider, BindingReviews
 from webhook.cluster import Cluster
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
-from webhook.placement.live_policies import LivePolicies, PolicyCounts
-from webhook.placement.placer import Placer
 from webhook.serving.authorization import Authorize
 from webhook.serving.health import Health
-from webhook.serving.services import HeldQueueReporter, Services
+from webhook.serving.services import Context, HeldQueueReporter, Services
 from webhook.serving.tls import AllowedClients
 from webhook.settings import Settings
 
@@ -86,23 +84,19 @@ class _Collected:
 _MOST_POLICIES_IN_FLIGHT: Final = 8
 
 
-def review_paths(
-    settings: Settings,
-    services: Services,
-    placer: Placer,
-    policies: LivePolicies,
-    counts: PolicyCounts,
-    metrics: Metrics,
-) -> tuple[ReviewHandler, ...]:
+def review_paths(context: Context) -> tuple[ReviewHandler, ...]:
     """Handlers of all paths: advice fails open, the others by the API server's failure policy."""
-    handler = partial(ReviewHandler, limits=ReviewLimits(), metrics=metrics, clock=time.monotonic)
+    settings, services, policies = context.settings, context.services, context.policies
+    handler = partial(
+        ReviewHandler, limits=ReviewLimits(), metrics=context.metrics, clock=time.monotonic
+    )
     most = settings.max_in_flight
     quota_objects = QuotaObjectReviews(
         view=services.cluster.state.view, rules=settings.quota_rules()
     )
     # 1. Placement: no advice is better than late advice.
     limiter = ConcurrencyLimiter(most, time.monotonic)
-    pods = _placement(settings, services, placer, policies, counts, metrics, limiter)
+    pods = _placement(context, limiter)
     advise = ignored if pods is None else pods.review
     mutate = by_resource(pods=advise, quotas=quota_objects.fill)
     handle = partial(handler, "mutate", mutate, fails_open=True, limiter=limiter)
@@ -148,36 +142,29 @@ def binding_path(settings: Settings, decider: BindingDecider, metrics: Metrics) 
     )
 
 
-def _placement(
-    settings: Settings,
-    services: Services,
-    placer: Placer,
-    policies: LivePolicies,
-    counts: PolicyCounts,
-    metrics: Metrics,
-    limiter: ConcurrencyLimiter,
-) -> PlacementReviews | None:
+def _placement(context: Context, limiter: ConcurrencyLimiter) -> PlacementReviews | None:
     """Return what holds or advises new pods, None where they are left alone."""
+    settings, services, policies = context.settings, context.services, context.policies
     holder = None
     if services.hold_guard is not None:
         view = services.cluster.state.view
         holder = PodHolder(
-            placer,
+            context.placer,
             services.hold_guard,
             queues=_queues(settings, view),
             gangs=GangHolds(view, _has_pod_groups(services.cluster)),
             now=services.cluster.now,
             seconds=settings.hold_seconds,
-            counts=counts,
-            count_refusal=metrics.hold_refused,
+            counts=context.counts,
+            count_refusal=context.metrics.hold_refused,
         )
     if settings.placement_mode == "Off" and holder is None:  # pods may be held for quota as well
         return None
     return PlacementReviews(
-        placer,
+        context.placer,
         lambda: policies.current,
         time.monotonic,
-        counts,
+        context.counts,
         holder,
         queue=limiter,
     )
@@ -283,66 +270,43 @@ def build_monitoring_app(
     authorize: Authorize | None,
 ) -> web.Application:
     """Application for people and Prometheus."""
-    app = web.Application()
-    app.router.add_get("/metrics", metrics_page(metrics.registry))
-    if authorize is not None:
-        app.router.add_get("/debug/decisions", _decisions_page(explanations, authorize))
-        if queue is not None:
-            app.router.add_get("/debug/queue", _page(queue.report, authorize))
-        if outcome is not None:
-            app.router.add_get("/debug/outcome", _outcome_page(outcome, authorize))
-    return app
 
-
-class _Contents(Protocol):
-    """What a debug page shows."""
-
-    def __call__(self, *, pod: str, limit: int | None) -> object:
-        """Return it, of the pods whose key contains a text, at most so many of them."""
-
-
-def _page(
-    contents: _Contents, authorize: Authorize
-) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return the handler of a debug page."""
-
-    async def page(request: web.Request) -> web.Response:
-        await authorize(request)
-        pod, limit = _asked_for(request)
-        return _json(contents(pod=pod, limit=limit))
-
-    return page
-
-
-def _decisions_page(
-    explanations: Explanations, authorize: Authorize
-) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def page(request: web.Request) -> web.Response:
-        await authorize(request)
-        pod, limit = _asked_for(request)
+    async def decisions(pod: str, limit: int | None) -> object:
         found = []
         for explanation in explanations.latest(pod=pod, limit=limit):
             found.append(explanation)
             await asyncio.sleep(0)  # reviews come in between
-        return _json(found)
+        return found
 
-    return page
+    async def queued(pod: str, limit: int | None) -> object:
+        return None if queue is None else queue.report(pod=pod, limit=limit)
+
+    async def outcomes(_pod: str, _limit: int | None) -> object:
+        return None if outcome is None else await outcome()
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics_page(metrics.registry))
+    if authorize is not None:
+        app.router.add_get("/debug/decisions", _page(decisions, authorize))
+        if queue is not None:
+            app.router.add_get("/debug/queue", _page(queued, authorize))
+        if outcome is not None:
+            app.router.add_get("/debug/outcome", _page(outcomes, authorize))
+    return app
 
 
-def _asked_for(request: web.Request) -> tuple[str, int | None]:
-    """Return a part of the keys of pods, and the most of them, None for all."""
-    limit = request.query.get("limit", "")
-    if not _LIMIT.fullmatch(limit):
-        raise web.HTTPBadRequest(text="`limit` is a number\n")
-    return request.query.get("pod", ""), int(limit) if limit else None
-
-
-def _outcome_page(
-    outcome: Callable[[], Awaitable[OutcomeReport]], authorize: Authorize
+def _page(
+    contents: Callable[[str, int | None], Awaitable[object]], authorize: Authorize
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return the handler of a debug page, which may be asked for some pods and so many of them."""
+
     async def page(request: web.Request) -> web.Response:
         await authorize(request)
-        return _json(await outcome())
+        limit = request.query.get("limit", "")
+        if not _LIMIT.fullmatch(limit):
+            raise web.HTTPBadRequest(text="`limit` is a number\n")
+        pod = request.query.get("pod", "")
+        return _json(await contents(pod, int(limit) if limit else None))
 
     return page
 

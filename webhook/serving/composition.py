@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -15,24 +15,26 @@ from aiohttp import web
 from engine.model.time import Micros, date
 from webhook.background import in_background, on_change
 from webhook.certificates.secret import SecretSource
-from webhook.cluster import Cluster, RecordedPods, Recording
+from webhook.cluster import RecordedPods, Recording
 from webhook.cluster.watch.source_status import log_changes
 from webhook.controllers.outcome import AuditedPolicies
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies, PolicyCounts
 from webhook.serving.app import build_app, build_monitoring_app, build_probe_app, review_paths
-from webhook.serving.control import Control, ControlContext, build_control
+from webhook.serving.control import Control, build_control
 from webhook.serving.health import Health
-from webhook.serving.server import Connections, ReviewQueue, RunningServer, listen, most_connections
+from webhook.serving.server import Connections, RunningServer, listen, most_connections
 from webhook.serving.services import (
     EMBEDDED,
+    Context,
     LiveServices,
     Role,
-    ServiceBuilder,
     held_queue,
     live_policies,
+    live_services,
     placer_of,
+    recorded_services,
 )
 from webhook.serving.tls import AllowedClients, LiveCertificate
 from webhook.settings import Settings
@@ -60,8 +62,10 @@ async def run_server(
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         # 1. The services: the only step in which a live cluster and a recording differ.
-        builder = ServiceBuilder(stack=stack, settings=settings, metrics=metrics, now=now)
-        services = builder.recorded(recording) if recording else await builder.live(role)
+        if recording:
+            services = recorded_services(settings, recording, metrics, now)
+        else:
+            services = await live_services(stack, settings, role, metrics, now)
         stack.push_async_callback(services.ledger.close)
         cluster, live = services.cluster, services.live
 
@@ -69,29 +73,26 @@ async def run_server(
         explanations = Explanations()
         placer = placer_of(settings, cluster, explanations)
         policies, counts = live_policies(settings, services, placer, now), PolicyCounts()
+        context = Context(
+            stack=stack,
+            settings=settings,
+            metrics=metrics,
+            now=now,
+            services=services,
+            explanations=explanations,
+            placer=placer,
+            policies=policies,
+            counts=counts,
+            audited=_audited_policies(stack, live, policies),
+        )
 
         # 3. What is done once for all processes, by the one of them that leads.
         control, outcome = Control(), None
         hand_over: Callable[[], Awaitable[None]] = _nothing_to_hand_over
         if live is not None:
-            audited = _audited_policies(stack, live, policies)
             outcome = live.outcome_record.report if live.outcome_record else None
             if live.controlled is not None:
-                control = await build_control(
-                    ControlContext(
-                        stack=stack,
-                        services=services,
-                        live=live,
-                        pods=live.controlled,
-                        settings=settings,
-                        placer=placer,
-                        policies=policies,
-                        audited=audited,
-                        counts=counts,
-                        metrics=metrics,
-                        now=now,
-                    )
-                )
+                control = await build_control(context)
                 outcome = control.outcome.report if control.outcome else None
             hand_over = _take_part(stack, live, control, role)
         queue = held_queue(settings, services, now)
@@ -115,12 +116,12 @@ async def run_server(
             held=queue.status if queue else None,
             bindings=control.bindings.status if control.bindings else None,
         )
-        _show_state(metrics, cluster, policies, counts, certificate, health, now)
+        _show_state(context, certificate, health)
 
         # 5. The HTTP applications.
         handlers = [*control.handlers]
         if Role.REVIEWS in role:
-            handlers += review_paths(settings, services, placer, policies, counts, metrics)
+            handlers += review_paths(context)
         names = frozenset(settings.client_allowed_names)
         reviews = build_app(
             handlers=handlers,
@@ -140,11 +141,7 @@ async def run_server(
             from webhook.serving.dashboard import webhook_dashboard  # noqa: PLC0415
 
             return webhook_dashboard(
-                settings=settings,
-                services=services,
-                policies=policies,
-                counts=counts,
-                explanations=explanations,
+                context,
                 queue=queue,
                 outcome=outcome,
                 recorded_pods=recorded_pods,
@@ -152,12 +149,15 @@ async def run_server(
             )
 
         # 6. Background tasks.
-        _start_tasks(stack, settings, cluster, policies, certificate, metrics)
+        _start_tasks(context, certificate)
 
         # 7. Listeners.
         turns = [handler.limiter for handler in handlers]
-        server, url = await _listen_for_reviews(
-            stack, settings, reviews, certificate, turns, metrics
+        connections = Connections(most_connections(), count_closed=metrics.connection_closed)
+        metrics.show_connections(lambda: len(connections))
+        tls = certificate.current.context
+        server, url = await listen(
+            stack, reviews, settings.host, settings.port, tls, connections, turns
         )
         _, metrics_url = await listen(
             stack, monitoring, settings.metrics_host, settings.metrics_port
@@ -185,10 +185,10 @@ async def run_server(
 
 
 def _audited_policies(
-    stack: AsyncExitStack, live: LiveServices, policies: LivePolicies
+    stack: AsyncExitStack, live: LiveServices | None, policies: LivePolicies
 ) -> AuditedPolicies | None:
     """Follow the leader where it says that policies are in Audit mode for what they did."""
-    if live.outcome_record is None:
+    if live is None or live.outcome_record is None:
         return None
     audited = AuditedPolicies(policies, lambda: live.elector.observed.annotations)
     in_background(stack, audited.follow())
@@ -219,19 +219,12 @@ def _take_part(
     return hand_over
 
 
-def _show_state(
-    metrics: Metrics,
-    cluster: Cluster,
-    policies: LivePolicies,
-    counts: PolicyCounts,
-    certificate: LiveCertificate,
-    health: Health,
-    now: Callable[[], Micros],
-) -> None:
+def _show_state(context: Context, certificate: LiveCertificate, health: Health) -> None:
     """Let the metrics read the state of the parts at each scrape."""
+    metrics, cluster, policies = context.metrics, context.cluster, context.policies
     if cluster.is_live:
         metrics.show_view(cluster.state.view)
-        metrics.show_sources(cluster.sources, now)
+        metrics.show_sources(cluster.sources, context.now)
     else:
         metrics.show_view(cluster.state.view, lambda: health.view_age_seconds)
     metrics.show_policies(
@@ -246,24 +239,20 @@ def _show_state(
         )
     )
     metrics.show_policy_counts(
-        decisions=lambda: counts.decisions(policies.current),
-        rejections=lambda: counts.rejections(policies.current),
+        decisions=lambda: context.counts.decisions(policies.current),
+        rejections=lambda: context.counts.rejections(policies.current),
     )
     metrics.show_certificate(lambda: certificate.current.expires_at)
     loop = asyncio.get_running_loop()
     metrics.show_tasks(lambda: len(asyncio.all_tasks(loop)))
 
 
-def _start_tasks(
-    stack: AsyncExitStack,
-    settings: Settings,
-    cluster: Cluster,
-    policies: LivePolicies,
-    certificate: LiveCertificate,
-    metrics: Metrics,
-) -> None:
+def _start_tasks(context: Context, certificate: LiveCertificate) -> None:
+    stack, settings = context.stack, context.settings
+    cluster, policies = context.cluster, context.policies
+
     async def reload_policies() -> None:
-        metrics.policies_reloaded(succeeded=await policies.reload())
+        context.metrics.policies_reloaded(succeeded=await policies.reload())
 
     async def follow_resources() -> None:
         await cluster.synced()  # all that are there come into force together
@@ -277,21 +266,6 @@ def _start_tasks(
         in_background(stack, log_changes(cluster.freshness, _LOG_STALENESS_SECONDS))
         in_background(stack, cluster.release_assumed())
         in_background(stack, policies.follow_nodes(cluster))
-
-
-async def _listen_for_reviews(
-    stack: AsyncExitStack,
-    settings: Settings,
-    app: web.Application,
-    certificate: LiveCertificate,
-    turns: Sequence[ReviewQueue],
-    metrics: Metrics,
-) -> tuple[web.Server, str]:
-    """Listen for API servers, within limits of connections; returns the server and its URL."""
-    connections = Connections(most_connections(), count_closed=metrics.connection_closed)
-    metrics.show_connections(lambda: len(connections))
-    tls = certificate.current.context
-    return await listen(stack, app, settings.host, settings.port, tls, connections, turns)
 
 
 async def _listen_beside(

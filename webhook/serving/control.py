@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-
-from prometheus_client import CollectorRegistry
+from typing import Final
 
 from engine.eviction import NodeFit
 from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
@@ -17,14 +15,14 @@ from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_RECLAIM
 from engine.model.time import SECOND, Micros, date
 from engine.outcome import WorseRules
 from engine.pipeline import policies_for
-from engine.quota import QuotaMode, mode_of, quota_figures, quota_usages, reach_of
+from engine.quota import mode_of, quota_figures, quota_usages, reach_of
 from engine.quota.queueing import QueueRules
 from engine.quota.tree import QuotaPaths
 from engine.release import HeldPod
 from engine.view import ClusterView, WhatIf
 from webhook.admission.handler import ReviewHandler
-from webhook.binding import BindingDecider
-from webhook.cluster import Cluster
+from webhook.background import in_background
+from webhook.binding import BindingCollector, BindingDecider, DeciderParts
 from webhook.cluster.client.connection import connected
 from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.certificate_rotation import Rotation
@@ -45,11 +43,9 @@ from webhook.controllers.gang import GangCollector, GangContext, GangController,
 from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
 from webhook.controllers.outcome import (
-    AuditedPolicies,
     OutcomeCollector,
+    OutcomeContext,
     OutcomeController,
-    OutcomeParts,
-    OutcomeRules,
 )
 from webhook.controllers.pod_group_status import PodGroupStatuses
 from webhook.controllers.policy_status import PolicyObservations, PolicyStatuses
@@ -77,71 +73,11 @@ from webhook.controllers.release import (
     SurgingPods,
     build_context,
 )
-from webhook.metrics import Metrics
-from webhook.placement.live_policies import LivePolicies, PolicyCounts
-from webhook.placement.placer import Placer
 from webhook.serving.app import binding_path
-from webhook.serving.services import ControlledPods, LiveServices, Services, quota_config
-from webhook.settings import Settings
+from webhook.serving.services import Context, quota_config
 
-
-def eviction_controller(
-    release: ReleaseContext,
-    cluster: Cluster,
-    *,
-    running: RunningPods,
-    gangs: GangController,
-    policies: LivePolicies,
-    settings: Settings,
-    registry: CollectorRegistry,
-) -> EvictionController:
-    """Return the controller, a task of the leader."""
-    connection, may_write, now = release.connection, release.may_write, release.now
-    quota_queue = release.quota_queue
-    config_map = ConfigMapStore(
-        connection,
-        namespace=settings.namespace,
-        name=f"{settings.lease}-reclaim",
-        may_write=may_write,
-    )
-    guards = Guards(config_map, now)
-    context = EvictionContext(
-        connection=connection,
-        may_write=may_write,
-        identity=release.identity,
-        metrics=EvictionMetrics(registry, lambda: may_write() and guards.is_paused),
-        state=cluster.state,
-        held=release.held,
-        running=running,
-        reclaims=release.reclaims,
-        guards=guards,
-        standing=partial(quotas_without, quota_queue, cluster.state),
-        tree=QuotaPaths(settings.quota_rules()).tree,
-        is_limited=partial(_is_limited, settings.quota_mode),
-        policies=lambda: policies.current,
-        freshness=cluster.freshness,
-        scope=settings.scope(),
-        in_flight_percent=settings.evictions_in_flight_percent,
-        count_write=release.metrics.written,
-        now=now,
-    )
-    inputs = PlanInputs(
-        lambda: cluster.is_synced and policies.is_loaded,
-        [cluster.sources[kind.name] for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_RECLAIM)],
-        now,
-    )
-    return build(
-        context,
-        waiting=waiting_for(quota_queue),
-        preemptors=release.preemptors,
-        gangs=gangs,
-        eviction_delay=Micros(settings.reclaim_after_seconds * SECOND),
-        is_ready=inputs.are_ready,
-    )
-
-
-def _is_limited(default: QuotaMode, view: ClusterView, namespace: str) -> bool:
-    return mode_of(view, namespace, default) == "Queue"
+_SETTLED: Final = "stowplan.dev/bindings-settled"
+"""On the Lease: the last leader ended with no binding on its way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,33 +91,7 @@ class Control:
     outcome: OutcomeController | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlContext:
-    """What the features of control are built of."""
-
-    stack: AsyncExitStack  # unwinds when this process ends, after the duties have
-    services: Services  # those of the process
-    live: LiveServices  # those of its live cluster
-    pods: ControlledPods  # what control knows of pods
-    settings: Settings  # the settings
-    placer: Placer  # decides
-    policies: LivePolicies  # those in force
-    audited: AuditedPolicies | None  # keeps policies in Audit mode for what they did
-    counts: PolicyCounts  # where decisions are counted
-    metrics: Metrics  # where the features are counted
-    now: Callable[[], Micros]  # the time of day
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster."""
-        return self.services.cluster
-
-    def may_write(self) -> bool:
-        """Whether this process leads at this very moment."""
-        return self.live.elector.is_leader
-
-
-async def build_control(context: ControlContext) -> Control:
+async def build_control(context: Context) -> Control:
     """Build what the leader does; nothing of it runs before the election."""
     releases = await _release_context(context) if context.settings.hold else None
     outcome, bindings = _outcome(context), _bindings(context)
@@ -205,23 +115,37 @@ async def build_control(context: ControlContext) -> Control:
     )
 
 
-def _bindings(context: ControlContext) -> BindingDecider | None:
-    """Decide pods that are about to be bound."""
-    if context.pods.binding is None:
+def _bindings(context: Context) -> BindingDecider | None:
+    """Decide pods that are about to be bound; bindings are followed while others lead, too."""
+    binding, settings = context.controlled.binding, context.settings
+    if binding is None:
         return None
-    return context.pods.binding.decider(
-        context.stack,
-        context.settings,
-        context.cluster,
-        elector=context.live.elector,
-        placer=context.placer,
-        policies=context.policies,
-        counts=context.counts,
-        registry=context.metrics.registry,
+    cluster, policies, elector = context.cluster, context.policies, context.live.elector
+    pods = cluster.sources["pods"]
+    decider = BindingDecider(
+        DeciderParts(
+            placer=context.placer,
+            ledger=binding.ledger,
+            seen=binding.seen,
+            policies=lambda: policies.current,
+            counts=context.counts,
+            records=binding.records if settings.outcome else None,
+            hot_percent=settings.outcome_hot_percent,
+            lead_seconds_left=lambda: elector.seconds_left,
+            succeeds=lambda: elector.succeeds and _SETTLED not in elector.inherited,
+            hand_over=lambda: elector.leave(_SETTLED, "true"),
+            is_ready=context.is_ready,
+            seen_until=lambda: binding.seen_until(pods),
+            now=binding.now,
+        )
     )
+    in_background(context.stack, decider.run())
+    in_background(context.stack, binding.events.run())
+    context.metrics.registry.register(BindingCollector(decider))
+    return decider
 
 
-def _leader_endpoint(context: ControlContext) -> Iterator[Duty]:
+def _leader_endpoint(context: Context) -> Iterator[Duty]:
     """Say where the leader is: first, as callers wait for it."""
     settings = context.settings
     if settings.leader_service is not None:
@@ -235,7 +159,7 @@ def _leader_endpoint(context: ControlContext) -> Iterator[Duty]:
         ).run
 
 
-def _certificates(context: ControlContext) -> Iterator[Duty]:
+def _certificates(context: Context) -> Iterator[Duty]:
     """Make the serving certificate, and renew it in time."""
     stored = context.live.certificate
     if stored is not None:
@@ -248,7 +172,7 @@ def _certificates(context: ControlContext) -> Iterator[Duty]:
         ).run
 
 
-def _creation_reviews(context: ControlContext) -> Iterator[Duty]:
+def _creation_reviews(context: Context) -> Iterator[Duty]:
     """Have new pods reviewed as long as there may be something to say of them."""
     settings, policies = context.settings, context.policies
     if not (settings.reviews_new_pods and settings.webhook_configurations):
@@ -269,15 +193,15 @@ def _creation_reviews(context: ControlContext) -> Iterator[Duty]:
     ).run
 
 
-def _pod_groups(context: ControlContext) -> Iterator[Duty]:
+def _pod_groups(context: Context) -> Iterator[Duty]:
     """Write how far the pods of gangs are."""
     if context.settings.hold:
         connection, view = context.live.connection, context.cluster.state.view
-        statuses = PodGroupStatuses(connection, view, context.pods.gang_members.of)
+        statuses = PodGroupStatuses(connection, view, context.controlled.gang_members.of)
         yield Reconciler(connection, statuses, may_write=context.may_write).run
 
 
-def _quotas(context: ControlContext, releases: ReleaseContext | None) -> Iterator[Duty]:
+def _quotas(context: Context, releases: ReleaseContext | None) -> Iterator[Duty]:
     """Write status and figures of quotas, audit them, and narrow where they are asked about."""
     settings, metrics, may_write = context.settings, context.metrics, context.may_write
     connection, view = context.live.connection, context.cluster.state.view
@@ -339,14 +263,14 @@ def _figures(
     }
 
 
-def _outcome(context: ControlContext) -> OutcomeController | None:
+def _outcome(context: Context) -> OutcomeController | None:
     """Count where pods are bound."""
-    live, cluster, policies = context.live, context.cluster, context.policies
-    record, bound, settings = live.outcome_record, context.pods.bound, context.settings
+    live, policies = context.live, context.policies
+    record, bound, settings = live.outcome_record, context.controlled.bound, context.settings
     if record is None or bound is None or context.audited is None:
         return None
     controller = OutcomeController(
-        OutcomeParts(
+        OutcomeContext(
             connection=live.connection,
             identity=live.elector.identity,
             bound=bound,
@@ -354,10 +278,8 @@ def _outcome(context: ControlContext) -> OutcomeController | None:
             audited=context.audited,
             annotate=live.elector.annotate,
             policies=lambda: policies.current,
-            is_ready=lambda: cluster.is_synced and policies.is_loaded,
+            is_ready=context.is_ready,
             now=context.now,
-        ),
-        OutcomeRules(
             worse=WorseRules(
                 least_pods=settings.outcome_least_pods, margin=settings.outcome_margin
             ),
@@ -368,7 +290,7 @@ def _outcome(context: ControlContext) -> OutcomeController | None:
     return controller
 
 
-def _policy_status(context: ControlContext, outcome: OutcomeController | None) -> Iterator[Duty]:
+def _policy_status(context: Context, outcome: OutcomeController | None) -> Iterator[Duty]:
     """Write the status of policies of the API."""
     if context.services.policy_resources is None:
         return
@@ -384,7 +306,7 @@ def _policy_status(context: ControlContext, outcome: OutcomeController | None) -
     yield Reconciler(context.live.connection, statuses, may_write=context.may_write).run
 
 
-async def _release_context(context: ControlContext) -> ReleaseContext:
+async def _release_context(context: Context) -> ReleaseContext:
     """What the release works with; its writes have a connection of their own, beside the Lease.
 
     It is opened before the election, so that it is closed after the duties have ended.
@@ -414,7 +336,7 @@ async def _release_context(context: ControlContext) -> ReleaseContext:
         annotate=live.elector.annotate,
         state=cluster.state,
         held=live.held,
-        unbound=context.pods.unbound,
+        unbound=context.controlled.unbound,
         now=context.now,
         settings=ReleaseSettings(
             order=settings.queue_order(),
@@ -429,7 +351,7 @@ async def _release_context(context: ControlContext) -> ReleaseContext:
     )
 
 
-def _evictions_and_releases(context: ControlContext, release: ReleaseContext) -> Iterator[Duty]:
+def _evictions_and_releases(context: Context, release: ReleaseContext) -> Iterator[Duty]:
     """Evict pods for others, and release held pods: whoever is reclaimed for is not released."""
     cluster, settings, policies = context.cluster, context.settings, context.policies
     registry = context.metrics.registry
@@ -442,7 +364,7 @@ def _evictions_and_releases(context: ControlContext, release: ReleaseContext) ->
             decider=GangDecider(
                 context.placer, lambda: policies.current, cluster.state, context.counts
             ),
-            members=context.pods.gang_members,
+            members=context.controlled.gang_members,
             evictions=EvictionWriter(release.connection, may_write=context.may_write)
             if settings.recreate_gangs
             else None,
@@ -450,16 +372,57 @@ def _evictions_and_releases(context: ControlContext, release: ReleaseContext) ->
         )
     )
     registry.register(GangCollector(gangs))
-    if context.pods.running is not None:
-        yield eviction_controller(
-            release,
-            cluster,
-            running=context.pods.running,
-            gangs=gangs,
-            policies=policies,
-            settings=settings,
-            registry=registry,
-        ).run
-    yield ReleaseController(
-        release, releases, gangs, is_ready=lambda: cluster.is_synced and policies.is_loaded
-    ).run
+    if context.controlled.running is not None:
+        yield _evictions(context, release, context.controlled.running, gangs).run
+    yield ReleaseController(release, releases, gangs, is_ready=context.is_ready).run
+
+
+def _evictions(
+    context: Context, release: ReleaseContext, running: RunningPods, gangs: GangController
+) -> EvictionController:
+    cluster, settings, policies = context.cluster, context.settings, context.policies
+    config_map = ConfigMapStore(
+        release.connection,
+        namespace=settings.namespace,
+        name=f"{settings.lease}-reclaim",
+        may_write=context.may_write,
+    )
+    guards = Guards(config_map, context.now)
+    inputs = PlanInputs(
+        context.is_ready,
+        [cluster.sources[kind.name] for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_RECLAIM)],
+        context.now,
+    )
+
+    def is_limited(view: ClusterView, namespace: str) -> bool:
+        return mode_of(view, namespace, settings.quota_mode) == "Queue"
+
+    return build(
+        EvictionContext(
+            connection=release.connection,
+            may_write=context.may_write,
+            identity=release.identity,
+            metrics=EvictionMetrics(
+                context.metrics.registry, lambda: context.may_write() and guards.is_paused
+            ),
+            state=cluster.state,
+            held=release.held,
+            running=running,
+            reclaims=release.reclaims,
+            guards=guards,
+            standing=partial(quotas_without, release.quota_queue, cluster.state),
+            tree=QuotaPaths(settings.quota_rules()).tree,
+            is_limited=is_limited,
+            policies=lambda: policies.current,
+            freshness=cluster.freshness,
+            scope=settings.scope(),
+            in_flight_percent=settings.evictions_in_flight_percent,
+            count_write=release.metrics.written,
+            now=context.now,
+        ),
+        waiting=waiting_for(release.quota_queue),
+        preemptors=release.preemptors,
+        gangs=gangs,
+        eviction_delay=Micros(settings.reclaim_after_seconds * SECOND),
+        is_ready=inputs.are_ready,
+    )

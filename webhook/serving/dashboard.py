@@ -21,25 +21,19 @@ from webhook.dashboard import (
     build_dashboard,
     stored_pods,
 )
-from webhook.placement.explanations import Explanations
-from webhook.placement.live_policies import LivePolicies, PolicyCounts
-from webhook.serving.services import HeldQueueReporter, Services
-from webhook.settings import Settings
+from webhook.serving.services import Context, HeldQueueReporter
 
 
-def webhook_dashboard(  # noqa: PLR0913 - named parts, joined in one place
+def webhook_dashboard(
+    context: Context,
     *,
-    settings: Settings,
-    services: Services,
-    policies: LivePolicies,
-    counts: PolicyCounts,
-    explanations: Explanations,
     queue: HeldQueueReporter | None,
     outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     recorded_pods: RecordedPods | None,
     bindings: Callable[[], BindingStatus] | None,
 ) -> web.Application:
     """Return the dashboard of a webhook."""
+    settings, services, policies = context.settings, context.services, context.policies
     cluster = services.cluster
     readers: Readers = Anybody()
     read_pod: ReadPod = (recorded_pods or RecordedPods()).read
@@ -51,13 +45,13 @@ def webhook_dashboard(  # noqa: PLR0913 - named parts, joined in one place
         name=f"{settings.namespace}/{settings.lease}" if cluster.is_live else "recorded cluster",
         cluster=cluster,
         policies=policies,
-        counts=counts,
+        counts=context.counts,
         rules=settings.queue_rules(),
         decisions=PodDecisions(
             cluster=cluster,
             policies=lambda: policies.current,
             scope=settings.scope(),
-            explanations=explanations,
+            explanations=context.explanations,
             clock=time.monotonic,
         ),
         read_pod=read_pod,

@@ -35,10 +35,6 @@ class Health:
     The kubelet's readiness probe is a TLS call already, so the replica makes none to itself. The
     parts that this probe ignores are checked on the certificate: its validity, and whether the
     authorities in the webhook configurations signed it.
-
-    Attributes:
-        draining: set while the process ends.
-        preparing: set while caches are filled at the start, in long steps.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
@@ -62,7 +58,7 @@ class Health:
         self._held = held
         self._bindings = bindings
         self.draining = False
-        self.preparing = False
+        self.preparing = False  # set while caches are filled at the start, in long steps
 
     @property
     def view_age_seconds(self) -> float:

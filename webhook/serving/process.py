@@ -127,15 +127,11 @@ class Watchdog:
 
     So a process that was suspended, or that gets no processor at all, is not taken for one that
     hangs: its watchdog did not run either.
-
-    Args:
-        give_up: ends the process.
-        most: looks in a row, one a second, in which the loop had no turn.
     """
 
     def __init__(self, give_up: Callable[[], object], most: int = HANG_SECONDS) -> None:
         self._give_up = give_up
-        self._most = most
+        self._most = most  # looks in a row, one a second, in which the loop had no turn
         self._turns = 0
         self._seen = 0
         self._missed = 0

@@ -211,19 +211,15 @@ class Connections:
     Beyond the limit a connection takes the place of the oldest that has brought no review; where
     there is none, of the one that was used least recently among those of the peer with most. So
     connections that API servers use are the last to go.
-
-    Args:
-        most: connections at a time.
-        first_request_seconds: longest time from a handshake to the headers of a request.
-        count_closed: called with the reason for each connection that is closed here.
-        clock: monotonic seconds.
     """
 
     def __init__(
         self,
         most: int,
         *,
+        # longest time from a handshake to the headers of a request
         first_request_seconds: float = _FIRST_REQUEST_SECONDS,
+        # called with the reason for each connection that is closed here
         count_closed: Callable[[str], None] = lambda _reason: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

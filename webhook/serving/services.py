@@ -41,14 +41,14 @@ from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.eviction import RunningPods
 from webhook.controllers.leader_election import LeaseElector
-from webhook.controllers.outcome import BoundPods, OutcomeRecord
+from webhook.controllers.outcome import AuditedPolicies, BoundPods, OutcomeRecord
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
 from webhook.controllers.release import ReleasedPods
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.held_pods import GangMembers, HeldOrder, HeldPods, HoldGuard, ObservedLease
-from webhook.placement.live_policies import LivePolicies, WarmUp
+from webhook.placement.live_policies import LivePolicies, PolicyCounts, WarmUp
 from webhook.placement.placer import Placer
 from webhook.placement.policy_files import PolicyResources
 from webhook.quota import (
@@ -144,15 +144,7 @@ EMBEDDED: Final = Role.REVIEWS | Role.CONTROL
 
 
 class ControlledPods:
-    """What control knows of pods besides the view.
-
-    Attributes:
-        binding: the same.
-        unbound: those that are released and not bound.
-        gang_members: the members of all gangs.
-        running: the pods that may be evicted; None where none ever is.
-        bound: the pods that are bound; None where nobody counts them.
-    """
+    """What control knows of pods besides the view."""
 
     def __init__(self, settings: Settings, binding: BindingServices | None) -> None:
         self.binding = binding
@@ -213,171 +205,206 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceBuilder:
-    """Builds services, which run until the stack unwinds."""
+class Context:
+    """What the features of a process are built of."""
 
-    stack: AsyncExitStack  # of everything that is started
-    settings: Settings  # which cluster and how to follow it
-    metrics: Metrics  # where services are counted
+    stack: AsyncExitStack  # unwinds when the process ends, after the duties of the leader have
+    settings: Settings
+    metrics: Metrics
     now: Callable[[], Micros]  # the time of day
+    services: Services
+    explanations: Explanations
+    placer: Placer
+    policies: LivePolicies
+    counts: PolicyCounts  # of what policies decide
+    # keeps policies in Audit mode for what they did; None where nobody counts that
+    audited: AuditedPolicies | None
 
-    def recorded(self, recording: Recording) -> Services:
-        """Services on a recording: quota is kept in memory."""
-        cluster = recorded_cluster(recording, self.now)
-        ledger = self._ledger(ObservedCluster(view=cluster.view), MemoryStore())
-        return Services(
-            cluster=cluster,
-            ledger=ledger,
-            certificate=local_certificate(self.settings, date(self.now())),
-            authorize=anybody,
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        return self.services.cluster
+
+    @property
+    def live(self) -> LiveServices:
+        """Services of a live cluster, for features that have no other."""
+        if self.services.live is None:
+            raise AssertionError("a recording has no leader")
+        return self.services.live
+
+    @property
+    def controlled(self) -> ControlledPods:
+        """What control knows of pods, for its features."""
+        if self.live.controlled is None:
+            raise AssertionError("this process has no control")
+        return self.live.controlled
+
+    def is_ready(self) -> bool:
+        """Whether the cluster and the policies are complete."""
+        return self.cluster.is_synced and self.policies.is_loaded
+
+    def may_write(self) -> bool:
+        """Whether this process leads at this very moment."""
+        return self.live.elector.is_leader
+
+
+def recorded_services(
+    settings: Settings, recording: Recording, metrics: Metrics, now: Callable[[], Micros]
+) -> Services:
+    """Services on a recording: quota is kept in memory."""
+    cluster = recorded_cluster(recording, now)
+    return Services(
+        cluster=cluster,
+        ledger=_ledger(settings, metrics, ObservedCluster(view=cluster.view), MemoryStore()),
+        certificate=local_certificate(settings, date(now())),
+        authorize=anybody,
+    )
+
+
+async def live_services(
+    stack: AsyncExitStack,
+    settings: Settings,
+    role: Role,
+    metrics: Metrics,
+    now: Callable[[], Micros],
+) -> Services:
+    """Services on a live cluster, which run until the stack unwinds; waits for nothing of it."""
+    identity = new_identity()
+    connection = await stack.enter_async_context(connected(settings.kubeconfig, settings.context))
+
+    # 1. The cluster, and all who observe its pods.
+    pods, deployments = ObservedPods(), DeploymentPods()
+    held = HeldPods(now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
+    observers: list[PodObserver] = [pods, deployments, held]
+    kinds = [*WATCHED]
+    binding, controlled = None, None
+    if Role.CONTROL in role:
+        if settings.binding:
+            binding = BindingServices(connection, identity=identity, now=now)
+        controlled = ControlledPods(settings, binding)
+        observers += controlled.observers()
+        kinds += WATCHED_FOR_RECLAIM if settings.evicts else ()
+    policy_resources = PolicyResources() if settings.takes_policy_resources else None
+    if policy_resources is not None:
+        kinds += WATCHED_FOR_POLICIES
+    cluster = await watched_cluster(
+        stack, settings, connection, observers, policy_resources, kinds, now=now
+    )
+    if binding is not None:
+        binding.follow(cluster.state, settings)
+
+    # 2. Reservations of quota, and events of what quotas denied.
+    observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
+    ledger = _ledger(
+        settings, metrics, observed, ApiStore(connection), _lending(settings, cluster, pods)
+    )
+    denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
+    if Role.REVIEWS in role:
+        in_background(stack, ledger.run())
+        in_background(stack, denials.run())
+    coverage = None
+    if settings.keeps_quota_namespaces:
+        configuration = RolloutConfiguration(connection, settings.webhook_configurations[0])
+        coverage = QuotaCoverage(configuration, ApiServers(connection, settings.namespace))
+        stack.push_async_callback(coverage.close)
+    if settings.quota_mode != "Off":
+        rules = settings.queue_rules()
+        metrics.registry.register(QuotaCollector(observed, rules.rules, rules.mode, rules.capacity))
+
+    # 3. The leader, and what it leaves for the others.
+    elector = LeaseElector(
+        connection, namespace=settings.namespace, name=settings.lease, identity=identity
+    )
+    outcome_record = None
+    if settings.outcome:
+        config_map = ConfigMapStore(
+            connection,
+            namespace=settings.namespace,
+            name=f"{settings.lease}-outcome",
+            may_write=lambda: elector.is_leader,
         )
+        outcome_record = OutcomeRecord(config_map)
 
-    async def live(self, role: Role) -> Services:
-        """Services on a live cluster; waits for nothing of it."""
-        settings, identity = self.settings, new_identity()
-        connection = await self.stack.enter_async_context(
-            connected(settings.kubeconfig, settings.context)
-        )
+    # 4. The certificate, and other objects that are read again and again.
+    watched = WatchedObjects(connection, _watched_paths(settings, role))
+    in_background(stack, watched.run())
+    certificate = local_certificate(settings, date(now()))
+    stored = _stored_certificate(settings, watched)
+    if stored is not None:
+        certificate = SecretSource(stored.store, stored.bundles, now=lambda: date(now()))
+    return Services(
+        cluster=cluster,
+        ledger=ledger,
+        certificate=certificate,
+        authorize=TokenAuthorizer(AccessReviews(connection)).authorize,
+        record_denial=denials.record,
+        pod_version=pods.version,
+        hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
+        quota_coverage=coverage,
+        policy_resources=policy_resources,
+        live=LiveServices(
+            connection=connection,
+            watched=watched,
+            elector=elector,
+            held=held,
+            deployments=deployments,
+            certificate=stored,
+            outcome_record=outcome_record,
+            controlled=controlled,
+        ),
+    )
 
-        # 1. The cluster, and all who observe its pods.
-        pods, deployments = ObservedPods(), DeploymentPods()
-        held = HeldPods(self.now, hold_seconds=settings.hold_seconds, most=settings.hold_max)
-        controlled = None
-        if Role.CONTROL in role:
-            controlled = ControlledPods(settings, self._binding(connection, identity))
-        observers: list[PodObserver] = [pods, deployments, held]
-        kinds = [*WATCHED]
-        if controlled is not None:
-            observers += controlled.observers()
-            kinds += WATCHED_FOR_RECLAIM if settings.evicts else ()
-        policy_resources = PolicyResources() if settings.takes_policy_resources else None
-        if policy_resources is not None:
-            kinds += WATCHED_FOR_POLICIES
-        cluster = await watched_cluster(
-            self.stack, settings, connection, observers, policy_resources, kinds, now=self.now
-        )
 
-        if controlled is not None and controlled.binding is not None:
-            controlled.binding.follow(cluster.state, settings)
+def _lending(settings: Settings, cluster: Cluster, pods: ObservedPods) -> CohortLending | None:
+    if not settings.hold:
+        return None
+    return CohortLending(
+        settings.queue_rules(),
+        cluster.state.view,
+        cluster.state.assumed_pods,
+        counted=cluster.state.requests,
+        version_of=pods.version,
+        clock=time.monotonic,
+        unseen_seconds=settings.quota_reservation_seconds,
+    )
 
-        # 2. Reservations of quota, and events of what quotas denied.
-        observed = observe_cluster(cluster.state, cluster.sources, pods, deployments)
-        lending = None
-        if settings.hold:
-            lending = CohortLending(
-                settings.queue_rules(),
-                cluster.state.view,
-                cluster.state.assumed_pods,
-                counted=cluster.state.requests,
-                version_of=pods.version,
-                clock=time.monotonic,
-                unseen_seconds=settings.quota_reservation_seconds,
-            )
-        ledger = self._ledger(observed, ApiStore(connection), lending)
-        denials = QuotaEventRecorder(connection, view=cluster.state.view, identity=identity)
-        if Role.REVIEWS in role:
-            in_background(self.stack, ledger.run())
-            in_background(self.stack, denials.run())
-        coverage = None
-        if settings.keeps_quota_namespaces:
-            configuration = RolloutConfiguration(connection, settings.webhook_configurations[0])
-            coverage = QuotaCoverage(configuration, ApiServers(connection, settings.namespace))
-            self.stack.push_async_callback(coverage.close)
-        if settings.quota_mode != "Off":
-            rules = settings.queue_rules()
-            self.metrics.registry.register(
-                QuotaCollector(observed, rules.rules, rules.mode, rules.capacity)
-            )
 
-        # 3. The leader, and what it leaves for the others.
-        elector = LeaseElector(
-            connection, namespace=settings.namespace, name=settings.lease, identity=identity
-        )
-        watched = WatchedObjects(connection, self._watched_paths(role))
-        in_background(self.stack, watched.run())
-        stored = self._stored_certificate(watched)
-        certificate = local_certificate(settings, date(self.now()))
-        if stored is not None:
-            certificate = SecretSource(stored.store, stored.bundles, now=self._today)
-        return Services(
-            cluster=cluster,
-            ledger=ledger,
-            certificate=certificate,
-            authorize=TokenAuthorizer(AccessReviews(connection)).authorize,
-            record_denial=denials.record,
-            pod_version=pods.version,
-            hold_guard=HoldGuard(lambda: elector.observed, held) if settings.hold else None,
-            quota_coverage=coverage,
-            policy_resources=policy_resources,
-            live=LiveServices(
-                connection=connection,
-                watched=watched,
-                elector=elector,
-                held=held,
-                deployments=deployments,
-                certificate=stored,
-                outcome_record=self._outcome_record(connection, elector),
-                controlled=controlled,
-            ),
-        )
+def _stored_certificate(settings: Settings, watched: WatchedObjects) -> StoredCertificate | None:
+    if settings.certificate_secret is None:
+        return None
+    names = settings.webhook_configurations
+    return StoredCertificate(
+        store=SecretStore(watched, namespace=settings.namespace, name=settings.certificate_secret),
+        bundles=CaBundles(watched, mutating=names, validating=names),
+    )
 
-    def _binding(self, connection: Connection, identity: str) -> BindingServices | None:
-        if not self.settings.binding:
-            return None
-        return BindingServices(connection, identity=identity, now=self.now)
 
-    def _today(self) -> datetime:
-        return date(self.now())
+def _watched_paths(settings: Settings, role: Role) -> Iterator[str]:
+    is_stored = settings.certificate_secret is not None
+    if is_stored:
+        yield f"/api/v1/namespaces/{settings.namespace}/secrets/{settings.certificate_secret}"
+    for name in settings.webhook_configurations:
+        if is_stored or (Role.CONTROL in role and settings.reviews_new_pods):
+            yield f"{_ADMISSION}/mutatingwebhookconfigurations/{name}"
+        if is_stored or settings.keeps_quota_namespaces:
+            yield f"{_ADMISSION}/validatingwebhookconfigurations/{name}"
 
-    def _watched_paths(self, role: Role) -> Iterator[str]:
-        """Yield the paths of what is read again and again."""
-        settings = self.settings
-        if settings.certificate_secret is not None:
-            yield f"/api/v1/namespaces/{settings.namespace}/secrets/{settings.certificate_secret}"
-        is_read = settings.certificate_secret is not None
-        for name in settings.webhook_configurations:
-            if is_read or (Role.CONTROL in role and settings.reviews_new_pods):
-                yield f"{_ADMISSION}/mutatingwebhookconfigurations/{name}"
-            if is_read or settings.keeps_quota_namespaces:
-                yield f"{_ADMISSION}/validatingwebhookconfigurations/{name}"
 
-    def _stored_certificate(self, connection: WatchedObjects) -> StoredCertificate | None:
-        settings = self.settings
-        if settings.certificate_secret is None:
-            return None
-        names = settings.webhook_configurations
-        return StoredCertificate(
-            store=SecretStore(
-                connection, namespace=settings.namespace, name=settings.certificate_secret
-            ),
-            bundles=CaBundles(connection, mutating=names, validating=names),
-        )
-
-    def _outcome_record(
-        self, connection: Connection, elector: LeaseElector
-    ) -> OutcomeRecord | None:
-        if not self.settings.outcome:
-            return None
-        return OutcomeRecord(
-            ConfigMapStore(
-                connection,
-                namespace=self.settings.namespace,
-                name=f"{self.settings.lease}-outcome",
-                may_write=lambda: elector.is_leader,
-            )
-        )
-
-    def _ledger(
-        self, observed: ObservedCluster, store: Store, lending: CohortLending | None = None
-    ) -> QuotaLedger:
-        return QuotaLedger(
-            observed,
-            store,
-            quota_config(self.settings),
-            rules=self.settings.quota_rules(),
-            lending=lending,
-            count_write=self.metrics.quota_written,
-        )
+def _ledger(
+    settings: Settings,
+    metrics: Metrics,
+    observed: ObservedCluster,
+    store: Store,
+    lending: CohortLending | None = None,
+) -> QuotaLedger:
+    return QuotaLedger(
+        observed,
+        store,
+        quota_config(settings),
+        rules=settings.quota_rules(),
+        lending=lending,
+        count_write=metrics.quota_written,
+    )
 
 
 def quota_config(settings: Settings) -> QuotaConfig:

@@ -155,9 +155,6 @@ class LiveCertificate:
     several key types side by side: after a change from RSA to ECDSA it would still present the old
     one to many callers. Whether a caller must show a certificate is a property of the listener; by
     which authorities it is verified, one of the context in use.
-
-    Attributes:
-        current: the certificate in use.
     """
 
     def __init__(

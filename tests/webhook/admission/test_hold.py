@@ -30,7 +30,7 @@ from webhook.admission.hold import GangHolds, PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPods, HoldGuard
+from webhook.placement.held_pods import HeldPods, HoldGuard, ObservedLease
 from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
 
@@ -60,7 +60,7 @@ def policy(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lease:
+class Lease(ObservedLease):
     holder: str = "a replica"
     annotations: Mapping[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
     age_seconds: float = 1.0

@@ -18,9 +18,9 @@ from webhook.admission import wire
 from webhook.admission.handler import Outcome
 from webhook.admission.quota import QuotaReviews
 from webhook.admission.wire import LargePods
+from webhook.cluster.timing import MonotonicClock
 from webhook.quota import (
     MemoryStore,
-    MonotonicClock,
     ObservedCluster,
     QuotaConfig,
     QuotaLedger,

@@ -12,7 +12,7 @@ from webhook.admission import wire
 from webhook.admission.handler import Outcome, ReviewResult
 from webhook.admission.quota_objects import QuotaObjectReviews, QuotaRolloutReviews, by_resource
 from webhook.admission.wire import AdmissionError
-from webhook.quota.cache import MonotonicClock
+from webhook.cluster.timing import MonotonicClock
 
 UPSTREAM, KOORDINATOR = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -29,7 +30,7 @@ from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota import QuotaReviews
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import HeldPods, HoldGuard
+from webhook.placement.held_pods import HeldPods, HoldGuard, ObservedLease
 from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
 from webhook.quota import MemoryStore, ObservedCluster, ObservedPods, QuotaConfig, QuotaLedger
@@ -38,10 +39,10 @@ NOON = Micros(1_767_614_400 * SECOND)  # 2026-01-05T12:00:00Z
 ADMITTED, DENIED = Outcome.ADMITTED, Outcome.QUOTA_DENIED
 
 
-@dataclass(frozen=True)
-class Lease:
+@dataclass(frozen=True, kw_only=True)
+class Lease(ObservedLease):
     holder: str = "a replica"
-    annotations: dict[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
+    annotations: Mapping[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
     age_seconds: float = 1.0
 
 

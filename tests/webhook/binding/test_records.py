@@ -10,7 +10,7 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import eventually
 from webhook.binding.records import BindingRecord, BindingRecords, Rebound, ReboundEvents
 from webhook.cluster.client.connection import connected
-from webhook.quota import MonotonicClock
+from webhook.cluster.timing import MonotonicClock
 
 
 def record(uid: str = "1", *, node: str = "node-b") -> BindingRecord:

@@ -69,7 +69,7 @@ async def test_a_configuration_that_changed_meanwhile_is_left_to_the_next_turn()
 
         with pytest.raises(ApiError) as refused:
             await bundles.distribute(bundle, may_write=somebody_is_faster)
-        assert refused.value.status == 422
+        assert refused.value.status == 409
         assert here.bundles_of(OURS) == [b""] * 3
 
 

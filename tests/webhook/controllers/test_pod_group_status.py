@@ -14,9 +14,9 @@ from engine.model.pod import pod_of
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.timing import MonotonicClock
 from webhook.controllers.pod_group_status import PodGroupStatuses
 from webhook.controllers.reconciler import Reconciler
-from webhook.quota import MonotonicClock
 
 Json = dict[str, Any]
 GROUP = "scheduling.x-k8s.io"

@@ -15,6 +15,7 @@ from engine.policy import CompiledPolicy, compile_resource
 from engine.report import AuditedPolicy, OutcomeFigures, OutcomeReport, PolicyOutcome
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.timing import MonotonicClock
 from webhook.controllers.policy_status import (
     Condition,
     OutcomeStatus,
@@ -28,7 +29,6 @@ from webhook.controllers.policy_status import (
 from webhook.controllers.reconciler import Reconciler
 from webhook.placement.live_policies import LivePolicies, PolicyCounts
 from webhook.placement.policy_files import Acceptance, PolicyResources, ResourceStanding
-from webhook.quota import MonotonicClock
 
 Json = dict[str, Any]
 VALID = {"filters": [{"plugin": "LimitAware"}]}

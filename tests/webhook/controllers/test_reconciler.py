@@ -11,8 +11,8 @@ import pytest
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.reflecting import eventually
 from webhook.cluster.client.connection import Connection, connected
+from webhook.cluster.timing import MonotonicClock
 from webhook.controllers.reconciler import DesiredState, Reconciler, WriteLimits
-from webhook.quota import MonotonicClock
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,26 @@ async def test_a_former_leader_shows_no_drift(tmp_path: Path) -> None:
         task = asyncio.create_task(now.reconciler.run())
         await eventually(lambda: bool(now.drift))
         now.drift.clear()
-        await now.round(after=60)
+        await now.round(after=69)
+        assert now.drift == [0]
+        now.drift.clear()
+        await now.round(after=1)
         assert now.drift == [1]
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert now.drift == [1, 0]
+
+
+async def test_what_was_not_read_yet_is_no_drift_but_what_cannot_be_written_is(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as now:
+        now.create("a")
+        now.create("b")
+        now.texts.wanted = ""
+        now.server.fail_next(1_000, 500, method="PATCH")
+        await now.round()  # one of them
+        now.leads = False
+        await now.round(after=200)
+        assert now.drift == [0, 1]

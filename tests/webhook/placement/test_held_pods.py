@@ -28,7 +28,15 @@ from engine.model.time import SECOND, Micros, date
 from engine.policy import load_policies
 from engine.release import HeldPod
 from tests.builders import pod_from
-from webhook.placement.held_pods import NEVER, GangMembers, HeldPods, HoldGuard, Refusal, Shares
+from webhook.placement.held_pods import (
+    NEVER,
+    GangMembers,
+    HeldPods,
+    HoldGuard,
+    ObservedLease,
+    Refusal,
+    Shares,
+)
 from webhook.placement.placer import MOST_BYTES
 
 
@@ -421,7 +429,7 @@ def test_any_order_of_events_leaves_what_is_held_now(events: list[tuple[str, int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lease:
+class Lease(ObservedLease):
     holder: str = "a replica"
     annotations: Mapping[str, str] = field(default_factory=lambda: {RELEASING_ANNOTATION: "true"})
     age_seconds: float = 14.9

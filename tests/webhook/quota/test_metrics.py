@@ -19,7 +19,8 @@ from engine.view import ClusterState
 from tests.builders import pod_from, quota_from
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.cluster.client.connection import connected
-from webhook.quota import MonotonicClock, ObservedCluster, QuotaCollector, QuotaEventRecorder
+from webhook.cluster.timing import MonotonicClock
+from webhook.quota import ObservedCluster, QuotaCollector, QuotaEventRecorder
 
 
 def quota(

@@ -11,13 +11,15 @@ import errno
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 from urllib.request import getproxies_environment
 
 import aiohttp
+import msgspec
 
 from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from webhook.cluster.client.credentials import SERVICE_ACCOUNT, Credentials, credentials
@@ -29,8 +31,6 @@ Query = Sequence[tuple[str, str]]
 """Parameters of a request."""
 
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-"""Content types of patches."""
 
 NO_CONTACT = 0
 """The status of an `ApiError` where there was no answer."""
@@ -223,26 +223,64 @@ class Connection:
             return self._renewals != since
 
 
+class Requests(Protocol):
+    """Requests to the API server, as `Connection` and `WatchedObjects` make them."""
+
+    async def get(self, path: str, query: Query = ()) -> bytes:
+        """Return the body of an answer."""
+
+    async def write(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        query: Query = (),
+    ) -> bytes:
+        """Create, replace, patch or delete an object; return the body of the answer."""
+
+    def watch(
+        self, path: str, query: Query, *, read_timeout_seconds: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a watch."""
+
+
+async def find(connection: Requests, path: str) -> bytes | None:
+    """Return an object as JSON, None where there is none."""
+    try:
+        return await connection.get(path)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+async def change(
+    connection: Requests, path: str, version: str, operations: Sequence[Mapping[str, object]]
+) -> bytes:
+    """Apply a JSON patch to an object; fails with 409 if it has changed since a version."""
+    # Not a `test`, which is refused with the status of any other change that is.
+    unchanged = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
+    body = msgspec.json.encode([unchanged, *operations])
+    return await connection.write("PATCH", path, body, content_type="application/json-patch+json")
+
+
 @asynccontextmanager
 async def connected(
+    # None for the service account of our pod if there is one, else for `$KUBECONFIG` or the default
+    # place
     kubeconfig: Path | None,
-    context: str | None,
+    context: str | None,  # of the kubeconfig, None for its current one
     *,
-    accept_encoding: str = "identity",
+    accept_encoding: str = "identity",  # `gzip` saves network for some 8 us of CPU per pod
+    # environment variables, in which a pod finds its API server
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> AsyncIterator[Connection]:
     """Connect to the API server of a kubeconfig, or of the cluster that this process runs in.
 
     Nothing is sent before the first request.
-
-    Args:
-        kubeconfig: None for the service account of our pod if there is one, else for `$KUBECONFIG`
-            or the default place.
-        context: of the kubeconfig, None for its current one.
-        accept_encoding: `gzip` saves network for some 8 us of CPU per pod.
-        environ: environment variables, in which a pod finds its API server.
-        service_account: the folder with its token.
     """
     identity = credentials(kubeconfig, context, environ, service_account)
     configuration = await identity.configuration()

@@ -31,17 +31,11 @@ _PASSING = frozenset(
 
 
 class PagedLists:
-    """Reads lists page by page; a failure that may pass is followed by further attempts.
-
-    Args:
-        connection: to the API server. If it was never reached, there is one attempt.
-        config: page size, and pauses after failures.
-        sleep: waits for some seconds.
-    """
+    """Reads lists page by page; a failure that may pass is followed by further attempts."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Connection,  # to the API server. If it was never reached, there is one attempt
         config: ReflectorConfig = DEFAULT_CONFIG,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

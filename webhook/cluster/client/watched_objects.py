@@ -8,53 +8,26 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from webhook.cluster.client.connection import MERGE_PATCH, NO_CONTACT, ApiError, Connection, Query
+from engine.model import api
+from webhook.cluster.client.connection import (
+    MERGE_PATCH,
+    NO_CONTACT,
+    ApiError,
+    Connection,
+    Query,
+    find,
+)
+from webhook.cluster.client.envelopes import event_of, meta_of
 from webhook.cluster.objects import UNREADABLE
 
 _SILENCE_SECONDS: Final = 90.0  # there is a bookmark about once a minute
 _WATCH_AGAIN_SECONDS: Final = 5.0
 
 _log = logging.getLogger(__name__)
-
-
-class Requests(Protocol):
-    """Requests to the API server, as `Connection` makes them."""
-
-    async def get(self, path: str, query: Query = ()) -> bytes:
-        """Return the body of an answer."""
-
-    async def write(
-        self,
-        method: str,
-        path: str,
-        body: bytes,
-        *,
-        content_type: str = "application/json",
-        query: Query = (),
-    ) -> bytes:
-        """Create, replace, patch or delete an object; return the body of the answer."""
-
-    def watch(
-        self, path: str, query: Query, *, read_timeout_seconds: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a watch."""
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-class _Event(msgspec.Struct, frozen=True):
-    type: str
-    object: msgspec.Raw
 
 
 @dataclass(slots=True)
@@ -123,14 +96,8 @@ class WatchedObjects:
 
     async def _read(self, path: str, known: _Known) -> None:
         """Read an object whose changes are shown already: a creation is not missed."""
-        try:
-            answer = await self._connection.get(path)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            known.take(None, known.version)
-        else:
-            known.take(answer, _version(answer))
+        answer = await find(self._connection, path)
+        known.take(answer, known.version if answer is None else _version(answer))
 
     async def _keep_watching(self, path: str) -> None:
         collection, _, name = path.rpartition("/")
@@ -156,7 +123,7 @@ class WatchedObjects:
 
 
 def _follow(known: _Known, line: bytes) -> None:
-    event = msgspec.json.decode(line, type=_Event)
+    event = event_of(line)
     if event.type == "ERROR":
         raise ApiError(NO_CONTACT, "", "the watch has ended")
     if event.type in {"ADDED", "MODIFIED", "DELETED"}:
@@ -165,19 +132,13 @@ def _follow(known: _Known, line: bytes) -> None:
 
 
 def _version(body: bytes) -> int:
-    text = msgspec.json.decode(body, type=_Object).metadata.resource_version
-    return int(text) if text.isdecimal() else 0
-
-
-class _ConfigMapMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    uid: str = ""
+    return api.version_number(meta_of(msgspec.Raw(body)).resource_version)
 
 
 class ConfigMap(msgspec.Struct):
     """What is read of a ConfigMap."""
 
-    metadata: _ConfigMapMetadata = msgspec.field(default_factory=_ConfigMapMetadata)
+    metadata: api.ObjectMeta = api.ObjectMeta()
     data: dict[str, str] = {}
 
 
@@ -195,12 +156,9 @@ class ConfigMapStore:
 
     async def read(self) -> ConfigMap:
         """Return what was written last; an empty one where there is none."""
-        try:
-            body = await self._connection.get(f"{self._collection}/{self.name}")
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return ConfigMap()
-            raise
+        body = await find(self._connection, f"{self._collection}/{self.name}")
+        if body is None:
+            return ConfigMap()
         try:
             return msgspec.json.decode(body, type=ConfigMap)
         except UNREADABLE as error:

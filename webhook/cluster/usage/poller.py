@@ -59,18 +59,14 @@ _log = logging.getLogger(__name__)
 
 
 class UsageSourceError(StowplanError):
-    """A source of usage gave no usable answer.
-
-    Attributes:
-        is_absent: whether nothing serves it, rather than that it fails.
-        retry_after_seconds: the least pause before it is asked again, 0 if any will do.
-    """
+    """A source of usage gave no usable answer."""
 
     def __init__(
         self, message: str, *, is_absent: bool = False, retry_after_seconds: float = 0
     ) -> None:
         super().__init__(message)
-        self.is_absent = is_absent
+        self.is_absent = is_absent  # whether nothing serves it, rather than that it fails
+        # the least pause before it is asked again, 0 if any will do
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -163,25 +159,13 @@ class UsageFeed:
 
 
 class UsagePoller:
-    """Polls a source of usage, for ever.
-
-    Attributes:
-        status: how up to date the source is.
-
-    Args:
-        source: where usage is read.
-        feed: receives the readings.
-        status: of this source; changed in place.
-        every_seconds: time between two polls.
-        now: the wall clock.
-        sleep: waits for some seconds.
-    """
+    """Polls a source of usage, for ever."""
 
     def __init__(
         self,
         source: UsageSource,
         feed: UsageFeed,
-        status: SourceStatus,
+        status: SourceStatus,  # how up to date the source is
         *,
         every_seconds: float,
         now: Callable[[], Micros],

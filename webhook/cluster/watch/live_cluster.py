@@ -23,14 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 class EventSource(Protocol):
-    """A source of events.
-
-    Attributes:
-        status: how up to date it is.
-    """
+    """A source of events."""
 
     @property
-    def status(self) -> SourceStatus: ...  # noqa: D102 - see above
+    def status(self) -> SourceStatus: ...  # noqa: D102 - how up to date it is
 
     async def run(self) -> None:
         """Run for ever, through failures of what it reads."""

@@ -31,8 +31,7 @@ from engine.model.well_known import (
     STAMP_LABEL,
 )
 from engine.quota import Reach
-from webhook.cluster.client.connection import JSON_PATCH, ApiError
-from webhook.cluster.client.watched_objects import Requests
+from webhook.cluster.client.connection import ApiError, Requests, change, find
 
 MOST_NAMES = 10_000
 """Names in a selector; beyond it all namespaces are selected. At 63 characters each they take half
@@ -176,12 +175,8 @@ class RolloutConfiguration:
             ApiError: it cannot be read.
             RolloutError: the configuration is not one for an automatic roll-out.
         """
-        try:
-            return self._stored(await self._connection.get(self._path))
-        except ApiError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
+        found = await find(self._connection, self._path)
+        return None if found is None else self._stored(found)
 
     async def write(self, over: StoredSelection, selection: Selection) -> StoredSelection:
         """Store a selection, stamped where that changes which namespaces are asked about.
@@ -191,13 +186,10 @@ class RolloutConfiguration:
             ApiError: it cannot be written.
             RolloutError: somebody has taken our webhooks out of it.
         """
-        operations = list(_operations(over, selection))
+        version = over.source.metadata.resource_version
         try:
-            answer = await self._connection.write(
-                "PATCH",
-                self._path,
-                msgspec.json.encode(operations),
-                content_type=JSON_PATCH,
+            answer = await change(
+                self._connection, self._path, version, _operations(over, selection)
             )
         except ApiError as error:
             if error.status == HTTPStatus.CONFLICT:
@@ -254,11 +246,7 @@ def _announced(metadata: _Metadata) -> Narrowing | None:
 def _operations(over: StoredSelection, selection: Selection) -> list[dict[str, object]]:
     """Return the JSON patch that stores a selection."""
     source, metadata = over.source, over.source.metadata
-    version = metadata.resource_version
-    # Not a `test`, which is refused with the status of any other change that is.
-    operations: list[dict[str, object]] = [
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
-    ]
+    operations: list[dict[str, object]] = []
     if selection.names != over.selection.names:
         index = source.index_of(QUOTA_WEBHOOK)
         selector = (source.webhooks or [])[index].namespace_selector

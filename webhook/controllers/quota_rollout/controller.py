@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -15,10 +15,12 @@ from engine.quota import Reach, reach_of
 from webhook.cluster.client.connection import ApiError, Connection, Server
 from webhook.cluster.client.envelopes import Meta
 from webhook.cluster.client.lists import list_kind
-from webhook.controllers.quota_rollout.api_servers import KnownServers
+from webhook.cluster.timing import MonotonicClock
+from webhook.controllers.quota_rollout.api_servers import ApiServers, KnownServers
 from webhook.controllers.quota_rollout.configuration import (
     ConflictError,
     Narrowing,
+    RolloutConfiguration,
     RolloutError,
     Selection,
     StoredSelection,
@@ -27,7 +29,6 @@ from webhook.controllers.quota_rollout.configuration import (
     narrowed,
 )
 from webhook.identity import new_identity
-from webhook.quota import MonotonicClock
 
 
 class _Quota(msgspec.Struct, rename="camel"):
@@ -63,29 +64,6 @@ _MOST_AT_A_TIME = 1_000
 _log = logging.getLogger(__name__)
 
 
-class Configuration(Protocol):
-    """The stored selection."""
-
-    async def read(self) -> StoredSelection | None:
-        """Return it as it is at this moment."""
-
-    async def write(self, over: StoredSelection, selection: Selection) -> StoredSelection:
-        """Store another, unless it has changed meanwhile."""
-
-
-class Servers(Protocol):
-    """The API servers."""
-
-    async def known(self) -> KnownServers:
-        """Return those that can be asked."""
-
-    async def has_taken_up(self, server: Server | None, stamp: str) -> bool:
-        """Return whether one goes by the version with a stamp."""
-
-    async def settle(self) -> None:
-        """Wait for those that cannot be asked."""
-
-
 @dataclass(eq=False, slots=True)
 class _Waiter:
     """Somebody who waits until API servers ask about some namespaces."""
@@ -104,7 +82,10 @@ class QuotaCoverage:
     """
 
     def __init__(
-        self, configuration: Configuration, servers: Servers, clock: MonotonicClock | None = None
+        self,
+        configuration: RolloutConfiguration,
+        servers: ApiServers,
+        clock: MonotonicClock | None = None,
     ) -> None:
         self._configuration = configuration
         self._servers = servers
@@ -254,7 +235,7 @@ class QuotaRolloutController:
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
         self,
-        configuration: Configuration,
+        configuration: RolloutConfiguration,
         coverage: QuotaCoverage,
         *,
         known: Callable[[], Reach],

@@ -25,10 +25,9 @@ from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.outcome import (
     AuditedPolicies,
     BoundPods,
+    OutcomeContext,
     OutcomeController,
-    OutcomeParts,
     OutcomeRecord,
-    OutcomeRules,
 )
 from webhook.placement.live_policies import LivePolicies, WhenWorse
 
@@ -78,7 +77,7 @@ class World:
     def leader(self) -> OutcomeController:
         """Return a controller that knows nothing but what is recorded."""
         return OutcomeController(
-            OutcomeParts(
+            OutcomeContext(
                 connection=self._connection,
                 identity="one",
                 bound=self.bound,
@@ -95,8 +94,6 @@ class World:
                 policies=lambda: self.policies.current,
                 is_ready=lambda: True,
                 now=self.now,
-            ),
-            OutcomeRules(
                 worse=WorseRules(least_pods=3, margin=5),
                 when_worse=self._when_worse,
             ),

@@ -19,6 +19,7 @@ from tests.webhook.controllers.quota_rollout.configurations import (
     Weather,
 )
 from tests.webhook.controllers.release.steady_loop import SteadyLoop
+from webhook.cluster.timing import MonotonicClock
 from webhook.controllers.quota_rollout import (
     ApiServers,
     QuotaCoverage,
@@ -27,7 +28,6 @@ from webhook.controllers.quota_rollout import (
     RolloutError,
     stored_reach,
 )
-from webhook.quota import MonotonicClock
 
 REQUEST_SECONDS = 60.0  # for which an API server works on a request
 REVIEW_SECONDS = 6.0  # the part of its timeout that a review may take

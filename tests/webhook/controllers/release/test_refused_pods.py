@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,16 @@ from tests.webhook.controllers.release.controller_world import (
     World,
     running_world,
 )
-from webhook.placement.held_pods import HoldGuard
+from webhook.placement.held_pods import HoldGuard, ObservedLease
 
 PODS = "/api/v1/namespaces/evil/pods"
 NOTES = "team.example/notes"
 MOST_ANNOTATION_BYTES, MOST_BYTES = 256 * 1024, 1536 * 1024
 
 
-class Lease:
-    """The Lease as a replica sees it that the leader writes."""
-
-    holder = "me"
-    age_seconds = 1.0
-
-    def __init__(self, leader: Replica) -> None:
-        self.annotations: Mapping[str, str] = leader.annotations
+def lease(leader: Replica) -> ObservedLease:
+    """Return the Lease as a replica sees it that the leader writes."""
+    return ObservedLease(holder="me", annotations=leader.annotations, age_seconds=1.0)
 
 
 @pytest.fixture
@@ -114,7 +109,7 @@ async def test_a_pod_that_cannot_be_released_keeps_no_other_from_being_held(
     create: Any,  # noqa: ANN401 (a function)
 ) -> None:
     replica = world.replica()
-    guard = HoldGuard(lambda: Lease(replica), replica.held)
+    guard = HoldGuard(lambda: lease(replica), replica.held)
     await replica.cycle()
     create(world)
     for minute in range(3):
@@ -134,7 +129,7 @@ async def test_a_pod_that_cannot_be_released_keeps_no_other_from_being_held(
 
 async def test_where_releases_are_refused_everywhere_no_more_pods_are_held(world: World) -> None:
     replica = world.replica()
-    guard = HoldGuard(lambda: Lease(replica), replica.held)
+    guard = HoldGuard(lambda: lease(replica), replica.held)
     world.server.fail_next(
         100_000, 403, method="PATCH", path_prefix="/api", message="denied the request: no"
     )
@@ -146,7 +141,7 @@ async def test_where_releases_are_refused_everywhere_no_more_pods_are_held(world
 
 async def test_where_the_leader_sees_no_pods_no_more_are_held(world: World) -> None:
     leader, follower = world.replica(), world.replica()
-    guard = HoldGuard(lambda: Lease(leader), follower.held)
+    guard = HoldGuard(lambda: lease(leader), follower.held)
     await leader.controller.cycle()
     world.hold("p")
     follower.see()
