@@ -12,6 +12,9 @@ from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 
+LOOK_SECONDS = 5.0
+"""Time between two looks at files; a kubelet takes up to a minute to change a mounted one."""
+
 _ONE_LARGE_OBJECT: Final = Lock()
 
 _log = logging.getLogger(__name__)
@@ -38,13 +41,11 @@ def one_at_a_time(work: Callable[[], _T]) -> _T:
         return work()
 
 
-async def on_change(
-    paths: Sequence[Path], every_seconds: float, act: Callable[[], Awaitable[object]]
-) -> None:
+async def on_change(paths: Sequence[Path], act: Callable[[], Awaitable[object]]) -> None:
     """Call `act` whenever files have changed, until cancelled; polling works on every mount."""
     before = fingerprint(paths)
     while True:
-        await asyncio.sleep(every_seconds)
+        await asyncio.sleep(LOOK_SECONDS)
         now = fingerprint(paths)
         if now == before:
             continue

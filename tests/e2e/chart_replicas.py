@@ -25,7 +25,7 @@ _OF_THE_MACHINE = {"client-ca", "namespace", "pod-ips", "policies"} | {
     "probe-port",
     "dashboard-port",
 }
-_QUICKER = {"reload-seconds": "0.5", "usage-poll-seconds": "5"}
+_QUICKER = {"usage-poll-seconds": "5"}
 
 
 def chart_replicas(

@@ -147,7 +147,6 @@ async def installed(  # noqa: PLR0913 - named parts, most of them left out
         "webhook-configurations": NAME,
         "quota-mode": "Enforce" if quotas else "Off",
         "usage-poll-seconds": 5,
-        "reload-seconds": 0.5,
         "drain-seconds": 1,
         "control": "true",
     }

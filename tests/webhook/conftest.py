@@ -20,6 +20,7 @@ from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 from tests.patience import PATIENCE_SECONDS
+from webhook import background
 from webhook.admission.handler import ReviewLimits
 from webhook.cluster import Recording
 from webhook.serving import app, authorization, composition
@@ -57,6 +58,12 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("STOWPLAN_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def files_are_checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at files all the time."""
+    monkeypatch.setattr(background, "LOOK_SECONDS", 0.01)
 
 
 @pytest.fixture(autouse=True)

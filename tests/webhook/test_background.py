@@ -9,8 +9,6 @@ import pytest
 
 from webhook.background import fingerprint, on_change, one_at_a_time
 
-AT_ONCE = 0.0
-
 
 def test_untouched_files_look_the_same(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
@@ -60,6 +58,7 @@ def test_a_link_to_nowhere_shows_for_as_long_as_it_is_there(tmp_path: Path) -> N
     assert fingerprint([tmp_path]) != empty
 
 
+@pytest.mark.usefixtures("files_are_checked_often")
 async def test_each_change_is_acted_on_also_after_a_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,7 +69,7 @@ async def test_each_change_is_acted_on_also_after_a_failure(
         noticed.put_nowait(file.read_text())
         raise ValueError("cannot take it up")
 
-    watch = asyncio.create_task(on_change([file], AT_ONCE, act))
+    watch = asyncio.create_task(on_change([file], act))
     await asyncio.sleep(0)
     for text in ("one", "and two"):
         file.write_text(text)

@@ -52,7 +52,6 @@ from webhook.serving.services import watched_cluster
 from webhook.settings import Settings
 
 _HOST: Final = "127.0.0.1"
-_RELOAD_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 10.0
 """The longest wait for a cluster before its pages are shown: what may not be listed never comes."""
 
@@ -196,7 +195,7 @@ def _source(stack: AsyncExitStack, shown: _Shown, paths: Sequence[Path]) -> Clus
     policies = LivePolicies(paths, resources=shown.policy_resources, track=cluster.state.track_sums)
     in_background(stack, policies.follow_resources())
     if paths:
-        in_background(stack, on_change(paths, _RELOAD_SECONDS, policies.reload))
+        in_background(stack, on_change(paths, policies.reload))
     held = HeldOrder(
         held=shown.held,
         order=QueueOrder(),

@@ -77,9 +77,7 @@ async def run_demo(data: Path, output: Console, *, page: Path) -> None:
     recording.state.track_sums(policies.sum_profiles)
     view, moment = recording.state.view(), recording.recorded_at
     recorded = RecordedCluster.of(view, pods.pods.values(), moment)
-    settings = Settings(
-        policies=(data / _POLICIES,), host="127.0.0.1", port=0, metrics_port=0, reload_seconds=0
-    )
+    settings = Settings(policies=(data / _POLICIES,), host="127.0.0.1", port=0, metrics_port=0)
     try:
         async with (
             run_server(settings, recording, now=lambda: moment) as server,

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from engine.model.kubernetes_version import KubernetesVersion, kubernetes_version_of
+from engine.model.kubernetes_version import kubernetes_version_of
 from engine.view import ClusterState
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.timing import Clock
@@ -42,12 +42,10 @@ class VersionReader:
     """Keeps the version of a cluster as its API server says it.
 
     Pods that are known stay counted as they were; the next event of each counts by the new version.
-
-    Attributes:
-        tried: set once there was an answer, or a failure: until then no pod should be counted.
     """
 
     def __init__(self, connection: Connection, state: ClusterState, clock: Clock) -> None:
+        # set once there was an answer, or a failure: until then no pod should be counted
         self.tried: Final = asyncio.Event()
         self._connection = connection
         self._state = state
@@ -61,12 +59,9 @@ class VersionReader:
             except (ApiError, msgspec.DecodeError) as error:
                 _log.warning("the version of the API server cannot be read: %s", error)
             else:
-                self._note(version)
+                if version != self._state.kubernetes:
+                    _log.info("pods are counted as Kubernetes %d.%d does", *version)
+                    self._state.set_kubernetes(version)
             finally:
                 self.tried.set()
             await self._clock.sleep(LOOK_AGAIN_SECONDS)
-
-    def _note(self, version: KubernetesVersion) -> None:
-        if version != self._state.kubernetes:
-            _log.info("pods are counted as Kubernetes %d.%d does", *version)
-            self._state.set_kubernetes(version)

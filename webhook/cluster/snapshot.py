@@ -285,19 +285,16 @@ class Anonymizer:
             return anonymous
         plan = self._plans.get(kind)
         if plan is None:
-            plan = self._plans[kind] = tuple(self._plan(kind))
+            # The change of each field; unknown fields become pseudonyms.
+            plan = self._plans[kind] = tuple(
+                (field.name, self._change(field.name, field.type))
+                for field in msgspec.structs.fields(kind)
+            )
         return kind(**{name: change(getattr(wire, name)) for name, change in plan})
 
     def _new_hash(self, text: str) -> str:
         digest = blake2b(text.encode(), digest_size=_PSEUDONYM_BYTES, key=self._secret).digest()
         return base64.b32encode(digest).decode().lower()
-
-    def _plan(self, kind: type[msgspec.Struct]) -> list[tuple[str, _Change]]:
-        """Return the change of each field; unknown fields become pseudonyms."""
-        return [
-            (field.name, self._change(field.name, field.type))
-            for field in msgspec.structs.fields(kind)
-        ]
 
     def _change(self, name: str, declared: object) -> _Change:
         if name in _FIGURES:

@@ -307,7 +307,9 @@ class LeaseElector:
         }
         if not ours:
             changes["acquireTime"] = self._timestamp()
-            changes["leaseTransitions"] = 0 if lease is None else _transitions(spec) + 1
+            changes["leaseTransitions"] = (
+                0 if lease is None else int(spec.get("leaseTransitions") or 0) + 1
+            )
         if not self.is_leader:
             is_known = lease is not None or self._has_seen_another
             self.succeeds = is_known and not ours
@@ -418,7 +420,3 @@ def _version(lease: dict[str, Any]) -> int:
     """Return the resourceVersion, 0 where there is none: of two versions the later is greater."""
     text = str((lease.get("metadata") or {}).get("resourceVersion") or "")
     return int(text) if text.isdecimal() else 0
-
-
-def _transitions(spec: dict[str, Any]) -> int:
-    return int(spec.get("leaseTransitions") or 0)

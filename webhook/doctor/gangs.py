@@ -13,19 +13,14 @@ from engine.model import api
 from engine.model.gang import POD_GROUP_LABEL, PodGroup
 from engine.model.pod import Pod, pod_of
 from engine.view import ClusterState, ClusterView
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError
 from webhook.cluster.client.lists import list_kind
-from webhook.cluster.held_pod_list import list_held_pods
+from webhook.doctor.held_pods import list_held_pods
 from webhook.doctor.installation import Finding, Installation, Level
 from webhook.doctor.objects import ObjectList, StatefulSet
 from webhook.doctor.objects import Pod as ListedPod
 
 _NOT_THERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
-
-
-async def list_pod_groups(connection: Connection) -> list[PodGroup] | None:
-    """Return the PodGroups of both API groups, in any order; None if neither can be listed."""
-    return await list_kind(connection, "PodGroup", absent=_NOT_THERE)
 
 
 _MOST_NAMED: Final = 3
@@ -37,7 +32,7 @@ async def gangs(installation: Installation) -> AsyncIterator[Finding]:
     deployment = await installation.deployment()
     if deployment is None or deployment.spec.template.spec.setting("STOWPLAN_HOLD") != "true":
         return
-    pod_groups = await list_pod_groups(installation.connection)
+    pod_groups = await list_kind(installation.connection, "PodGroup", absent=_NOT_THERE)
     if pod_groups is None:
         async for finding in _without_pod_groups(installation):
             yield finding

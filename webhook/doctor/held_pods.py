@@ -16,6 +16,7 @@ from engine.errors import QuantityError, counted
 from engine.model import api
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
+from engine.model.pod import Pod, pod_of
 from engine.model.quantity import CPU, base_units
 from engine.model.time import SECOND, Micros, micros
 from engine.quota.queueing import NamespaceQueues, QueueRules
@@ -29,10 +30,9 @@ from engine.report import (
     queue_report,
 )
 from engine.view import ClusterState
-from webhook.cluster.client.connection import ApiError, Connection
+from webhook.cluster.client.connection import ApiError, Connection, Query
 from webhook.cluster.client.lists import list_kind
-from webhook.cluster.held_pod_list import ListedPod, list_held_pods
-from webhook.doctor.gangs import list_pod_groups
+from webhook.cluster.objects import UNREADABLE
 from webhook.doctor.installation import Finding, Installation, Level, statuses
 from webhook.doctor.objects import Deployment, Lease, ObjectList, PodSpec, ResourceQuota
 from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
@@ -40,6 +40,33 @@ from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
 _MOST_NAMED: Final = 3
 _MOST_NAMESPACES: Final = 20  # whose ResourceQuotas are read
 _DEADLINES_READ: Final = 500
+
+_PENDING: Final[Query] = (("fieldSelector", "status.phase=Pending,spec.nodeName="),)
+_pod_of: Final = msgspec.json.Decoder(api.Pod).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPod:
+    """A held pod."""
+
+    pod: Pod  # its model
+    raw: msgspec.Raw  # the object as JSON
+
+
+async def list_held_pods(connection: Connection, namespace: str = "") -> list[ListedPod]:
+    """Return the pods with our scheduling gate, maybe among others, in any order.
+
+    A pod that cannot be read is left out: whatever it says, we could not have held it.
+    """
+    return await list_kind(connection, "Pod", namespace, query=_PENDING, decode=_held_in) or []
+
+
+def _held_in(raw: msgspec.Raw) -> ListedPod | None:
+    try:
+        pod = pod_of(_pod_of(raw))
+    except UNREADABLE:
+        return None
+    return ListedPod(pod, raw) if pod.is_held and not pod.deleting else None
 
 
 async def hold_limits(installation: Installation) -> AsyncIterator[Finding]:
@@ -256,7 +283,7 @@ async def _read_what_order_needs(
             state.set_extra(app_group_of(app_group))
     if order.sort != "Coscheduling":
         return True
-    pod_groups = await list_pod_groups(connection)
+    pod_groups = await list_kind(connection, "PodGroup", absent=_NOT_THERE)
     for pod_group in pod_groups or ():
         state.set_extra(pod_group)
     return pod_groups is not None

@@ -113,12 +113,9 @@ def _gauge(name: str, text: str) -> GaugeMetricFamily:
 
 def _add(gauge: GaugeMetricFamily, quota: ElasticQuota, amounts: Amounts) -> None:
     for name in sorted(amounts)[:_MOST_RESOURCES]:
-        gauge.add_metric([quota.namespace, quota.name, name], _base(name, amounts[name]))
-
-
-def _base(name: str, amount: int) -> float:
-    """Return an amount in Prometheus' base units: cores instead of millicores."""
-    return amount / _MILLICORES if name == CPU else amount
+        # In Prometheus' base units: cores instead of millicores.
+        amount = amounts[name] / _MILLICORES if name == CPU else amounts[name]
+        gauge.add_metric([quota.namespace, quota.name, name], amount)
 
 
 # Events on an ElasticQuota with the number of requests it has denied, for `kubectl describe`.

@@ -103,7 +103,6 @@ async def run_server(
         certificate = LiveCertificate(
             services.certificate,
             client_ca=settings.client_ca,
-            client_ca_every_seconds=settings.reload_seconds,
             now=lambda: date(now()),
         )
         health = Health(
@@ -258,8 +257,7 @@ def _start_tasks(context: Context, certificate: LiveCertificate) -> None:
         await cluster.synced()  # all that are there come into force together
         await policies.follow_resources()
 
-    if settings.reload_seconds:
-        in_background(stack, on_change(settings.policies, settings.reload_seconds, reload_policies))
+    in_background(stack, on_change(settings.policies, reload_policies))
     in_background(stack, follow_resources())
     in_background(stack, certificate.watch())
     if cluster.is_live:

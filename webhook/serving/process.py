@@ -192,7 +192,11 @@ def serve(settings: Settings, role: Role) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     configure(settings.log_level, settings.log_format, sys.stderr)
     pods = RecordedPods() if settings.dashboard_port is not None else None
-    recording = _recording(settings, pods) if settings.cluster else None
+    recording = None
+    if settings.cluster:
+        recording = load_recorded(settings.cluster, observers=() if pods is None else (pods,))
+        for problem in recording.problems:
+            _log.warning("left out: %s", problem)
     freeze_objects()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, recording, role, pods))
@@ -214,13 +218,6 @@ def trim_heap() -> None:
     """Let glibc return unused pages; takes some 2 ms after a busy time, else less."""
     with suppress(AttributeError):
         _libc.malloc_trim(0)
-
-
-def _recording(settings: Settings, pods: RecordedPods | None) -> Recording:
-    recording = load_recorded(settings.cluster, observers=() if pods is None else (pods,))
-    for problem in recording.problems:
-        _log.warning("left out: %s", problem)
-    return recording
 
 
 async def _serve(

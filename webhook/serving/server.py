@@ -112,11 +112,8 @@ class Acceptor:
         """Wait until a connection that is held may be let in."""
         await asyncio.sleep(0)
         last = self._taken() + _TURNS_EACH
-        while self._taken() < last and self._reviews_wait():  # noqa: ASYNC110 - each step ends a turn
+        while self._taken() < last and any(each.waiting for each in self._turns):  # noqa: ASYNC110 - each step ends a turn
             await asyncio.sleep(0)
-
-    def _reviews_wait(self) -> bool:
-        return any(turns.waiting for turns in self._turns)
 
     def _taken(self) -> int:
         return sum(turns.taken for turns in self._turns)

@@ -416,8 +416,7 @@ def quota_config(settings: Settings) -> QuotaConfig:
 def local_certificate(settings: Settings, today: datetime) -> CertificateSource:
     """Source of a certificate that needs no cluster: files, or a self-signed one."""
     if settings.tls_cert is not None and settings.tls_key is not None:
-        every = settings.reload_seconds
-        return CertificateFiles(settings.tls_cert, settings.tls_key, every_seconds=every)
+        return CertificateFiles(settings.tls_cert, settings.tls_key)
     host = () if settings.host in ANY_ADDRESS else (settings.host,)
     return SelfSigned(now=today, names=(*host, *settings.certificate_names))
 
@@ -508,5 +507,5 @@ def live_policies(
         now=lambda: date(now()),
         only_audit=settings.placement_mode == "Audit",
         # On a cluster somebody may repair the files while it waits; at a terminal they start anew.
-        may_start_empty=cluster.is_live and settings.reload_seconds > 0,
+        may_start_empty=cluster.is_live,
     )

@@ -91,10 +91,9 @@ class CertificateSource(Protocol):
 class CertificateFiles:
     """A pair in two PEM files that others renew, such as a mounted Secret."""
 
-    def __init__(self, cert: Path, key: Path, *, every_seconds: float = 0) -> None:
+    def __init__(self, cert: Path, key: Path) -> None:
         self._cert = cert
         self._key = key
-        self._every_seconds = every_seconds
 
     def pair(self) -> KeyPair:
         """Read the files."""
@@ -111,8 +110,7 @@ class CertificateFiles:
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
         """Call `changed` when the files have changed."""
-        if self._every_seconds:
-            await on_change((self._cert, self._key), self._every_seconds, changed)
+        await on_change((self._cert, self._key), changed)
 
 
 class SelfSigned:
@@ -162,12 +160,10 @@ class LiveCertificate:
         source: CertificateSource,
         *,
         client_ca: Path | None,
-        client_ca_every_seconds: float = 0,
         now: Callable[[], datetime],
     ) -> None:
         self._source = source
         self._client_ca = client_ca
-        self._client_ca_every_seconds = client_ca_every_seconds
         self._now = now
         authorities = self._read_client_authorities()
         self._listener_context = self._listener(authorities)
@@ -195,9 +191,8 @@ class LiveCertificate:
         """Follow the changes of the source and of `client_ca`; until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._source.watch(self.renew))
-            if self._client_ca is not None and self._client_ca_every_seconds:
-                every_seconds = self._client_ca_every_seconds
-                group.create_task(on_change((self._client_ca,), every_seconds, self.renew))
+            if self._client_ca is not None:
+                group.create_task(on_change((self._client_ca,), self.renew))
 
     def _read_client_authorities(self) -> bytes | None:
         """Content of `client_ca`; None where every client is accepted."""

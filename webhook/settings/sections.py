@@ -218,12 +218,6 @@ class PlacementSettings(BaseModel):
         " changes the policy. A policy that promises something, or that denies, is"
         " only reported.",
     )
-    reload_seconds: float = Field(
-        default=5.0,
-        ge=0,
-        description="Interval at which policy and certificate files are checked for changes; 0:"
-        " never.",
-    )
 
     @property
     def takes_policy_resources(self) -> bool:

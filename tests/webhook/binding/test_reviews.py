@@ -192,7 +192,6 @@ async def asking(
         settings = local_settings(
             kubeconfig=server.kubeconfig(tmp_path),
             policies=[file],
-            reload_seconds=0,
             binding=True,
         )
         if lease is not None:

@@ -147,17 +147,6 @@ async def test_nothing_is_read_or_written_while_nothing_changes(tmp_path: Path) 
         assert len(now.server.requests) == before
 
 
-async def test_a_write_that_is_not_observed_yet_is_not_repeated(tmp_path: Path) -> None:
-    async with world(tmp_path) as now:
-        now.pod_group("train")
-        now.see()
-        now.seconds += 5
-        await now.controller.round()
-        now.seconds += 5
-        await now.controller.round()
-        assert now.requests("PATCH") == 1
-
-
 async def test_what_somebody_else_has_written_is_put_right(tmp_path: Path) -> None:
     async with world(tmp_path) as now:
         now.pod_group("train", phase="Running", running=7)
@@ -177,18 +166,6 @@ async def test_groups_of_koordinator_are_left_alone(tmp_path: Path) -> None:
         now.pod_group("train", group="scheduling.sigs.k8s.io")
         await now.round()
         assert not now.server.requests
-
-
-async def test_a_failure_is_followed_by_another_attempt_when_it_is_due(tmp_path: Path) -> None:
-    async with world(tmp_path) as now:
-        now.pod_group("train")
-        now.server.fail_next(1, 403, method="PATCH")
-        await now.round()
-        assert now.status() == {}
-        await now.round(after=1)
-        assert now.status() == {}
-        await now.round(after=4)
-        assert now.status()["phase"] == "Pending"
 
 
 async def test_who_leads_no_longer_writes_nothing(tmp_path: Path) -> None:

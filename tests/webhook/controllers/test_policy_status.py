@@ -44,7 +44,6 @@ class World:
     def __init__(self, server: FakeApiServer, connection: Connection) -> None:
         self.server = server
         self.seconds = 0.0
-        self.leads = True
         self.pods = 0
         self.resources = PolicyResources()
         self.controller = Reconciler(
@@ -55,7 +54,7 @@ class World:
                 today=lambda: "2026-01-01T00:00:00Z",
             ),
             clock=MonotonicClock(now=lambda: self.seconds),
-            may_write=lambda: self.leads,
+            may_write=lambda: True,
         )
 
     async def facts(self) -> Mapping[str, PolicyFacts]:
@@ -150,14 +149,6 @@ async def test_figures_alone_are_written_once_a_minute(tmp_path: Path) -> None:
         assert live.status()["outcome"]["pods"] == 0
         await live.round(after=30)
         assert live.status()["outcome"]["pods"] == 5
-
-
-async def test_who_does_not_lead_writes_nothing(tmp_path: Path) -> None:
-    async with world(tmp_path) as live:
-        live.write(VALID)
-        live.leads = False
-        await live.round()
-        assert live.status() == {}
 
 
 async def test_a_failed_write_is_tried_again_later(tmp_path: Path) -> None:

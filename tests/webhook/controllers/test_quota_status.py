@@ -143,14 +143,13 @@ class QuotaFiguresWorld:
     def __init__(self, server: FakeApiServer, connection: Connection) -> None:
         self.server = server
         self.seconds = 0.0
-        self.leads = True
         self.seen: list[ElasticQuota] = []
         self.wanted: dict[QuotaKey, Mapping[str, str]] = {}
         self.controller = Reconciler(
             connection,
             QuotaFigures(lambda: self.seen, lambda: self.wanted),
             clock=MonotonicClock(now=lambda: self.seconds),
-            may_write=lambda: self.leads,
+            may_write=lambda: True,
         )
 
     def create(self, name: str, **annotations: str) -> None:
@@ -257,15 +256,6 @@ async def test_few_are_written_in_a_round_those_that_wait_for_longest_first(
         assert shop.writes == 25
 
 
-async def test_who_leads_no_longer_writes_nothing(tmp_path: Path) -> None:
-    async with quota_figures_world(tmp_path) as shop:
-        shop.create("team")
-        shop.want("team", queued="1")
-        shop.leads = False
-        await shop.round()
-        assert shop.writes == 0
-
-
 async def test_a_quota_of_the_same_name_that_is_another_one_is_left_alone(tmp_path: Path) -> None:
     async with quota_figures_world(tmp_path) as shop:
         shop.create("team")
@@ -289,13 +279,12 @@ class QuotaStatusWorld:
         self.state = ClusterState()
         self.seconds = 0.0
         self.pruned = 0
-        self.leads = True
         self.drift: dict[str, int] = {}
         clock = MonotonicClock(now=lambda: self.seconds)
         self.controller = Reconciler(
             connection,
             QuotaStatuses(self.state.view),
-            may_write=lambda: self.leads,
+            may_write=lambda: True,
             clock=clock,
             show_drift=partial(self.drift.__setitem__, "status"),
         )
@@ -427,15 +416,6 @@ async def test_the_status_of_koordinators_quotas_is_left_to_koordinator(tmp_path
         shop.quota(group=OTHER_GROUP)
         shop.pod("a")
         await shop.round()
-        await shop.round(after=9)
-        assert shop.writes == 0
-
-
-async def test_a_replica_that_no_longer_leads_writes_nothing(tmp_path: Path) -> None:
-    async with quota_status_world(tmp_path) as shop:
-        shop.quota()
-        await shop.round()
-        shop.leads = False
         await shop.round(after=9)
         assert shop.writes == 0
 

@@ -184,6 +184,7 @@ async def test_the_view_keeps_the_sums_of_new_policies_before_they_come_into_for
     assert tracked == [([], 0), (["one"], 1), (["one"], 1)]
 
 
+@pytest.mark.usefixtures("files_are_checked_often")
 @pytest.mark.parametrize("by_name", [False, True])
 async def test_a_config_map_that_changes_comes_into_force_and_the_log_says_what_changed(
     tmp_path: Path,
@@ -199,7 +200,7 @@ async def test_a_config_map_that_changes_comes_into_force_and_the_log_says_what_
         reloaded.put_nowait(await live.reload())
 
     caplog.set_level(logging.INFO)
-    watch = asyncio.create_task(on_change(paths, 0.0, reload))
+    watch = asyncio.create_task(on_change(paths, reload))
     await asyncio.sleep(0)
     mounted.swap(a=text_of("one", "LoadAware"), b=text_of("three"))
     assert await reloaded.get()

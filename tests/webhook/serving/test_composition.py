@@ -22,10 +22,11 @@ async def test_bad_policies_keep_it_from_starting(start: Start, policies: Path) 
             pass
 
 
+@pytest.mark.usefixtures("files_are_checked_often")
 async def test_changed_policy_files_are_noticed_and_a_bad_change_is_told(
     start: Start, policies: Path
 ) -> None:
-    async with start(reload_seconds=0.01) as caller:
+    async with start() as caller:
 
         async def loaded() -> tuple[int, str]:
             _, text = await caller.get(f"{caller.server.url}/readyz")

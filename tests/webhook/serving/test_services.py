@@ -88,7 +88,7 @@ async def replica(server: FakeApiServer, tmp_path: Path, **given: object) -> Asy
     """A webhook on the cluster of a server, once it knows all of it, and a client for it."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(LEAST_LIMITS)
-    usual = {"policies": [policy], "policy_resources": True, "reload_seconds": 0}
+    usual = {"policies": [policy], "policy_resources": True}
     settings = local_settings(kubeconfig=server.kubeconfig(tmp_path), **{**usual, **given})
     async with AsyncExitStack() as stack:
         webhook = await stack.enter_async_context(run_server(settings))
@@ -246,6 +246,7 @@ async def test_a_kubeconfig_that_is_not_there_is_told_with_what_to_do(tmp_path: 
             pass
 
 
+@pytest.mark.usefixtures("files_are_checked_often")
 async def test_a_replica_that_starts_with_bad_policies_is_ready_as_soon_as_they_are_repaired(
     api_server: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -253,8 +254,7 @@ async def test_a_replica_that_starts_with_bad_policies_is_ready_as_soon_as_they_
     api_server.create(node("node-b"))
     policy = tmp_path / "bad.yaml"
     policy.write_text("kind: Nothing\n")
-    given = {"policies": [policy], "reload_seconds": 0.01}
-    async with replica(api_server, tmp_path, **given) as caller:
+    async with replica(api_server, tmp_path, policies=[policy]) as caller:
         status, text = await caller.get(f"{caller.server.url}/readyz")
         policies = json.loads(text)["policies"]
         assert (status, policies["loaded"]) == (503, 0)

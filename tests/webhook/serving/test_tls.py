@@ -284,15 +284,14 @@ def test_with_a_client_authority_a_caller_must_show_a_certificate_of_it(tmp_path
         shaken_hands(made.context, stranger, "localhost")
 
 
+@pytest.mark.usefixtures("files_are_checked_often")
 async def test_a_changed_client_authority_counts_for_new_connections(tmp_path: Path) -> None:
     until = datetime.now(UTC) + timedelta(days=1)
     (old, old_key), (new, new_key) = (pair(tmp_path, name, until=until) for name in ("old", "new"))
     trusted = tmp_path / "ca.pem"
     trusted.write_bytes(old.read_bytes())
     source = SelfSigned(now=datetime.now(UTC))
-    live = LiveCertificate(
-        source, client_ca=trusted, client_ca_every_seconds=0.01, now=lambda: datetime.now(UTC)
-    )
+    live = LiveCertificate(source, client_ca=trusted, now=lambda: datetime.now(UTC))
 
     def shaken(cert: Path, key: Path) -> bool:
         caller = ssl.create_default_context(cadata=live.current.ca_pem.decode())
@@ -370,9 +369,10 @@ async def test_files_that_did_not_change_are_not_taken_up_again(tmp_path: Path) 
     assert live.current is before
 
 
+@pytest.mark.usefixtures("files_are_checked_often")
 async def test_changed_files_are_noticed(tmp_path: Path) -> None:
     files = pair(tmp_path)
-    source = CertificateFiles(*files, every_seconds=0.01)
+    source = CertificateFiles(*files)
     live = LiveCertificate(source, client_ca=None, now=lambda: NOW)
     taken_up = asyncio.Event()
 

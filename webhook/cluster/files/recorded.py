@@ -163,7 +163,9 @@ class _Loader:
         try:
             objects = read_object_file(path)
             if objects is None:
-                size = self._apply_whole(path)
+                data = _content(path)
+                self._apply_all(_objects(data, str(path)))
+                size = len(data)
             else:
                 self._apply_all(objects)
                 size = _size(path)
@@ -171,12 +173,6 @@ class _Loader:
             raise InvalidFileError([_unreadable(path, error)]) from error
         self._done += size
         self._progress(self._done, self._total)
-
-    def _apply_whole(self, path: Path) -> int:
-        """Apply the objects of a file of any form, all of it in memory; return its size."""
-        data = _content(path)
-        self._apply_all(_objects(data, str(path)))
-        return len(data)
 
     def _apply_all(self, objects: Iterable[ApiObject | Diagnostic]) -> None:
         for number, found in enumerate(objects):

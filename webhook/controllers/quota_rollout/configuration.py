@@ -250,10 +250,10 @@ def _operations(over: StoredSelection, selection: Selection) -> list[dict[str, o
     if selection.names != over.selection.names:
         index = source.index_of(QUOTA_WEBHOOK)
         selector = (source.webhooks or [])[index].namespace_selector
-        requirements = [
-            *(each for each in selector.match_expressions or () if not _is_ours(each)),
-            *_requirement(selection.names),
-        ]
+        requirements = [each for each in selector.match_expressions or () if not _is_ours(each)]
+        if selection.names is not None:
+            values = [LIST_MARK, *sorted(selection.names)]
+            requirements.append({"key": NAMESPACE_LABEL, "operator": "In", "values": values})
         path = f"/webhooks/{index}/namespaceSelector/matchExpressions"
         operations.append({"op": "add", "path": path, "value": requirements})
     if selection.names != over.selection.names or not over.stamp:
@@ -262,12 +262,6 @@ def _operations(over: StoredSelection, selection: Selection) -> list[dict[str, o
         path = f"/webhooks/{source.index_of(PROBE_WEBHOOK)}/objectSelector"
         operations.append({"op": "add", "path": path, "value": {"matchLabels": labels}})
     return operations + _announcement_operations(metadata, over.selection, selection)
-
-
-def _requirement(names: frozenset[str] | None) -> list[dict[str, object]]:
-    if names is None:
-        return []
-    return [{"key": NAMESPACE_LABEL, "operator": "In", "values": [LIST_MARK, *sorted(names)]}]
 
 
 def _announcement_operations(
