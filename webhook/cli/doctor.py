@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +47,12 @@ def doctor(
         raise StowplanError(reason(error, "the API server does not answer")) from error
     output = console.output()
     if as_json:
-        output.print(json.dumps(_rows(findings), indent=2), markup=False, soft_wrap=True)
+        rows = [
+            {"check": check, **asdict(finding)}
+            for check, found in findings.items()
+            for finding in found
+        ]
+        output.print(json.dumps(rows, indent=2), markup=False, soft_wrap=True)
     else:
         _show(output, findings)
     is_well = all(finding.is_well for check in findings.values() for finding in check)
@@ -66,19 +72,6 @@ async def _run_checks(
                 now=lambda: datetime.now(UTC),
             )
         )
-
-
-def _rows(by_check: _Findings) -> list[dict[str, str]]:
-    return [
-        {
-            "check": check,
-            "level": finding.level.value,
-            "message": finding.message,
-            "advice": finding.advice,
-        }
-        for check, findings in by_check.items()
-        for finding in findings
-    ]
 
 
 def _show(output: Console, by_check: _Findings) -> None:

@@ -1,13 +1,15 @@
 """Checks of a live installation, for `stowplan doctor`.
 
-What belongs here: checks, each an async function that yields findings; what they read
-(`installation`, `held_queue`, `objects`); and their table (`checks`). What never does: printing,
-which is the command line's, or a change of the cluster: the only write is a pod, as a dry run.
+What belongs here: checks, each a function that yields findings of an installation; what they read
+(`installation`, `held_queue`, `objects`), each of it once; and their table (`checks`). What never
+does: printing, which is the command line's, or a change of the cluster: the only writes are dry
+runs.
 """
 
 from webhook.doctor.checks import CHECKS, run_checks
-from webhook.doctor.held_pods import HeldQueue, read_held_queue
-from webhook.doctor.installation import Finding, Installation, Level
+from webhook.doctor.findings import Finding, Level
+from webhook.doctor.held_queue import HeldQueue, read_held_queue
+from webhook.doctor.installation import Installation
 
 __all__ = [
     "CHECKS",

@@ -1,47 +1,78 @@
-"""The checks, in the order in which they are reported."""
+"""The checks, in the order in which they are reported, and their runner."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Final
 
 import msgspec
 
 from webhook.cluster.client.connection import ApiError
-from webhook.doctor.admission import admission, rollout, webhooks
-from webhook.doctor.bindings import bindings
+from webhook.doctor.admission import admission, bindings, rollout, webhooks
 from webhook.doctor.certificates import certificates
-from webhook.doctor.gangs import gangs
-from webhook.doctor.held_pods import held_pods, hold_limits
-from webhook.doctor.installation import Finding, Installation, Level
-from webhook.doctor.objects import Version
+from webhook.doctor.findings import Finding, warning
+from webhook.doctor.held_pods import gangs, held_pods, hold_limits
+from webhook.doctor.installation import Installation
 from webhook.doctor.platform import other_controllers, platform
 from webhook.doctor.policies import policies, priority_classes
 from webhook.doctor.quota_queues import quota_queues
 from webhook.doctor.replicas import addresses, replicas, sources
 from webhook.doctor.rights import rights
 
-Check = Callable[[Installation], AsyncIterator[Finding]]
 
-CHECKS: Mapping[str, Check] = {
-    "addresses": addresses,
-    "admission": admission,
-    "bindings": bindings,
-    "rollout": rollout,
-    "replicas": replicas,
-    "certificates": certificates,
-    "sources": sources,
-    "rights": rights,
-    "webhooks": webhooks,
-    "policies": policies,
-    "held pods": held_pods,
-    "hold limits": hold_limits,
-    "quota queues": quota_queues,
-    "gangs": gangs,
-    "priority classes": priority_classes,
-    "other controllers": other_controllers,
-    "platform": platform,
-}
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check.
+
+    Attributes:
+        name: as it is reported.
+        find: yields its findings.
+        applies: whether it has anything to look at.
+    """
+
+    name: str
+    find: Callable[[Installation], Iterable[Finding]]
+    applies: Callable[[Installation], bool] = lambda _: True
+
+
+def _is_deployed(installation: Installation) -> bool:
+    return installation.deployment is not None
+
+
+def _holds(installation: Installation) -> bool:
+    return installation.holds
+
+
+def _has_policy_resources(installation: Installation) -> bool:
+    return installation.setting("POLICY_RESOURCES") == "true"
+
+
+def _evicts(installation: Installation) -> bool:
+    return installation.evicts
+
+
+CHECKS: Final = (
+    Check("addresses", addresses, _is_deployed),
+    Check("admission", admission),
+    Check("bindings", bindings),
+    Check("rollout", rollout, _is_deployed),
+    Check("replicas", replicas),
+    Check("certificates", certificates),
+    Check("sources", sources),
+    Check("rights", rights),
+    Check("webhooks", webhooks),
+    Check("policies", policies, _has_policy_resources),
+    Check("held pods", held_pods, _is_deployed),
+    Check("hold limits", hold_limits, _holds),
+    Check("quota queues", quota_queues, _is_deployed),
+    Check("gangs", gangs, _holds),
+    Check("priority classes", priority_classes, _evicts),
+    Check("other controllers", other_controllers),
+    Check("platform", platform),
+)
 
 
 async def run_checks(installation: Installation) -> dict[str, list[Finding]]:
@@ -50,21 +81,24 @@ async def run_checks(installation: Installation) -> dict[str, list[Finding]]:
     Raises:
         ApiError: the API server does not answer at all.
     """
-    await installation.read("/version", Version)
-    return {name: await _run(check, installation) for name, check in CHECKS.items()}
+    return await asyncio.to_thread(_run_checks, installation)
 
 
-async def _run(check: Check, installation: Installation) -> list[Finding]:
-    findings = []
+def _run_checks(installation: Installation) -> dict[str, list[Finding]]:
+    _ = installation.version  # without an answer to this there is none to anything
+    return {check.name: _run(check, installation) for check in CHECKS}
+
+
+def _run(check: Check, installation: Installation) -> list[Finding]:
+    findings: list[Finding] = []
     try:
-        async for finding in check(installation):
-            findings.append(finding)  # noqa: PERF401 - findings before a failure count
+        if check.applies(installation):
+            findings.extend(check.find(installation))
     except ApiError as error:
         advice = ""
         if error.status == HTTPStatus.FORBIDDEN:
             advice = "run it as somebody who may: it only reads, and tries a pod as a dry run"
-        findings.append(Finding(Level.WARNING, f"cannot be checked: {error.message}", advice))
+        findings.append(warning(f"cannot be checked: {error.message}", advice))
     except (msgspec.DecodeError, ValueError) as error:  # ValueError: a date of a replica
-        message = f"cannot be checked: an answer makes no sense: {error}"
-        findings.append(Finding(Level.WARNING, message))
+        findings.append(warning(f"cannot be checked: an answer makes no sense: {error}"))
     return findings

@@ -1,4 +1,4 @@
-"""The parts of Kubernetes objects that checks read."""
+"""The parts of Kubernetes objects that checks read, named as Kubernetes names them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
+
+from engine.model.well_known import CREATION_CONDITION, LIST_MARK, NAMESPACE_LABEL
 
 _Item = TypeVar("_Item")
 _WEBHOOK_PORT = 9443
@@ -16,38 +18,33 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Metadata(Part, frozen=True):
-    """Name, labels and annotations of an object."""
-
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class ObjectList(Part, Generic[_Item], frozen=True):
-    """A list of objects of one kind."""
-
     items: tuple[_Item, ...] = ()
 
 
 class EnvironmentVariable(Part, frozen=True):
-    """A setting of a container."""
-
     name: str
     value: str = ""
 
 
 class Port(Part, frozen=True):
-    """A port of a container."""
-
     container_port: int
     name: str = ""
 
 
 class Container(Part, frozen=True):
-    """A container of a pod."""
-
     name: str
     image: str = ""
     env: tuple[EnvironmentVariable, ...] = ()
@@ -55,43 +52,27 @@ class Container(Part, frozen=True):
 
 
 class SecretVolume(Part, frozen=True):
-    """A Secret as files."""
-
     secret_name: str = ""
 
 
-class ConfigMapVolume(Part, frozen=True):
-    """A ConfigMap as files."""
-
-    name: str = ""
-
-
-class SchedulingGate(Part, frozen=True):
-    """A scheduling gate of a pod."""
-
+class Named(Part, frozen=True):
     name: str = ""
 
 
 class Volume(Part, frozen=True):
-    """A volume of a pod."""
-
     name: str
-    config_map: ConfigMapVolume | None = None
+    config_map: Named | None = None
     secret: SecretVolume | None = None
 
 
 class PodSecurityContext(Part, frozen=True):
-    """Users of a pod."""
-
     run_as_user: int | None = None
 
 
 class PodSpec(Part, frozen=True):
-    """Spec of a pod."""
-
     containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_gates: tuple[Named, ...] = ()
     service_account_name: str = "default"
     host_network: bool = False
     security_context: PodSecurityContext = PodSecurityContext()
@@ -121,21 +102,15 @@ class PodSpec(Part, frozen=True):
 
 
 class Pod(Part, frozen=True):
-    """A pod, or the template of one."""
-
     metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
 
 
 class Selector(Part, frozen=True):
-    """Selector of pods."""
-
     match_labels: dict[str, str] = {}
 
 
 class DeploymentSpec(Part, frozen=True):
-    """Spec of a Deployment."""
-
     selector: Selector
     template: Pod
     replicas: int = 1
@@ -143,145 +118,184 @@ class DeploymentSpec(Part, frozen=True):
 
 
 class Deployment(Part, frozen=True):
-    """A Deployment."""
-
     metadata: Metadata
     spec: DeploymentSpec
 
 
 class JobSpec(Part, frozen=True):
-    """Spec of a Job."""
-
     template: Pod
 
 
 class JobTemplate(Part, frozen=True):
-    """A Job as a CronJob makes it."""
-
     spec: JobSpec
 
 
 class CronJobSpec(Part, frozen=True):
-    """Spec of a CronJob."""
-
     job_template: JobTemplate
 
 
 class CronJob(Part, frozen=True):
-    """A CronJob."""
-
     metadata: Metadata
     spec: CronJobSpec
 
 
 class ConfigMap(Part, frozen=True):
-    """A ConfigMap."""
-
     data: dict[str, str] = {}
 
 
 class StatefulSetSpec(Part, frozen=True):
-    """Spec of a StatefulSet."""
-
     template: Pod
-    replicas: int | None = None
     pod_management_policy: str = ""
 
 
 class StatefulSet(Part, frozen=True):
-    """A StatefulSet."""
-
     metadata: Metadata
     spec: StatefulSetSpec
 
 
 class Used(Part, frozen=True):
-    """Limits of a ResourceQuota, and what counts against them."""
-
     hard: dict[str, str | int | float] = {}
     used: dict[str, str | int | float] = {}
 
 
 class ResourceQuota(Part, frozen=True):
-    """A ResourceQuota."""
-
     metadata: Metadata
     status: Used = Used()
 
 
 class LeaseSpec(Part, frozen=True):
-    """Spec of a Lease."""
-
     holder_identity: str | None = None
     renew_time: datetime | None = None
 
 
-class Named(Part, frozen=True):
-    """Any object, as far as all have the same."""
-
+class AnyObject(Part, frozen=True):
     metadata: Metadata
 
 
 class Lease(Part, frozen=True):
-    """A Lease."""
-
     metadata: Metadata
     spec: LeaseSpec = LeaseSpec()
 
 
-class Taint(Part, frozen=True):
-    """A taint of a node."""
-
-    key: str = ""
-    effect: str = ""
-
-
 class NodeSpec(Part, frozen=True):
-    """Spec of a node."""
-
-    taints: tuple[Taint, ...] | None = None
     provider_id: str = msgspec.field(name="providerID", default="")
 
 
 class NodeStatus(Part, frozen=True):
-    """Status of a node."""
-
     allocatable: dict[str, str | int | float] = {}
 
 
 class Node(Part, frozen=True):
-    """A node."""
-
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
 class ServiceSpec(Part, frozen=True):
-    """Spec of a Service."""
-
     ip_families: tuple[str, ...] = ()
 
 
 class Service(Part, frozen=True):
-    """A Service."""
-
     spec: ServiceSpec = ServiceSpec()
 
 
 class TlsData(Part, frozen=True):
-    """Data of a Secret with a certificate; its key is not read."""
-
     certificate: bytes = msgspec.field(name="tls.crt", default=b"")
 
 
 class Secret(Part, frozen=True):
-    """A Secret."""
-
     data: TlsData = TlsData()
 
 
 class Version(Part, frozen=True):
-    """The API server's version."""
-
     git_version: str = ""
+
+
+class ServiceReference(Part, frozen=True):
+    name: str
+    namespace: str
+
+
+class ClientConfig(Part, frozen=True):
+    url: str | None = None
+    service: ServiceReference | None = None
+    ca_bundle: bytes = b""  # base64 on the wire
+
+    @property
+    def host(self) -> str:
+        """The name that the certificate must be valid for."""
+        if self.service is not None:
+            return f"{self.service.name}.{self.service.namespace}.svc"
+        authority = (self.url or "").partition("://")[2].partition("/")[0]
+        return authority.rpartition(":")[0].strip("[]") or authority
+
+
+class Rule(Part, frozen=True):
+    api_groups: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+
+    def covers(self, operation: str, resource: str) -> bool:
+        """Whether an operation on some objects of the core group is among them."""
+        name, slash, _ = resource.partition("/")
+        return (
+            not {"", "*"}.isdisjoint(self.api_groups)
+            and not {operation, "*"}.isdisjoint(self.operations)
+            and not {resource, f"{name}/*" if slash else "*", "*/*"}.isdisjoint(self.resources)
+        )
+
+
+class Requirement(Part, frozen=True):
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NamespaceSelector(Part, frozen=True):
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def requires(self, key: str, value: str) -> bool:
+        """Whether a label must have this value."""
+        return Requirement(key, "In", (value,)) in self.match_expressions
+
+    @property
+    def namespaces(self) -> frozenset[str] | None:
+        """The namespaces that replicas have listed, None where they have not."""
+        for each in self.match_expressions:
+            if each.key == NAMESPACE_LABEL and LIST_MARK in each.values:
+                return frozenset(each.values) - {LIST_MARK}
+        return None
+
+
+class Webhook(Part, frozen=True):
+    name: str
+    client_config: ClientConfig = ClientConfig()
+    namespace_selector: NamespaceSelector = NamespaceSelector()
+    rules: tuple[Rule, ...] = ()
+    match_conditions: tuple[Named, ...] = ()
+    failure_policy: str = "Fail"
+    timeout_seconds: int = 10
+
+    def covers(self, operation: str, resource: str) -> bool:
+        """Whether it is called for an operation on some objects of the core group."""
+        return any(rule.covers(operation, resource) for rule in self.rules)
+
+    @property
+    def covers_pod_creation(self) -> bool:
+        """Whether it is called for some new pods."""
+        return self.covers("CREATE", "pods")
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether the leader has it called for nothing, as nothing would be answered."""
+        return any(each.name == CREATION_CONDITION for each in self.match_conditions)
+
+    def selects(self, namespace: str) -> bool:
+        """Whether replicas have listed a namespace, or have listed none."""
+        listed = self.namespace_selector.namespaces
+        return listed is None or namespace in listed
+
+
+class Configuration(Part, frozen=True):
+    metadata: Metadata
+    webhooks: tuple[Webhook, ...] = ()

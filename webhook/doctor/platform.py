@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeVar
@@ -13,9 +13,11 @@ import msgspec
 from engine.documents import read_documents
 from engine.errors import InvalidFileError
 from webhook.cluster.client.connection import ApiError
-from webhook.doctor.installation import Configuration, Finding, Installation, Level
+from webhook.doctor.findings import Finding, note, ok, warning
+from webhook.doctor.installation import DEPLOYMENTS, MOST_WORKLOADS, Installation
 from webhook.doctor.objects import (
     ConfigMap,
+    Configuration,
     CronJob,
     Deployment,
     Metadata,
@@ -23,7 +25,6 @@ from webhook.doctor.objects import (
     ObjectList,
     Part,
     PodSpec,
-    Version,
 )
 
 _MOST_NODES = 50  # enough to recognise a platform: all are of one
@@ -48,12 +49,10 @@ class _Facts:
         return version in self.version or (provider in self.providers and has_label)
 
 
-async def platform(installation: Installation) -> AsyncIterator[Finding]:
+def platform(installation: Installation) -> Iterator[Finding]:
     """Recognise the platform, and check for its pitfalls."""
-    version = (await installation.read("/version", Version)).git_version
     limit = str(_MOST_NODES)
-    nodes = (await installation.read("/api/v1/nodes", ObjectList[Node], limit=limit)).items
-    deployment = await installation.deployment()
+    nodes = installation.read("/api/v1/nodes", ObjectList[Node], limit=limit).items
     labels = {
         text
         for node in nodes
@@ -61,16 +60,15 @@ async def platform(installation: Installation) -> AsyncIterator[Finding]:
         for text in (key, f"{key}={value}")
     }
     facts = _Facts(
-        version=version,
+        version=installation.version,
         providers=frozenset(node.spec.provider_id.partition(":")[0] for node in nodes),
         labels=frozenset(labels),
-        spec=PodSpec() if deployment is None else deployment.spec.template.spec,
-        configurations=tuple((await installation.own_configurations()).values()),
+        spec=installation.spec,
+        configurations=tuple(installation.own_configurations.values()),
     )
     for check in _PLATFORMS:
-        for finding in check(facts):
-            yield finding
-    yield Finding(Level.OK, f"Kubernetes {version}")
+        yield from check(facts)
+    yield ok(f"Kubernetes {facts.version}")
 
 
 def _gke(facts: _Facts) -> Iterator[Finding]:
@@ -78,8 +76,7 @@ def _gke(facts: _Facts) -> Iterator[Finding]:
         return
     port = facts.spec.webhook_port
     if port not in _OPEN_ON_GKE:
-        yield Finding(
-            Level.NOTE,
+        yield note(
             f"GKE: the API server of a private cluster reaches 443 and 10250 only, not {port}",
             "set `webhook.port=10250`, or open the port by a firewall rule",
         )
@@ -91,8 +88,7 @@ def _aks(facts: _Facts) -> Iterator[Finding]:
     for configuration in facts.configurations:
         metadata = configuration.metadata
         if "true" not in (metadata.annotations.get(_ENFORCER), metadata.labels.get(_ENFORCER)):
-            yield Finding(
-                Level.WARNING,
+            yield warning(
                 f"AKS: its admissions enforcer writes into the selectors of `{metadata.name}`",
                 f"annotate and label it `{_ENFORCER}: true`, as the chart does",
             )
@@ -102,8 +98,7 @@ def _eks(facts: _Facts) -> Iterator[Finding]:
     if not facts.is_like(version="-eks-", provider="aws", label="eks.amazonaws.com/"):
         return
     if not facts.spec.host_network:
-        yield Finding(
-            Level.NOTE,
+        yield note(
             "EKS: with a network other than Amazon's the API server reaches no pods, and security"
             f" groups must let it reach port {facts.spec.webhook_port} of nodes",
             "set `hostNetwork` for the one, add a rule for the other",
@@ -111,16 +106,15 @@ def _eks(facts: _Facts) -> Iterator[Finding]:
     if "eks.amazonaws.com/compute-type=fargate" in facts.labels:
         if facts.spec.webhook_port == _KUBELET_PORT:
             message = f"EKS: on Fargate the kubelet has {_KUBELET_PORT}, the port of the webhook"
-            yield Finding(Level.WARNING, message, "set another `webhook.port`")
+            yield warning(message, "set another `webhook.port`")
         message = "EKS: each pod of Fargate gets a node of its own, which cannot be advised"
-        yield Finding(Level.NOTE, message, "leave its namespaces out by `excludedNamespaces`")
+        yield note(message, "leave its namespaces out by `excludedNamespaces`")
 
 
 def _openshift(facts: _Facts) -> Iterator[Finding]:
     user = facts.spec.security_context.run_as_user
     if "node.openshift.io/os_id" in facts.labels and user is not None:
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             f"OpenShift: it chooses the user that pods run as, and refuses {user}",
             "render the chart against the cluster, which it then recognises, or set"
             " `podSecurityContext.runAsUser`, `runAsGroup` and `fsGroup` to null",
@@ -132,7 +126,7 @@ _PLATFORMS: tuple[Callable[[_Facts], Iterator[Finding]], ...] = (_gke, _aks, _ek
 _NAME_LABEL: Final = "app.kubernetes.io/name"
 _VERSION_LABEL: Final = "app.kubernetes.io/version"
 _DESCHEDULER, _KARPENTER = "descheduler", "karpenter"
-_MOST_READ: Final = 500  # Deployments, and CronJobs, that bear no such label
+_CRON_JOBS: Final = "/apis/batch/v1/cronjobs"
 _POLICY_KINDS: Final = ("DeschedulerPolicy", "DeschedulerConfiguration")  # the latter Koordinator's
 _PLUGIN: Final = "RemovePodsViolatingNodeAffinity"
 _REQUIRED, _PREFERRED = (
@@ -142,7 +136,7 @@ _FIRST_THAT_RELAXES: Final = (1, 5)
 """The first Karpenter that adds nodes for pods which prefer others by hostname."""
 
 
-_Item = TypeVar("_Item", Deployment, CronJob)
+_Item = TypeVar("_Item", bound=Deployment | CronJob)
 
 
 class _Workload(NamedTuple):
@@ -150,10 +144,6 @@ class _Workload(NamedTuple):
 
     metadata: Metadata
     spec: PodSpec
-
-    @property
-    def name(self) -> str:
-        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def runs(self, program: str) -> bool:
         """Return whether it runs a program, by its label or the name of an image."""
@@ -234,70 +224,65 @@ class _DeschedulerPolicy(Part, frozen=True):
         return frozenset(kind for each in args for kind in each.node_affinity_type or ())
 
 
-async def other_controllers(installation: Installation) -> AsyncIterator[Finding]:
+def other_controllers(installation: Installation) -> Iterator[Finding]:
     """Look for a descheduler that evicts by node affinity, and for a Karpenter that is too old."""
-    workloads = await _deployments(installation)
+    deployments = _listed(
+        installation, DEPLOYMENTS, ObjectList[Deployment], installation.deployments
+    )
+    workloads = [_Workload(each.metadata, each.spec.template.spec) for each in deployments]
     try:
-        workloads += await _cron_jobs(installation)
+        listed = installation.read(_CRON_JOBS, ObjectList[CronJob], limit=str(MOST_WORKLOADS))
+        cron_jobs = _listed(installation, _CRON_JOBS, ObjectList[CronJob], listed.items)
     except ApiError as error:
+        cron_jobs = []
         if error.status != HTTPStatus.NOT_FOUND:
-            yield Finding(
-                Level.WARNING,
+            yield warning(
                 f"a descheduler that runs as a CronJob is not looked for: {error.message}",
                 "run it as somebody who may list CronJobs",
             )
+    workloads += [
+        _Workload(each.metadata, each.spec.job_template.spec.template.spec) for each in cron_jobs
+    ]
     deschedulers = [each for each in workloads if each.runs(_DESCHEDULER)]
     karpenters = [each for each in workloads if each.runs(_KARPENTER)]
     for each in deschedulers:
-        async for finding in _descheduler(installation, each):
-            yield finding
+        yield from _descheduler(installation, each)
     for each in karpenters:
         yield _karpenter(each)
-    if not karpenters and await _serves_karpenter(installation):
-        yield Finding(
-            Level.NOTE,
+    # A provider may run it where nobody sees its Deployment.
+    if not karpenters and installation.find("/apis/karpenter.sh", Part) is not None:
+        yield note(
             "Karpenter runs where no Deployment of it can be seen, and its version is unknown:"
             " before 1.5 it adds no node for a pod that prefers nodes by hostname, as advice does",
             "see docs/autoscalers.md",
         )
     elif not deschedulers and not karpenters:
-        yield Finding(Level.OK, "no descheduler and no Karpenter is seen")
+        yield ok("no descheduler and no Karpenter is seen")
 
 
-async def _deployments(installation: Installation) -> list[_Workload]:
-    found = await _listed(installation, "/apis/apps/v1/deployments", ObjectList[Deployment])
-    return [_Workload(each.metadata, each.spec.template.spec) for each in found]
-
-
-async def _cron_jobs(installation: Installation) -> list[_Workload]:
-    found = await _listed(installation, "/apis/batch/v1/cronjobs", ObjectList[CronJob])
-    return [_Workload(each.metadata, each.spec.job_template.spec.template.spec) for each in found]
-
-
-async def _listed(
-    installation: Installation, path: str, kind: type[ObjectList[_Item]]
+def _listed(
+    installation: Installation, path: str, kind: type[ObjectList[_Item]], first: Sequence[_Item]
 ) -> list[_Item]:
-    """Return the objects that bear the label of a program, and the first of all."""
-    found = list((await installation.read(path, kind, limit=str(_MOST_READ))).items)
+    """Return the first objects of a kind, and those that bear the label of a program."""
+    found = [*first]
     for program in (_DESCHEDULER, _KARPENTER):
         selector = f"{_NAME_LABEL}={program}"
-        found += (await installation.read(path, kind, labelSelector=selector)).items
-    return list({(each.metadata.namespace, each.metadata.name): each for each in found}.values())
+        found += installation.read(path, kind, labelSelector=selector).items
+    return list({each.metadata.key: each for each in found}.values())
 
 
-async def _descheduler(installation: Installation, found: _Workload) -> AsyncIterator[Finding]:
+def _descheduler(installation: Installation, found: _Workload) -> Iterator[Finding]:
     """Yield how a descheduler evicts pods by their node affinity."""
     names = [each.config_map.name for each in found.spec.volumes if each.config_map is not None]
-    policies = []
+    policies: list[_DeschedulerPolicy] = []
     for name in names:
         path = f"/api/v1/namespaces/{found.metadata.namespace}/configmaps/{name}"
         try:
-            data = (await installation.read(path, ConfigMap)).data
+            data = installation.read(path, ConfigMap).data
+            policies += [policy for text in data.values() for policy in _policies_in(text)]
         except ApiError as error:
             yield _unknown(found, f"ConfigMap {name} cannot be read: {error.message}")
             return
-        try:
-            policies += [policy for text in data.values() for policy in _policies_in(text)]
         except (InvalidFileError, msgspec.ValidationError) as error:
             yield _unknown(found, f"ConfigMap {name} makes no sense: {str(error).splitlines()[0]}")
             return
@@ -305,8 +290,7 @@ async def _descheduler(installation: Installation, found: _Workload) -> AsyncIte
         yield _unknown(found, "it mounts no ConfigMap with its policy")
         return
     kinds = frozenset(kind for policy in policies for kind in policy.affinity_types)
-    for finding in _evictions(found, kinds):
-        yield finding
+    yield from _evictions(found, kinds)
 
 
 def _policies_in(text: str) -> Iterator[_DeschedulerPolicy]:
@@ -320,53 +304,40 @@ def _policies_in(text: str) -> Iterator[_DeschedulerPolicy]:
 
 
 def _unknown(found: _Workload, why: str) -> Finding:
-    return Finding(
-        Level.WARNING,
-        f"it is unknown whether descheduler {found.name} evicts pods by node affinity: {why}",
+    name = found.metadata.key
+    return warning(
+        f"it is unknown whether descheduler {name} evicts pods by node affinity: {why}",
         f"look for `{_PLUGIN}` in its policy, and see docs/autoscalers.md",
     )
 
 
 def _evictions(found: _Workload, kinds: frozenset[str]) -> Iterator[Finding]:
+    name = found.metadata.key
     if _PREFERRED in kinds:
-        yield Finding(
-            Level.WARNING,
-            f"descheduler {found.name} evicts running pods by preferred node affinity: a pod that"
-            " does not run on one of the best nodes of its advice is evicted while one of them has"
+        yield warning(
+            f"descheduler {name} evicts running pods by preferred node affinity: a pod that does"
+            " not run on one of the best nodes of its advice is evicted while one of them has"
             " room, again and again",
             f"remove `{_PREFERRED}` from `nodeAffinityType` of `{_PLUGIN}`, or have policies decide"
             " `at: Binding`, which writes no preferred terms",
         )
     if _REQUIRED in kinds:
-        yield Finding(
-            Level.NOTE,
-            f"descheduler {found.name} evicts running pods whose required node affinity no longer"
-            " holds: a filter that promises a label which changes ends pods",
+        yield note(
+            f"descheduler {name} evicts running pods whose required node affinity no longer holds:"
+            " a filter that promises a label which changes ends pods",
             "`stowplan lint` names such filters",
         )
     if not kinds:
-        yield Finding(Level.OK, f"descheduler {found.name} evicts no pods by node affinity")
+        yield ok(f"descheduler {name} evicts no pods by node affinity")
 
 
 def _karpenter(found: _Workload) -> Finding:
-    version = found.version
+    name, version = found.metadata.key, found.version
     if version is not None and version >= _FIRST_THAT_RELAXES:
-        return Finding(Level.OK, f"Karpenter {found.name} is {version[0]}.{version[1]}")
+        return ok(f"Karpenter {name} is {version[0]}.{version[1]}")
     what = "of unknown version" if version is None else f"{version[0]}.{version[1]}"
-    return Finding(
-        Level.WARNING if version is not None else Level.NOTE,
-        f"Karpenter {found.name} is {what}: before 1.5 it adds no node for a pod that prefers nodes"
-        " by hostname, as advice does",
+    return (note if version is None else warning)(
+        f"Karpenter {name} is {what}: before 1.5 it adds no node for a pod that prefers nodes by"
+        " hostname, as advice does",
         "upgrade it to 1.5, or have policies decide `at: Binding`, which writes no such terms",
     )
-
-
-async def _serves_karpenter(installation: Installation) -> bool:
-    """Return whether the cluster has the API of Karpenter, such as one that a provider runs."""
-    try:
-        await installation.read("/apis/karpenter.sh", Part)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return False
-        raise
-    return True

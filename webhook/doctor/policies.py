@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from http import HTTPStatus
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -15,8 +14,8 @@ from engine.model.kinds import PRIORITY_CLASSES, WATCHED_FOR_POLICIES, Kind
 from engine.model.pod import SYSTEM_PRIORITY
 from engine.model.pod_classes import NEVER, PreemptionToleration, toleration_of
 from engine.model.policy_resource import policy_name
-from webhook.cluster.client.connection import ApiError
-from webhook.doctor.installation import Finding, Installation, Level
+from webhook.doctor.findings import Finding, ok, some, warning
+from webhook.doctor.installation import Installation
 from webhook.doctor.objects import ObjectList
 
 _MOST_NAMED: Final = 5
@@ -57,88 +56,57 @@ class _Policy(msgspec.Struct):
         )
 
 
-async def policies(installation: Installation) -> AsyncIterator[Finding]:
+def policies(installation: Installation) -> Iterator[Finding]:
     """Find policies of the API that are not in force, or do less than they should."""
-    deployment = await installation.deployment()
-    setting = "STOWPLAN_POLICY_RESOURCES"
-    if deployment is None or deployment.spec.template.spec.setting(setting) != "true":
-        return
     for kind in WATCHED_FOR_POLICIES:
-        try:
-            found = await installation.read(kind.path, ObjectList[_Policy])
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            yield Finding(
-                Level.WARNING,
+        found = installation.find(kind.path, ObjectList[_Policy])
+        if found is None:
+            yield warning(
                 f"the API server has no {kind.plural}: policies come from files alone",
                 "`crds.placementPolicy.install: IfAbsent` installs them, or set"
                 " `policies.resources.enabled: false`",
             )
-            continue
-        for finding in _judged(kind, found.items):
-            yield finding
+        else:
+            yield from _judged(kind, found.items)
 
 
 def _judged(kind: Kind, found: tuple[_Policy, ...]) -> Iterator[Finding]:
     """Yield what is wrong with policies of a kind, or that nothing is."""
-    conditions = [(each.name, each.condition(_ACCEPTED)) for each in found]
-    refused = [
-        (name, condition)
-        for name, condition in conditions
-        if condition and condition.status != "True"
-    ]
-    unseen = [name for name, condition in conditions if condition is None]
+    accepted = [(each.name, each.condition(_ACCEPTED)) for each in found]
+    refused = [(name, told) for name, told in accepted if told and told.status != "True"]
+    unseen = [name for name, told in accepted if told is None]
     for name, condition in refused[:_MOST_NAMED]:
         message = " ".join(condition.message.splitlines()[:2])
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             f"{kind.kind} {name} is not in force as it was written ({condition.reason}): {message}",
             f"`kubectl describe {kind.plural} {name.rpartition('/')[2]}` tells all of it",
         )
     if len(refused) > _MOST_NAMED:
         more = counted(len(refused) - _MOST_NAMED, f"more {kind.kind}", f"more {kind.plural}")
-        yield Finding(Level.WARNING, f"and {more}")
+        yield warning(f"and {more}")
     if unseen:
-        yield Finding(
-            Level.WARNING,
+        yield warning(
             f"{counted(len(unseen), f'{kind.kind} has', f'{kind.plural} have')} no status, such as"
             f" {unseen[0]}",
             "the leader writes it within seconds: see the replicas and the rights",
         )
     doubts = [(each.name, each.condition(_DEGRADED)) for each in found]
-    degraded = [
-        (name, condition) for name, condition in doubts if condition and condition.status == "True"
-    ]
+    degraded = [(name, told) for name, told in doubts if told and told.status == "True"]
     for name, condition in degraded[:_MOST_NAMED]:
         first = condition.message.partition("\n")[0]
-        yield Finding(
-            Level.WARNING, f"{kind.kind} {name} is degraded ({condition.reason}): {first}"
-        )
+        yield warning(f"{kind.kind} {name} is degraded ({condition.reason}): {first}")
     if not (refused or unseen or degraded):
         policies = counted(len(found), kind.kind, kind.plural)
-        yield Finding(Level.OK, f"{policies}, all in force")
+        yield ok(f"{policies}, all in force")
 
 
-_MOST_CLASSES_NAMED: Final = 3
-
-
-async def priority_classes(installation: Installation) -> AsyncIterator[Finding]:
+def priority_classes(installation: Installation) -> Iterator[Finding]:
     """Find what is said of preemption, and does not hold."""
-    deployment = await installation.deployment()
-    if deployment is None:
-        return
-    setting = deployment.spec.template.spec.setting
-    evicts = setting("STOWPLAN_PREEMPTION") == "true" or setting("STOWPLAN_QUOTA_MODE") == "Queue"
-    if setting("STOWPLAN_HOLD") != "true" or not evicts:
-        return
-    listed = await installation.read(PRIORITY_CLASSES.path, ObjectList[api.PriorityClass])
-    users = [each for each in listed.items if each.value < SYSTEM_PRIORITY]
-    findings = list(_findings(users))
-    for finding in findings:
-        yield finding
+    listed = installation.read(PRIORITY_CLASSES.path, ObjectList[api.PriorityClass])
+    findings = list(_findings([each for each in listed.items if each.value < SYSTEM_PRIORITY]))
+    yield from findings
     if not findings:
-        yield Finding(Level.OK, "what PriorityClasses say of preemption holds")
+        yield ok("what PriorityClasses say of preemption holds")
 
 
 def _findings(classes: Sequence[api.PriorityClass]) -> Iterator[Finding]:
@@ -147,20 +115,16 @@ def _findings(classes: Sequence[api.PriorityClass]) -> Iterator[Finding]:
         try:
             toleration = toleration_of(each.value, each.metadata.annotations or {})
         except ValueError as error:
-            yield Finding(
-                Level.WARNING,
+            yield warning(
                 f"PriorityClass {name} tolerates no preemption: {error}",
                 "write whole numbers in quotes",
             )
             continue
-        rivals = [other for other in classes if _ignores(other, each, toleration)]
+        rivals = [other.metadata.name for other in classes if _ignores(other, each, toleration)]
         if rivals:
-            names = ", ".join(other.metadata.name for other in rivals[:_MOST_CLASSES_NAMED])
-            more = len(rivals) - _MOST_CLASSES_NAMED
-            yield Finding(
-                Level.WARNING,
+            yield warning(
                 f"PriorityClass {name} tolerates preemption, of which the scheduler knows nothing:"
-                f" it preempts for {names}" + (f" and {more} more" if more > 0 else ""),
+                f" it preempts for {some(rivals)}",
                 "give these `preemptionPolicy: Never` and the annotation"
                 " `stowplan.dev/preemption: WhileHeld`",
             )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
 from engine.errors import QuantityError, counted
@@ -21,13 +20,12 @@ from engine.model.resources import Amounts
 from engine.model.time import SECOND
 from engine.report import expected_wait
 from webhook.cluster.client.connection import ApiError
-from webhook.cluster.client.lists import list_kind
-from webhook.doctor.installation import ADMISSION, Finding, Installation, Level
-from webhook.doctor.objects import Deployment, Named, Node, ObjectList, PodSpec, ResourceQuota
+from webhook.doctor.findings import Finding, note, ok, problem, some, warning
+from webhook.doctor.held_queue import list_quotas
+from webhook.doctor.installation import ADMISSION, Installation
+from webhook.doctor.objects import AnyObject, Node, ObjectList, ResourceQuota
 
-_MOST_NAMED: Final = 3
 _MOST_NAMESPACES: Final = 20  # whose ResourceQuotas are read
-_DEADLINES_READ: Final = 500
 _DEFAULT_DEADLINE_SECONDS: Final = 600  # of a Deployment
 _DEFAULT_MODE: Final = "Enforce"
 
@@ -36,7 +34,6 @@ _DEFAULT_MODE: Final = "Enforce"
 class _Queues:
     """What queues."""
 
-    spec: PodSpec  # of the Deployment, with its settings
     namespaces: frozenset[str]  # in mode Queue
     annotated: frozenset[str]  # those of them whose annotation says so
     quotas: Mapping[str, Sequence[ElasticQuota]]  # all that could be read, by namespace
@@ -48,83 +45,68 @@ class _Queues:
         return [quota for name in names for quota in self.quotas[name]]
 
 
-async def quota_queues(installation: Installation) -> AsyncIterator[Finding]:
+def quota_queues(installation: Installation) -> Iterator[Finding]:
     """Check what pods run into that wait for quota."""
-    deployment = await installation.deployment()
-    if deployment is None:
-        return
-    queues = await _queues(installation, deployment.spec.template.spec)
+    queues = _queues(installation)
     if not queues.members and not queues.annotated:
         return
     findings = [
-        *_releases(queues),
-        *_without_quota(queues),
-        *await _guaranteed(installation, queues),
-        *await _resource_quotas(installation, queues),
-        *await _deadlines(installation, queues),
-        *await _gate_guard(installation, queues),
+        *_releases(installation, queues),
+        *_guaranteed(installation, queues.members),
+        *_resource_quotas(installation, queues.members),
+        *_deadlines(installation, queues.members),
+        *_gate_guard(installation),
     ]
-    for finding in findings:
-        yield finding
+    yield from findings
     if all(finding.is_well for finding in findings):
-        count = len({quota.namespace for quota in queues.members})
-        namespaces = counted(count, "namespace")
-        yield Finding(Level.OK, f"pods of {namespaces} queue for quota, nothing is in the way")
+        namespaces = counted(len({quota.namespace for quota in queues.members}), "namespace")
+        yield ok(f"pods of {namespaces} queue for quota, nothing is in the way")
 
 
-async def _queues(installation: Installation, spec: PodSpec) -> _Queues:
-    default = spec.setting("STOWPLAN_QUOTA_MODE") or _DEFAULT_MODE
-    found = (await installation.read("/api/v1/namespaces", ObjectList[Named])).items
+def _queues(installation: Installation) -> _Queues:
+    default = installation.setting("QUOTA_MODE") or _DEFAULT_MODE
     modes = {
-        each.metadata.name: each.metadata.annotations.get(QUOTA_MODE_ANNOTATION) for each in found
+        each.metadata.name: each.metadata.annotations.get(QUOTA_MODE_ANNOTATION)
+        for each in installation.read("/api/v1/namespaces", ObjectList[AnyObject]).items
     }
     quotas: dict[str, list[ElasticQuota]] = {}
-    for quota in await list_kind(installation.connection, "ElasticQuota") or ():
+    for quota in installation.wait_for(list_quotas(installation.connection)):
         if quota.group == UPSTREAM_GROUP or quota.name == quota.namespace:
             quotas.setdefault(quota.namespace, []).append(quota)
     return _Queues(
-        spec=spec,
         namespaces=frozenset(name for name, mode in modes.items() if (mode or default) == "Queue"),
         annotated=frozenset(name for name, mode in modes.items() if mode == "Queue"),
         quotas=quotas,
     )
 
 
-def _releases(queues: _Queues) -> Iterator[Finding]:
-    """Yield that pods are denied, where nobody holds them."""
-    if queues.spec.setting("STOWPLAN_HOLD") != "true":
-        yield Finding(
-            Level.PROBLEM,
-            f"quota mode is Queue in {_some(sorted(queues.namespaces))}, and `hold.enabled` is off:"
+def _releases(installation: Installation, queues: _Queues) -> Iterator[Finding]:
+    """Yield that nobody releases pods, and namespaces with nothing to queue for."""
+    if not installation.holds:
+        yield problem(
+            f"quota mode is Queue in {some(sorted(queues.namespaces))}, and `hold.enabled` is off:"
             " pods are denied, as with Enforce",
             "set `hold.enabled`, or quota mode Enforce",
         )
-
-
-def _without_quota(queues: _Queues) -> Iterator[Finding]:
-    """Yield namespaces that ask for a queue and have nothing to queue for."""
     names = sorted(queues.annotated - queues.quotas.keys())
     if names:
-        yield Finding(
-            Level.WARNING,
-            f"quota mode is Queue and there is no ElasticQuota in {_some(names)}",
+        yield warning(
+            f"quota mode is Queue and there is no ElasticQuota in {some(names)}",
             "their pods are limited by nothing: create one, or remove the annotation"
             f" `{QUOTA_MODE_ANNOTATION}`",
         )
 
 
-async def _guaranteed(installation: Installation, queues: _Queues) -> list[Finding]:
-    """Return the resources of which all quotas are guaranteed more than the cohort has."""
-    if queues.spec.setting("STOWPLAN_QUOTA_COHORT") == "SumOfMin":
-        return []
-    selector = queues.spec.setting("STOWPLAN_QUOTA_COHORT_NODES")
+def _guaranteed(installation: Installation, members: Sequence[ElasticQuota]) -> Iterator[Finding]:
+    """Yield the resources of which all quotas are guaranteed more than the cohort has."""
+    if installation.setting("QUOTA_COHORT") == "SumOfMin":
+        return
+    selector = installation.setting("QUOTA_COHORT_NODES")
     query = {"labelSelector": selector} if selector else {}
-    nodes = (await installation.read("/api/v1/nodes", ObjectList[Node], **query)).items
-    total: Counter[str] = Counter()
-    for quota in queues.members:
+    total, capacity = Counter[str](), Counter[str]()
+    for quota in members:
         total.update(quota.min or {})
-    capacity: Counter[str] = Counter()
-    for node in nodes:
+    for node in installation.read("/api/v1/nodes", ObjectList[Node], **query).items:
         capacity.update(_readable(node.status.allocatable))
     over = [
         f"{amount_text(name, total[name])} of `{name}`, of which nodes have"
@@ -132,37 +114,29 @@ async def _guaranteed(installation: Installation, queues: _Queues) -> list[Findi
         for name in sorted(total)
         if name != PODS and total[name] > capacity[name]
     ]
-    if not over:
-        return []
-    return [
-        Finding(
-            Level.WARNING,
+    if over:
+        yield warning(
             f"ElasticQuotas are guaranteed {'; '.join(over)}",
             "nobody can have all of a `min` then: lower some, or add nodes",
         )
-    ]
 
 
-async def _resource_quotas(installation: Installation, queues: _Queues) -> list[Finding]:
-    """Return ResourceQuotas that deny pods before they can wait: they count queued pods, too."""
-    findings: list[Finding] = []
-    for quota in queues.members[:_MOST_NAMESPACES]:
-        path = f"/api/v1/namespaces/{quota.namespace}/resourcequotas"
-        for found in (await installation.read(path, ObjectList[ResourceQuota])).items:
+def _resource_quotas(
+    installation: Installation, members: Sequence[ElasticQuota]
+) -> Iterator[Finding]:
+    """Yield ResourceQuotas that deny pods before they can wait: they count queued pods, too."""
+    for quota in members[:_MOST_NAMESPACES]:
+        for found in installation.resource_quotas(quota.namespace):
+            yield from _crowded(quota, found)
             hard = _readable(found.status.hard)
-            findings += _crowded(quota, found)
             small = sorted(name for name in hard if _is_small(name, hard[name], quota))
             if small:
-                findings.append(
-                    Finding(
-                        Level.WARNING,
-                        f"ResourceQuota {quota.namespace}/{found.metadata.name} allows no more"
-                        f" ({', '.join(small)}) than ElasticQuota {quota.name}: no pod can wait",
-                        "it counts queued pods from their creation: raise it above max and what"
-                        " waits, or remove it",
-                    )
+                yield warning(
+                    f"ResourceQuota {quota.namespace}/{found.metadata.name} allows no more"
+                    f" ({', '.join(small)}) than ElasticQuota {quota.name}: no pod can wait",
+                    "it counts queued pods from their creation: raise it above max and what"
+                    " waits, or remove it",
                 )
-    return findings
 
 
 def _crowded(quota: ElasticQuota, found: ResourceQuota) -> Iterator[Finding]:
@@ -172,8 +146,7 @@ def _crowded(quota: ElasticQuota, found: ResourceQuota) -> Iterator[Finding]:
     for name in (PODS, "count/pods"):
         left = hard.get(name, 0) - used.get(name, 0)
         if queued.isdecimal() and int(queued) and name in hard and left < int(queued):
-            yield Finding(
-                Level.WARNING,
+            yield warning(
                 f"ResourceQuota {quota.namespace}/{found.metadata.name} lets {max(left, 0)} more"
                 f" pods exist (`{name}`), and {queued} wait for ElasticQuota {quota.name}: the next"
                 " ones are soon denied rather than queued",
@@ -186,64 +159,42 @@ def _is_small(name: str, hard: int, quota: ElasticQuota) -> bool:
     return hard <= (quota.max or {}).get(PODS if name == "count/pods" else name, -1)
 
 
-async def _deadlines(installation: Installation, queues: _Queues) -> list[Finding]:
-    """Return Deployments that give up sooner than their pods usually are released."""
-    waits = _usual_waits(queues)
-    if not waits:
-        return []
-    try:
-        deployments = await installation.read(
-            "/apis/apps/v1/deployments", ObjectList[Deployment], limit=str(_DEADLINES_READ)
-        )
-    except ApiError:
-        return []  # they are read for this alone, and by few accounts
-    short = sorted(
-        f"{each.metadata.namespace}/{each.metadata.name}"
-        for each in deployments.items
-        if (each.spec.progress_deadline_seconds or _DEFAULT_DEADLINE_SECONDS)
-        < waits.get(each.metadata.namespace, 0)
-    )
-    if not short:
-        return []
-    return [
-        Finding(
-            Level.WARNING,
-            f"{len(short)} Deployments count as failed (`progressDeadlineSeconds`) before the last"
-            f" pod that queues now is released: {_some(short)}",
-            "raise it there, or the quota",
-        )
-    ]
-
-
-def _usual_waits(queues: _Queues) -> dict[str, int]:
-    """Return the seconds that the last pod of each queue waits, where it is known."""
+def _deadlines(installation: Installation, members: Sequence[ElasticQuota]) -> Iterator[Finding]:
+    """Yield Deployments that give up sooner than the last pod of their queue is released."""
     waits: dict[str, int] = {}
-    for quota in queues.members:
+    for quota in members:
         interval, queued = release_interval(quota.figures), quota.figures.get(QUEUED_ANNOTATION, "")
         if interval is not None and queued.isdecimal():
             waits[quota.namespace] = expected_wait(int(queued), interval) // SECOND
-    return waits
+    short = sorted(
+        each.metadata.key
+        for each in (installation.readable_deployments if waits else ())
+        if (each.spec.progress_deadline_seconds or _DEFAULT_DEADLINE_SECONDS)
+        < waits.get(each.metadata.namespace, 0)
+    )
+    if short:
+        yield warning(
+            f"{len(short)} Deployments count as failed (`progressDeadlineSeconds`) before the last"
+            f" pod that queues now is released: {some(short)}",
+            "raise it there, or the quota",
+        )
 
 
-async def _gate_guard(installation: Installation, queues: _Queues) -> list[Finding]:
-    """Return that tenants may leave the queue, where no policy forbids it."""
-    if queues.spec.setting("STOWPLAN_HOLD") != "true":
-        return []
+def _gate_guard(installation: Installation) -> Iterator[Finding]:
+    """Yield that tenants may leave the queue, where no policy forbids it."""
+    if not installation.holds:
+        return
     path = f"{ADMISSION}/validatingadmissionpolicybindings/{installation.release}-hold-gate"
     try:
-        await installation.read(path, Named)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            return []  # it may not be read
-        return [
-            Finding(
-                Level.NOTE,
-                "`hold.gateGuard.enabled` is off: whoever may patch a pod may let it overtake"
-                " others, up to max",
-                "set it where tenants do not trust each other",
-            )
-        ]
-    return []
+        guard = installation.find(path, AnyObject)
+    except ApiError:
+        return  # it may not be read
+    if guard is None:
+        yield note(
+            "`hold.gateGuard.enabled` is off: whoever may patch a pod may let it overtake others,"
+            " up to max",
+            "set it where tenants do not trust each other",
+        )
 
 
 def _readable(quantities: Mapping[str, str | int | float]) -> Amounts:
@@ -256,9 +207,3 @@ def _readable(quantities: Mapping[str, str | int | float]) -> Amounts:
         except QuantityError:
             continue
     return readable
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the first few names, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
 from engine.model.elastic_quota import UPSTREAM_GROUP
 from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
-from webhook.doctor.installation import (
-    ADMISSION,
-    MUTATING,
-    VALIDATING,
-    Finding,
-    Installation,
-    Level,
-)
-from webhook.doctor.objects import PodSpec
+from webhook.doctor.findings import Finding, ok, problem, warning
+from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_ADMISSION: Final = ADMISSION.split("/")[2]
+_COORDINATION: Final = "coordination.k8s.io"
 _SLICES: Final = "discovery.k8s.io"
 _QUOTA_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 
@@ -66,159 +61,129 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Verdict
 
 
-async def rights(installation: Installation) -> AsyncIterator[Finding]:
+def rights(installation: Installation) -> Iterator[Finding]:
     """Check every right that the settings of the Deployment require."""
-    deployment = await installation.deployment()
-    if deployment is None:
-        yield Finding(
-            Level.WARNING,
-            "the service account is unknown without the Deployment",
-            "see the replicas above",
-        )
+    if installation.deployment is None:
+        message = "the service account is unknown without the Deployment"
+        yield warning(message, "see the replicas above")
         return
-    spec, control = deployment.spec.template.spec, await installation.control()
-    serving = [*_serving_rights(installation, spec)]
-    leading = [*_leading_rights(installation, spec)]
-    needed = {spec.service_account_name: serving}
+    spec, control = installation.spec, installation.control
+    serving, leading = _serving_rights(installation), _leading_rights(installation)
+    needed = {spec.service_account_name: [*serving]}
     leader = spec if control is None else control.spec.template.spec
-    needed[leader.service_account_name] = [*dict.fromkeys([*serving, *leading])]
+    needed[leader.service_account_name] = [
+        *dict.fromkeys([*needed[spec.service_account_name], *leading])
+    ]
     for name, rights_of_account in needed.items():
         account = f"system:serviceaccount:{installation.namespace}:{name}"
-        async for finding in _account(installation, account, rights_of_account):
-            yield finding
+        missing = [right for right in rights_of_account if not _has(installation, account, right)]
+        for right in missing:
+            scope = f"--namespace {right.namespace}" if right.namespace else "--all-namespaces"
+            yield problem(
+                f"{account} may not {right}",
+                f"set `rbac.create`, or grant it; `kubectl auth can-i {right} {scope}"
+                f" --as {account}` confirms it",
+            )
+        if not missing:
+            yield ok(f"{account} has the {len(rights_of_account)} rights it needs")
 
 
-async def _account(
-    installation: Installation, account: str, needed: Sequence[Right]
-) -> AsyncIterator[Finding]:
-    missing = [right for right in needed if not await _has(installation, account, right)]
-    for right in missing:
-        scope = f"--namespace {right.namespace}" if right.namespace else "--all-namespaces"
-        yield Finding(
-            Level.PROBLEM,
-            f"{account} may not {right}",
-            f"set `rbac.create`, or grant it; `kubectl auth can-i {right} {scope} --as {account}`"
-            " confirms it",
-        )
-    if not missing:
-        yield Finding(Level.OK, f"{account} has the {len(needed)} rights it needs")
+def _to(
+    verbs: str, group: str, resource: str, namespace: str = "", name: str = ""
+) -> Iterator[Right]:
+    """Yield a right for each of some verbs."""
+    for verb in verbs.split():
+        yield Right(verb, group, resource, namespace, name)
 
 
-def _read_rights() -> Iterator[Right]:
+def _to_policies(installation: Installation, verbs: str, subresource: str = "") -> Iterator[Right]:
+    if installation.setting("POLICY_RESOURCES") == "true":
+        for kind in WATCHED_FOR_POLICIES:
+            yield from _to(verbs, kind.group, f"{kind.plural}{subresource}")
+
+
+def _to_configurations(installation: Installation, verbs: str, *kinds: str) -> Iterator[Right]:
+    for kind in kinds or (MUTATING, VALIDATING):
+        yield from _to(verbs, _ADMISSION, f"{kind.lower()}s", name=installation.release)
+
+
+def _to_record(installation: Installation, suffix: str) -> Iterator[Right]:
+    """Yield what a ConfigMap needs that the leader writes."""
+    yield from _to("create", "", "configmaps", installation.namespace)
+    name = f"{installation.lease}-{suffix}"
+    yield from _to("get patch", "", "configmaps", installation.namespace, name)
+
+
+def _serving_rights(installation: Installation) -> Iterator[Right]:
+    """Yield the rights of whoever answers reviews; the leader has them, too."""
+    namespace, setting = installation.namespace, installation.setting
     # Read only if a setting asks for it.
     left_out = {POD_METRICS, *WATCHED_FOR_RECLAIM, *WATCHED_FOR_POLICIES}
     for kind in KINDS:
         if kind not in left_out and not kind.only_offline:
-            for verb in kind.verbs:
-                if verb != "get":
-                    yield Right(verb, kind.group, kind.plural)
-
-
-def _serving_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
-    """Yield the rights of whoever answers reviews; the leader has them, too."""
-    namespace, setting = installation.namespace, spec.setting
-    yield from _read_rights()
-    lease = setting("STOWPLAN_LEASE") or installation.release
-    for verb in ("get", "watch"):
-        yield Right(verb, "coordination.k8s.io", "leases", namespace, lease)
-    yield from _policy_rights(spec, ("list", "watch"))
-    if setting("STOWPLAN_DEBUG_PAGES") != "false":
-        yield Right("create", "authentication.k8s.io", "tokenreviews")
-        yield Right("create", "authorization.k8s.io", "subjectaccessreviews")
-    if setting("STOWPLAN_QUOTA_MODE") != "Off":
+            verbs = " ".join(verb for verb in kind.verbs if verb != "get")
+            yield from _to(verbs, kind.group, kind.plural)
+    yield from _to("get watch", _COORDINATION, "leases", namespace, installation.lease)
+    yield from _to_policies(installation, "list watch")
+    if setting("DEBUG_PAGES") != "false":
+        yield from _to("create", "authentication.k8s.io", "tokenreviews")
+        yield from _to("create", "authorization.k8s.io", "subjectaccessreviews")
+    if setting("QUOTA_MODE") != "Off":
         for group in _QUOTA_GROUPS:
-            yield Right("patch", group, "elasticquotas")
-        yield Right("create", "", "events")
-    if setting("STOWPLAN_OUTCOME") != "false":
-        yield Right("get", "", "configmaps", namespace, f"{lease}-outcome")
-    secret = setting("STOWPLAN_CERTIFICATE_SECRET")
-    if secret:
-        for verb in ("get", "watch"):
-            yield Right(verb, "", "secrets", namespace, secret)
-            yield from _configuration_rights(installation, verb)
+            yield from _to("patch", group, "elasticquotas")
+        yield from _to("create", "", "events")
+    if setting("OUTCOME") != "false":
+        yield from _to("get", "", "configmaps", namespace, f"{installation.lease}-outcome")
+    if secret := setting("CERTIFICATE_SECRET"):
+        yield from _to("get watch", "", "secrets", namespace, secret)
+        yield from _to_configurations(installation, "get watch")
 
 
-def _leading_rights(installation: Installation, spec: PodSpec) -> Iterator[Right]:
+def _leading_rights(installation: Installation) -> Iterator[Right]:
     """Yield what the leader needs besides."""
-    namespace, setting = installation.namespace, spec.setting
-    lease = setting("STOWPLAN_LEASE") or installation.release
-    yield Right("create", "coordination.k8s.io", "leases", namespace)
-    yield Right("update", "coordination.k8s.io", "leases", namespace, lease)
-    yield from _policy_rights(spec, ("patch",), "/status")
-    yield from _releasing_rights(namespace, lease, spec)
-    if setting("STOWPLAN_OUTCOME") != "false":
-        yield from _record_rights(namespace, f"{lease}-outcome")
-        yield Right("create", "", "events", namespace)
-    if setting("STOWPLAN_QUOTA_MODE") != "Off":
-        for group in _QUOTA_GROUPS:
-            yield Right("patch", group, "elasticquotas/status")
-    secret = setting("STOWPLAN_CERTIFICATE_SECRET")
-    if secret:
-        yield Right("create", "", "secrets", namespace)
-        yield Right("patch", "", "secrets", namespace, secret)
-        yield from _configuration_rights(installation, "patch")
-    if setting("STOWPLAN_BINDING") == "true":
-        service = f"{installation.release}-leader"
-        yield Right("create", _SLICES, "endpointslices", namespace)
-        for family in ("ipv4", "ipv6"):
-            for verb in ("get", "update", "delete"):
-                yield Right(verb, _SLICES, "endpointslices", namespace, f"{service}-{family}")
-        for verb in () if secret else ("get", "watch", "patch"):
-            yield from _configuration_rights(installation, verb, MUTATING)
-
-
-def _policy_rights(spec: PodSpec, verbs: Sequence[str], subresource: str = "") -> Iterator[Right]:
-    if spec.setting("STOWPLAN_POLICY_RESOURCES") == "true":
-        for kind in WATCHED_FOR_POLICIES:
-            for verb in verbs:
-                yield Right(verb, kind.group, f"{kind.plural}{subresource}")
-
-
-def _releasing_rights(namespace: str, lease: str, spec: PodSpec) -> Iterator[Right]:
-    if spec.setting("STOWPLAN_HOLD") != "true":
-        return
-    yield from _HOLD_RIGHTS
-    preempts = spec.setting("STOWPLAN_PREEMPTION") == "true"
-    if preempts or spec.setting("STOWPLAN_QUOTA_MODE") == "Queue":
+    namespace, setting = installation.namespace, installation.setting
+    yield from _to("create", _COORDINATION, "leases", namespace)
+    yield from _to("update", _COORDINATION, "leases", namespace, installation.lease)
+    yield from _to_policies(installation, "patch", "/status")
+    if installation.holds:
+        yield from _HOLD_RIGHTS
+    if installation.evicts:
         yield from _RECLAIM_RIGHTS
-        yield from _record_rights(namespace, f"{lease}-reclaim")
+        yield from _to_record(installation, "reclaim")
+    if setting("OUTCOME") != "false":
+        yield from _to_record(installation, "outcome")
+        yield from _to("create", "", "events", namespace)
+    if setting("QUOTA_MODE") != "Off":
+        for group in _QUOTA_GROUPS:
+            yield from _to("patch", group, "elasticquotas/status")
+    secret = setting("CERTIFICATE_SECRET")
+    if secret:
+        yield from _to("create", "", "secrets", namespace)
+        yield from _to("patch", "", "secrets", namespace, secret)
+        yield from _to_configurations(installation, "patch")
+    if setting("BINDING") == "true":
+        yield from _to("create", _SLICES, "endpointslices", namespace)
+        for family in ("ipv4", "ipv6"):
+            name = f"{installation.release}-leader-{family}"
+            yield from _to("get update delete", _SLICES, "endpointslices", namespace, name)
+        if not secret:
+            yield from _to_configurations(installation, "get watch patch", MUTATING)
 
 
-def _configuration_rights(installation: Installation, verb: str, *kinds: str) -> Iterator[Right]:
-    group = ADMISSION.split("/")[2]
-    for kind in kinds or (MUTATING, VALIDATING):
-        yield Right(verb, group, f"{kind.lower()}s", "", installation.release)
-
-
-def _record_rights(namespace: str, name: str) -> Iterator[Right]:
-    """Yield what a ConfigMap needs that the leader writes."""
-    yield Right("create", "", "configmaps", namespace)
-    for verb in ("get", "patch"):
-        yield Right(verb, "", "configmaps", namespace, name)
-
-
-async def _has(installation: Installation, account: str, right: Right) -> bool:
+def _has(installation: Installation, account: str, right: Right) -> bool:
     resource, _, subresource = right.resource.partition("/")
-    attributes = {
-        "verb": right.verb,
-        "group": right.group,
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": right.namespace,
-        "name": right.name,
-    }
+    groups = ["serviceaccounts", f"serviceaccounts:{installation.namespace}", "authenticated"]
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
             "user": account,
-            "groups": [
-                "system:serviceaccounts",
-                f"system:serviceaccounts:{installation.namespace}",
-                "system:authenticated",
-            ],
-            "resourceAttributes": attributes,
+            "groups": [f"system:{group}" for group in groups],
+            "resourceAttributes": {
+                **right._asdict(),
+                "resource": resource,
+                "subresource": subresource,
+            },
         },
     }
-    answer = await installation.connection.write("POST", _REVIEWS, msgspec.json.encode(review))
-    return msgspec.json.decode(answer, type=_Review).status.allowed
+    return msgspec.json.decode(installation.create(_REVIEWS, review), type=_Review).status.allowed
