@@ -67,7 +67,7 @@ from engine.report.queue import (
     place_text,
     queue_report,
 )
-from engine.report.quotas import QuotaAmount, QuotaReport, QuotaRow, QuotasReport
+from engine.report.quotas import QuotaAmount, QuotaReport, QuotaRow, QuotasReport, quotas_report
 from engine.report.simulation import (
     ArmPlacement,
     ArmReport,
@@ -179,6 +179,7 @@ __all__ = [
     "pods_report",
     "policies_report",
     "queue_report",
+    "quotas_report",
     "spread_of",
     "summary",
     "thresholds_of",

@@ -263,22 +263,22 @@ class DecisionExcerpt(msgspec.Struct, frozen=True, array_like=True, kw_only=True
     pod: PodName
     verdict: Verdict
     message: str
-    policies: tuple[str, ...]
-    estimate: Amounts
-    nodes: int
-    candidates: int
-    ranked: Sequence[str]
-    totals: Sequence[int]
-    scores: Sequence[ScoreExcerpt]
-    rejected: Mapping[str, tuple[RuleReason, ...]]
-    rejected_by: tuple[RejectionSummary, ...]
-    abstained: tuple[RuleReason, ...]
-    errors: tuple[str, ...]
     decided_at: Micros
-    view_version: int
-    ages: Mapping[str, int]
-    audit: DecisionExcerpt | None
-    held: bool
+    policies: tuple[str, ...] = ()
+    estimate: Amounts = {}
+    nodes: int = 0
+    candidates: int = 0
+    ranked: Sequence[str] = ()
+    totals: Sequence[int] = ()
+    scores: Sequence[ScoreExcerpt] = ()
+    rejected: Mapping[str, tuple[RuleReason, ...]] = {}
+    rejected_by: tuple[RejectionSummary, ...] = ()
+    abstained: tuple[RuleReason, ...] = ()
+    errors: tuple[str, ...] = ()
+    view_version: int = 0
+    ages: Mapping[str, int] = {}
+    audit: DecisionExcerpt | None = None
+    held: bool = False
     binding: BindingReport | None = None
 
     def report(self) -> DecisionReport:
@@ -337,22 +337,7 @@ def binding_excerpt(
         pod=PodName(pod.namespace, pod.display_name),
         verdict=Verdict.DENY if is_denied else Verdict.ABSTAIN,
         message=binding.message,
-        policies=(),
-        estimate={},
-        nodes=0,
-        candidates=0,
-        ranked=(),
-        totals=(),
-        scores=(),
-        rejected={},
-        rejected_by=(),
-        abstained=(),
-        errors=(),
         decided_at=now,
-        view_version=0,
-        ages={},
-        audit=None,
-        held=False,
         binding=binding,
     )
 

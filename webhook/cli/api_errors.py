@@ -10,14 +10,7 @@ _PERMITTED = "`kubectl auth can-i --list` shows what is permitted"
 
 
 def reason(error: ApiError, otherwise: str, *, forbidden: str = "", hint: str = "") -> str:
-    """Return why the API server did not do what a command asked for, with a hint.
-
-    Args:
-        error: the failure.
-        otherwise: what failed, for refusals that are not of a kind of their own.
-        forbidden: the same where a permission is missing; `otherwise`, if not given.
-        hint: how to be permitted; what is permitted, if not given.
-    """
+    """Return why the API server did not do what a command asked for, with a hint."""
     if error.status == NO_CONTACT:
         return (
             f"no contact with the API server: {error.message}\nhint: is it the right cluster, and"

@@ -36,16 +36,7 @@ _OBJECTS_HINT: Final = "`kubectl get nodes,pods,namespaces -A -o json` has all o
 def load_cluster(
     paths: Sequence[Path], console: Console, *, observers: Sequence[PodObserver] = ()
 ) -> Recording:
-    """Return a recorded cluster; objects that cannot be used are reported, the rest is loaded.
-
-    Args:
-        paths: files and folders.
-        console: for notes and progress.
-        observers: called for each pod.
-
-    Raises:
-        InvalidFileError: a file cannot be read at all.
-    """
+    """Return a recorded cluster; objects that cannot be used are reported, the rest is loaded."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,11 +1,12 @@
-"""What commands share: the console, tables, exit statuses, errors of the API, `--watch`."""
+"""What commands share: consoles, tables, files, and `--watch`."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -108,7 +109,23 @@ def namespace_and_name(option: str, text: str) -> tuple[str, str]:
     return namespace, name
 
 
-_PERMITTED = "`kubectl auth can-i --list` shows what is permitted"
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show on standard error how many pods of a total are done; yield what tells of more."""
+    from rich import progress as bars  # noqa: PLC0415 - it takes as long as the version does
+
+    notes = errors()
+    columns = (bars.TextColumn(what), bars.BarColumn(), bars.MofNCompleteColumn())
+    with bars.Progress(
+        *columns,
+        bars.TextColumn("pods"),
+        bars.TimeElapsedColumn(),
+        console=notes,
+        transient=True,
+        disable=not notes.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda pods=1: bar.advance(task, pods)
 
 
 _EVERY_SECONDS: Final = 0.3

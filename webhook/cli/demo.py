@@ -44,8 +44,8 @@ from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
-from webhook.cli.render import show_patch
-from webhook.cli.simulate import show_figures, write_page
+from webhook.cli.render import show, show_patch
+from webhook.pages import figures_table, report_page
 from webhook.serving.composition import run_server
 from webhook.settings import Settings
 
@@ -199,8 +199,8 @@ def _before_you_trust_it(
     ]
     scenario = what_if(recorded, (), recorded_arrivals(recorded.pods))
     report = simulate(Simulation(scenario=scenario, arms=arms, seed=_SEED))
-    show_figures(output, report)
-    write_page(page, report)
+    show([figures_table(report)], output)
+    page.write_text(report_page(report), encoding="utf-8")
     address = escape(page.resolve().as_uri())
     output.print(f"\nThe same with plots, to be opened in a browser: [bold]{address}[/]")
 

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.markup import escape
 
 from engine.errors import StowplanError
-from webhook.cli import console
 from webhook.cli.api_errors import reason
-from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
+from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import Finding, Installation, Level, run_checks
+from webhook.pages import ui
 
 _STYLES = {
-    Level.OK: "green",
-    Level.NOTE: "cyan",
-    Level.WARNING: "yellow",
-    Level.PROBLEM: "bold red",
+    Level.OK: ui.Style.GOOD,
+    Level.NOTE: ui.Style.STRONG,
+    Level.WARNING: ui.Style.DOUBT,
+    Level.PROBLEM: ui.Style.BAD,
 }
 _Findings = Mapping[str, Sequence[Finding]]
 
@@ -45,16 +42,15 @@ def doctor(
         findings = asyncio.run(_run_checks(kubeconfig, context, namespace, release, pod_namespace))
     except ApiError as error:
         raise StowplanError(reason(error, "the API server does not answer")) from error
-    output = console.output()
     if as_json:
         rows = [
             {"check": check, **asdict(finding)}
             for check, found in findings.items()
             for finding in found
         ]
-        output.print(json.dumps(rows, indent=2), markup=False, soft_wrap=True)
+        show_json(rows)
     else:
-        _show(output, findings)
+        show(_document(findings))
     is_well = all(finding.is_well for check in findings.values() for finding in check)
     return Exit.OK if is_well else Exit.DENIED
 
@@ -74,13 +70,19 @@ async def _run_checks(
         )
 
 
-def _show(output: Console, by_check: _Findings) -> None:
-    table = plain_table("check", "", "finding")
-    for check, findings in by_check.items():
-        for number, finding in enumerate(findings):
-            level = f"[{_STYLES[finding.level]}]{finding.level.value}[/]"
-            advice = f"\n[dim]-> {escape(finding.advice)}[/]" if finding.advice else ""
-            table.add_row("" if number else check, level, escape(finding.message) + advice)
-    output.print(table)
+def _document(by_check: _Findings) -> Iterator[ui.Block]:
+    yield ui.Table(
+        columns=ui.columns("check", "", "finding"),
+        rows=[
+            (
+                None if place else check,
+                ui.Span(finding.level.value, _STYLES[finding.level]),
+                (finding.message, ui.quiet(f"\n-> {finding.advice}") if finding.advice else ""),
+            )
+            for check, findings in by_check.items()
+            for place, finding in enumerate(findings)
+        ],
+    )
     bad = sum(not finding.is_well for findings in by_check.values() for finding in findings)
-    output.print(f"\nfindings that need action: {bad}" if bad else "\n[green]all well[/]")
+    all_well = ui.Span("all well", ui.Style.GOOD)
+    yield ui.Paragraph(f"findings that need action: {bad}" if bad else all_well)

@@ -14,11 +14,7 @@ from webhook.cli.exit_codes import Exit
 
 
 def main() -> NoReturn:
-    """Run the command line with the arguments of the process.
-
-    Raises:
-        SystemExit: always; with an `Exit` status.
-    """
+    """Run the command line with the arguments of the process."""
     signal.signal(signal.SIGINT, _end)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # or it looks through all packages
     gc.disable()  # imports leave nothing to collect, and a lot to look at

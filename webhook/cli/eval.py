@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -13,8 +13,6 @@ from typing import Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
-from rich.console import Console
-from rich.markup import escape
 
 from engine.cel import CelError, Program, plain_value
 from engine.errors import StowplanError, counted
@@ -22,10 +20,11 @@ from engine.policy import NodeValues, node_values, pod_fields_read, read_express
 from engine.report import NodeNames
 from webhook.cli import console
 from webhook.cli.cluster_loading import ClusterPaths, load_cluster, moment_of, tell_missing
-from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
+from webhook.cli.render import show, show_json
+from webhook.pages import ui
 
 _NODES: Final = 20
 _EXPRESSION: Final = "<expression>"
@@ -80,11 +79,10 @@ def evaluate(
     notes = None if pod is None else console.errors()
     request = placement_request(manifest, namespace=namespace, view=view, notes=notes)
     values = node_values(program, view, moment, request=request, variables=variables)
-    output = console.output()
     if json:
-        output.print_json(msgspec.json.encode(_report(values)).decode())
+        show_json(_report(values))
     else:
-        _show(output, values, nodes)
+        show(_document(values, nodes))
     return Exit.OK
 
 
@@ -137,38 +135,32 @@ def _report(values: NodeValues) -> EvaluationReport:
     )
 
 
-def _show(output: Console, values: NodeValues, most: int) -> None:
-    """Print the values, then how they are computed."""
+def _document(values: NodeValues, most: int) -> Iterator[ui.Block]:
+    """Yield the values, then how they are computed."""
     if values.by_node is None:
-        output.print(_text(values.value), soft_wrap=True)
-        output.print("[dim]the same for every node: it reads none[/]")
+        yield ui.Paragraph(_text(values.value))
+        yield ui.Paragraph("the same for every node: it reads none", "quiet")
     else:
-        output.print(_summary(list(values.by_node.values())))
-        output.print()
+        yield ui.Paragraph(ui.strong(_summary(list(values.by_node.values()))))
         names = NodeNames.of(values.by_node)
-        if names.note:
-            output.print(f"[dim]{names.note}[/]")
-        table = plain_table("node", "value")
-        for node, value in list(values.by_node.items())[:most]:
-            table.add_row(escape(names.short(node)), _text(value))
-        if len(values.by_node) > most:
-            table.add_row(f"... and {len(values.by_node) - most} more", style="dim")
-        output.print(table)
+        yield ui.Paragraph(names.note, "quiet")
+        rows = [(names.short(node), _text(value)) for node, value in values.by_node.items()]
+        yield ui.Table(columns=ui.columns("node", "value"), rows=rows, most=most)
     for error in values.errors:
-        output.print(f"[yellow]could not be evaluated:[/] {escape(error)}")
+        yield ui.Paragraph((ui.Span("could not be evaluated:", ui.Style.DOUBT), f" {error}"))
     if values.expression is None:
         kind = values.program.result_type
-        output.print(f"\nneither a filter nor a score: its type is `{kind}`", markup=False)
-        return
-    output.print("\n[bold]How it is evaluated[/], for 5,000 nodes at once")
-    for plan in values.expression.plans:
-        output.print(plan.describe(), markup=False, soft_wrap=True)
+        yield ui.Paragraph(f"neither a filter nor a score: its type is `{kind}`")
+    else:
+        yield ui.Paragraph("How it is evaluated, for 5,000 nodes at once", "heading")
+        for plan in values.expression.plans:
+            yield ui.Paragraph(plan.describe(), "command")
 
 
-def _text(value: object) -> str:
+def _text(value: object) -> ui.Inline:
     if isinstance(value, CelError):
-        return f"[red]error:[/] {escape(str(value))}"
-    return escape(json.dumps(plain_value(value), ensure_ascii=False))
+        return (ui.bad("error:"), f" {value}")
+    return json.dumps(plain_value(value), ensure_ascii=False)
 
 
 def _summary(values: Sequence[object]) -> str:
@@ -184,5 +176,4 @@ def _summary(values: Sequence[object]) -> str:
         parts.append(f"{min(numbers):.6g} to {max(numbers):.6g}, on average {fmean(numbers):.6g}")
     if failed:
         parts.append(f"no value for {failed}")
-    text = counted(len(values), "node") + (f": {', '.join(parts)}" if parts else "")
-    return f"[bold]{text}[/]"
+    return counted(len(values), "node") + (f": {', '.join(parts)}" if parts else "")

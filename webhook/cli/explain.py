@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -40,12 +40,12 @@ from webhook.cli.cluster_loading import (
     moment_text,
     tell_missing,
 )
-from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
-from webhook.cli.render import show_patch, show_reasons, verdict_line
+from webhook.cli.render import show, show_json, show_patch
 from webhook.cluster import Recording
+from webhook.pages import reason_blocks, ui, verdict_line
 from webhook.placement.placer import Placer
 
 
@@ -59,15 +59,15 @@ class HoldReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     evictions: str = ""
 
     def __str__(self) -> str:
-        """Return it in a line, in the markup of a terminal."""
+        """Return it in a line."""
         if self.waits_for:
-            return f"held, and waits for others to remove {escape(', '.join(self.waits_for))}"
+            return f"held, and waits for others to remove {', '.join(self.waits_for)}"
         if self.evictions:
-            return f"held: {escape(self.evictions)}"
+            return f"held: {self.evictions}"
         if self.waits_for_quota:
-            return f"held, and waits for quota: {escape(self.waits_for_quota)}"
+            return f"held, and waits for quota: {self.waits_for_quota}"
         if self.waits_for_gang:
-            return f"held, and waits for its {escape(self.waits_for_gang)}"
+            return f"held, and waits for its {self.waits_for_gang}"
         return "held, until it is its turn"
 
 
@@ -153,12 +153,13 @@ class BindingExplanation(msgspec.Struct, frozen=True, kw_only=True, rename="came
     rules: tuple[RuleOnNodes, ...]  # what rules say of both nodes now, as if the pod was not there
 
     def __str__(self) -> str:
-        """Return it in a line, in the markup of a terminal."""
-        why = escape(self.message or self.reason)
-        node, scheduler_node = escape(self.node), escape(self.scheduler_node)
+        """Return it in a line."""
+        why = self.message or self.reason
         if self.node == self.scheduler_node:
-            return f"bound to {node}, as the scheduler chose: {why}"
-        return f"bound to {node} instead of {scheduler_node}, the scheduler's choice: {why}"
+            return f"bound to {self.node}, as the scheduler chose: {why}"
+        return (
+            f"bound to {self.node} instead of {self.scheduler_node}, the scheduler's choice: {why}"
+        )
 
 
 def binding_explanation(
@@ -177,17 +178,19 @@ def binding_explanation(
     )
 
 
-def show_binding(console: Console, found: BindingExplanation) -> None:
-    """Print both nodes, rule by rule; of filters only those that reject one of them."""
-    console.print(str(found))
-    if not found.rules or found.node == found.scheduler_node:
-        return
-    console.print("[dim]what rules say of both nodes now, without the pod:[/]")
-    table = plain_table("policy", "rule", found.scheduler_node, found.node)
-    for each in found.rules:
-        row = (each.policy, each.rule, each.on_scheduler_node or "-", each.on_node or "-")
-        table.add_row(*map(escape, row))
-    console.print(table)
+def _binding_blocks(found: BindingExplanation) -> Iterator[ui.Block]:
+    """Yield both nodes, rule by rule; of filters only those that reject one of them."""
+    yield ui.Paragraph(str(found))
+    if found.rules and found.node != found.scheduler_node:
+        titles = ("policy", "rule", found.scheduler_node, found.node)
+        yield ui.Table(
+            title=ui.Span("what rules say of both nodes now, without the pod:", ui.Style.QUIET),
+            columns=[ui.Column(title) for title in titles],
+            rows=[
+                (each.policy, each.rule, each.on_scheduler_node or "-", each.on_node or "-")
+                for each in found.rules
+            ],
+        )
 
 
 def _rules(decision: Decision, scheduler_node: str, node: str) -> Iterator[RuleOnNodes]:
@@ -294,17 +297,15 @@ def explain(
             hold=hold,
             bound=bound,
         )
-        output.print_json(msgspec.json.encode(report).decode())
+        show_json(report)
     else:
-        judged = f"as of {moment_text(moment)} ({origin})"
-        if queues and not quota.allowed:
-            judged = f"{_QUEUES}\n{judged}"
-        if hold is not None:
-            judged = f"{hold}\n{judged}"
+        judged = [] if hold is None else [str(hold)]
+        judged += [_QUEUES] if queues and not quota.allowed else []
+        judged.append(f"as of {moment_text(moment)} ({origin})")
         if bound is not None:
-            show_binding(output, bound)
+            show(_binding_blocks(bound), output)
             output.print()
-        _show(output, decision, quota, judged, nodes=nodes, inputs=inputs)
+        show(_decision_blocks(decision, quota, judged, nodes, inputs), output)
         for warning in advice.warnings:
             output.print(f"[yellow]warning:[/] {escape(warning)}")
         if patch:
@@ -391,26 +392,20 @@ def _live(
     return manifest, read.policies if policy_set is None else policy_set, read.recording
 
 
-def _show(
-    output: Console,
-    decision: Decision,
-    quota: QuotaVerdict,
-    judged: str,
-    *,
-    nodes: int,
-    inputs: int,
-) -> None:
-    """Print the verdict, then its reasons."""
+def _decision_blocks(
+    decision: Decision, quota: QuotaVerdict, judged: Sequence[str], nodes: int, inputs: int
+) -> Iterator[ui.Block]:
+    """Yield the verdict, then its reasons."""
     report = decision_report(decision, most_nodes=nodes, most_inputs=inputs)
     known = zip(decision.names, decision.valid.tolist(), strict=True)
     names = NodeNames.of(name for name, is_valid in known if is_valid)
     verdict = verdict_line(report.verdict, report.pod, names.in_text(report.message))
     if quota.allowed:
-        output.print(verdict)
+        yield verdict
     else:
-        output.print(verdict_line(Verdict.DENY, report.pod, quota.message))
-        output.print(f"apart from its quota: {verdict}")
+        yield verdict_line(Verdict.DENY, report.pod, quota.message)
+        yield ui.Paragraph(("apart from its quota: ", verdict.text))
     if decision.pod.node_name:
-        output.print("hint: without `spec.nodeName` you see where it would go")
-    output.print(judged)
-    show_reasons(output, report, names)
+        yield ui.Paragraph("hint: without `spec.nodeName` you see where it would go")
+    yield from map(ui.Paragraph, judged)
+    yield from reason_blocks(report, names)

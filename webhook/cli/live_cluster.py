@@ -25,6 +25,7 @@ from webhook.cluster.client.connection import ApiError, Connection, connected, f
 from webhook.cluster.client.lists import list_kind
 from webhook.cluster.files.object_file import JsonObject
 from webhook.cluster.objects import ApiObject
+from webhook.doctor.objects import ConfigMap, Deployment
 from webhook.placement.policy_files import PolicyResources
 
 _T = TypeVar("_T")
@@ -61,33 +62,6 @@ _TYPES: Final = (
     _type("", POD, "pods", "po"),
     *(_type(each.group, each.kind, each.plural, each.short) for each in WORKLOADS),
 )
-
-
-class _Volume(msgspec.Struct, rename="camel"):
-    name: str = ""
-    config_map: dict[str, Any] = {}
-
-
-class _PodSpec(msgspec.Struct):
-    volumes: list[_Volume] = []
-
-
-class _Template(msgspec.Struct):
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-
-
-class _Spec(msgspec.Struct):
-    template: _Template = msgspec.field(default_factory=_Template)
-
-
-class _Deployment(msgspec.Struct):
-    """What is read of our Deployment: where its policies are."""
-
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-class _ConfigMap(msgspec.Struct):
-    data: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,16 +163,16 @@ async def _policy_files(connection: Connection, installation: str) -> dict[str, 
     """Return the policies in the ConfigMap of a Deployment, by their names; none without one."""
     namespace, _, name = installation.rpartition("/")
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
-    deployment = await _optional(connection, path, _Deployment)
+    deployment = await _optional(connection, path, Deployment)
     if deployment is None:
         return {}
     for volume in deployment.spec.template.spec.volumes:
-        if volume.name != _VOLUME or "name" not in volume.config_map:
+        if volume.name != _VOLUME or volume.config_map is None:
             continue
-        path = f"/api/v1/namespaces/{namespace}/configmaps/{volume.config_map['name']}"
-        config_map = await _optional(connection, path, _ConfigMap)
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{volume.config_map.name}"
+        config_map = await _optional(connection, path, ConfigMap)
         return {
-            f"configmaps/{volume.config_map['name']}/{key}": text.encode()
+            f"configmaps/{volume.config_map.name}/{key}": text.encode()
             for key, text in ({} if config_map is None else config_map.data).items()
             if key.endswith(_POLICY_FILES) and key != CASES_FILE
         }

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 from cyclopts import Parameter
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from engine.errors import StowplanError
-from engine.report import OutcomeFigures, OutcomeReport, PolicyOutcome
+from engine.report import OutcomeReport
 from webhook.cli import console
 from webhook.cli.api_errors import reason
-from webhook.cli.console import namespace_and_name, plain_table
+from webhook.cli.console import namespace_and_name
 from webhook.cli.exit_codes import Exit
+from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.outcome import AUDITED_KEY, OutcomeRecord
+from webhook.pages import outcome_blocks
 
-_ENFORCE: Final = "Enforce"
 _NOTHING_COUNTED: Final = (
     "nothing is counted yet\nhint: figures are stored a minute after the first pod of a policy is"
     " bound; `outcome.enabled` of the chart switches that on"
@@ -49,11 +45,10 @@ def outcome(
         )
         return Exit.OK
     report = asyncio.run(_read(kubeconfig, context, lease))
-    output = console.output()
     if as_json:
-        output.print_json(msgspec.json.encode(report).decode())
+        show_json(report)
     else:
-        _show(output, report, namespace, policy)
+        show(outcome_blocks(report, namespace, policy))
     is_well = not report.audited and not any(each.worse for each in report.policies)
     return Exit.OK if is_well else Exit.DENIED
 
@@ -96,125 +91,6 @@ def _record(connection: Connection, lease: str) -> OutcomeRecord:
         may_write=lambda: True,
     )
     return OutcomeRecord(config_map)
-
-
-def _show(output: Console, report: OutcomeReport, namespace: str, policy: str) -> None:
-    since, until = report.since or "-", report.until or "-"
-    output.print(f"pods bound from {since} to {until}", markup=False, highlight=False)
-    chosen = [each for each in report.policies if policy in {"", each.policy}]
-    acting = [each for each in chosen if each.mode == _ENFORCE]
-    audited = [each for each in chosen if each.mode != _ENFORCE]
-    if acting:
-        output.print("", _acting(acting, namespace, by_namespace=bool(policy)), sep="\n")
-    if audited:
-        output.print("\n[bold]in Audit mode[/]: what would have changed\n")
-        output.print(_audited(audited, namespace, by_namespace=bool(policy)))
-    for line in _notes(report):
-        output.print(f"\n{line}", markup=False, highlight=False)
-
-
-def _acting(policies: Sequence[PolicyOutcome], namespace: str, *, by_namespace: bool) -> Table:
-    """Return where pods landed of policies that act."""
-    table = plain_table(
-        "policy",
-        "namespace",
-        "pods",
-        "as meant",
-        "at binding",
-        "moved",
-        "ranked first",
-        "mean rank",
-        "rejected",
-        "points",
-        "lost",
-        "against stock",
-        "hot, stock",
-    )
-    for each in policies:
-        for name, figures in _rows(each, namespace, by_namespace=by_namespace):
-            table.add_row(
-                escape(each.policy),
-                escape(name),
-                f"{figures.pods}",
-                _percent(figures.landed, figures.pods),
-                f"{figures.decided}",
-                _percent(figures.moved, figures.decided),
-                _percent(figures.ranks[0], figures.decided),
-                _number(figures.mean_rank),
-                f"{figures.rejected}" if figures.decided else "-",
-                _number(figures.mean_points),
-                _number(figures.mean_lost),
-                _signed(figures.mean_gained),
-                f"{figures.hot}, {figures.stock_hot}" if figures.measured else "-",
-            )
-    return table
-
-
-def _audited(policies: Sequence[PolicyOutcome], namespace: str, *, by_namespace: bool) -> Table:
-    """Return what policies in Audit mode would have changed."""
-    table = plain_table(
-        "policy",
-        "namespace",
-        "pods",
-        "elsewhere",
-        "rejected",
-        "waiting",
-        "points",
-        "gained",
-        "hot, stock",
-        "rules",
-    )
-    for each in policies:
-        rules = ", ".join(f"{rule.rule} {rule.pods}" for rule in each.rules)
-        for name, figures in _rows(each, namespace, by_namespace=by_namespace):
-            table.add_row(
-                escape(each.policy),
-                escape(name),
-                f"{figures.pods}",
-                f"{figures.pods - figures.landed - figures.denied}",
-                f"{figures.rejected}",
-                f"{figures.denied}",
-                _number(figures.mean_points),
-                _signed(figures.mean_gained),
-                f"{figures.hot}, {figures.stock_hot}" if figures.measured else "-",
-                escape(rules),
-            )
-    return table
-
-
-def _rows(
-    outcome: PolicyOutcome, namespace: str, *, by_namespace: bool
-) -> Iterator[tuple[str, OutcomeFigures]]:
-    """Yield the namespace, "all" for their total, and the figures of each row."""
-    if not namespace and not by_namespace:
-        yield "all", outcome.total
-        return
-    for each in outcome.namespaces:
-        if namespace in {"", each.namespace}:
-            yield each.namespace or "others", each.figures
-
-
-def _notes(report: OutcomeReport) -> Iterator[str]:
-    for each in report.policies:
-        if each.worse:
-            yield f"policy `{each.policy}` makes things worse: {each.worse}"
-    for name, audited in sorted(report.audited.items()):
-        yield (
-            f"policy `{name}` is in Audit mode since {audited.since}: {audited.reason}\n"
-            f"hint: change it, or take it back: `stowplan outcome --enforce {name}`"
-        )
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "-"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.1f}"
 
 
 def _reason(error: ApiError, name: str) -> str:

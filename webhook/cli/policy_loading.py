@@ -26,11 +26,7 @@ def shipped_policies() -> dict[str, Path]:
 
 
 def located_policy(path: Path) -> Path:
-    """Return a path, or the folder of the policy to start from that has this name.
-
-    Raises:
-        InvalidFileError: there is neither, but a policy whose name is much like it.
-    """
+    """Return a path, or the folder of the policy to start from that has this name."""
     name = str(path)
     if path.exists() or path.name != name or path.suffix:
         return path
@@ -42,11 +38,7 @@ def located_policy(path: Path) -> Path:
 
 
 def located_policies(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return paths of policies, with names of policies to start from as their folders.
-
-    Raises:
-        InvalidFileError: see `located_policy`.
-    """
+    """Return paths of policies, with names of policies to start from as their folders."""
     return tuple(map(located_policy, paths))
 
 
@@ -59,9 +51,6 @@ def load_policy_set(paths: Sequence[Path]) -> PolicySet:
     """Return the policies of files, folders and names, at least one; `-` is standard input.
 
     A name is that of a policy to start from, where there is no such file.
-
-    Raises:
-        InvalidFileError: there is none, or something is wrong with them.
     """
     files = located_policies(path for path in paths if path != STANDARD_INPUT)
     texts = {} if len(files) == len(paths) else {"<stdin>": sys.stdin.buffer.read(MOST_READ)}

@@ -30,7 +30,8 @@ from webhook.cli import console
 from webhook.cli.console import run_on_changes
 from webhook.cli.exit_codes import Exit
 from webhook.cli.policy_loading import located_policy
-from webhook.cli.render import show_decision
+from webhook.cli.render import show
+from webhook.pages import decision_blocks
 
 
 def show_cross_check(check: CrossCheck, output: Console) -> None:
@@ -168,7 +169,7 @@ def _show_results(result: CaseResult, output: Console, *, verbose: bool) -> None
     for cause in result.causes:
         output.print(f"       cause: {escape(cause)}")
     if result.failures and verbose:
-        show_decision(output, decision_report(result.decision), NodeNames())
+        show(decision_blocks(decision_report(result.decision), NodeNames()), output)
 
 
 def _summary(run: CaseRun, failed: int) -> str:

@@ -6,8 +6,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm
 
 from engine.errors import StowplanError, counted
@@ -133,7 +131,7 @@ async def _release(connection: Connection, selection: _Selection, holds: _Holds)
         waiting = [hold for uid, hold in left.items() if uid not in tried]
         if not waiting:
             break
-        with _progress(len(waiting)) as advance:
+        with console.progress("releasing", len(waiting)) as advance:
             failures |= await release_holds(writer, waiting, progress=advance)
         tried |= {hold.pod.uid for hold in waiting}
         left = await selection.read(connection)
@@ -143,20 +141,6 @@ async def _release(connection: Connection, selection: _Selection, holds: _Holds)
         return Exit.OK
     _show_left(left, failures)
     return Exit.DENIED
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    notes = console.errors()
-    columns = (
-        TextColumn("releasing"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda: bar.advance(task)
 
 
 def _is_confirmed(holds: _Holds) -> bool:

@@ -18,7 +18,6 @@ from webhook.dashboard.readers import (
 from webhook.dashboard.routes import PREFIX
 from webhook.dashboard.source import (
     ClusterSource,
-    DashboardSource,
     PodDecisions,
     ReadPod,
     stored_pods,
@@ -28,7 +27,6 @@ __all__ = [
     "PREFIX",
     "Anybody",
     "ClusterSource",
-    "DashboardSource",
     "PodDecisions",
     "ReadPod",
     "Reader",

@@ -31,7 +31,7 @@ from webhook.dashboard.routes import (
     Render,
     pages_for,
 )
-from webhook.dashboard.source import DashboardSource
+from webhook.dashboard.source import ClusterSource
 
 _POLL_SECONDS: Final = 0.25
 _SHORTEST_SILENCE_SECONDS: Final = 1.0
@@ -141,7 +141,7 @@ _NO_FRAME: Final = pages.Frame(cluster="", pages=())
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def build_dashboard(source: DashboardSource, readers: Readers) -> web.Application:
+def build_dashboard(source: ClusterSource, readers: Readers) -> web.Application:
     """Application with the dashboard.
 
     Args:
@@ -167,7 +167,7 @@ def build_dashboard(source: DashboardSource, readers: Readers) -> web.Applicatio
 class _Dashboard:
     """The handlers."""
 
-    def __init__(self, source: DashboardSource, readers: Readers) -> None:
+    def __init__(self, source: ClusterSource, readers: Readers) -> None:
         self._source = source
         self._readers = readers
         self._live = LiveUpdates(source.version)

@@ -12,7 +12,7 @@ from engine.report import DecisionReport, PodReport
 from webhook import pages
 from webhook.cluster.client.access_reviews import Access, ListAccess, PageAccess
 from webhook.dashboard.readers import Reader
-from webhook.dashboard.source import DashboardSource
+from webhook.dashboard.source import ClusterSource
 
 PREFIX: Final = "/dashboard"
 """Of all paths: a nonResourceURL should not be mistaken for one of the API server's own."""
@@ -24,7 +24,7 @@ Query: TypeAlias = Mapping[str, str]
 Render: TypeAlias = Callable[[], pages.Page]
 """Makes a page of reports that are complete; runs in a thread."""
 
-Show: TypeAlias = Callable[[DashboardSource, Reader, Query], Awaitable[Render]]
+Show: TypeAlias = Callable[[ClusterSource, Reader, Query], Awaitable[Render]]
 """Makes the reports of a page for a reader; runs on the event loop."""
 
 
@@ -44,7 +44,7 @@ class MissingError(Exception):
     """There is no such object; the text says which."""
 
 
-async def pages_for(source: DashboardSource, reader: Reader) -> tuple[str, ...]:
+async def pages_for(source: ClusterSource, reader: Reader) -> tuple[str, ...]:
     """Return the names of the pages that a reader may open.
 
     Those of a namespace are among them: nobody knows which one it is going to be.
@@ -60,13 +60,13 @@ async def pages_for(source: DashboardSource, reader: Reader) -> tuple[str, ...]:
     return tuple(names)
 
 
-async def _nodes(source: DashboardSource, reader: Reader, query: Query) -> Render:
+async def _nodes(source: ClusterSource, reader: Reader, query: Query) -> Render:
     await _require(reader, NODES)
     report = source.nodes()
     return lambda: pages.nodes_page(report, query)
 
 
-async def _node(source: DashboardSource, reader: Reader, query: Query) -> Render:
+async def _node(source: ClusterSource, reader: Reader, query: Query) -> Render:
     await _require(reader, NODES)
     await _require(reader, ListAccess("", "pods", ""))
     name = query.get("name", "")
@@ -76,7 +76,7 @@ async def _node(source: DashboardSource, reader: Reader, query: Query) -> Render
     return lambda: pages.node_page(report)
 
 
-async def _policy(source: DashboardSource, reader: Reader, query: Query) -> Render:
+async def _policy(source: ClusterSource, reader: Reader, query: Query) -> Render:
     await _require(reader, POLICIES)
     name = query.get("name", "")
     report = await source.policies_in_force()
@@ -87,13 +87,13 @@ async def _policy(source: DashboardSource, reader: Reader, query: Query) -> Rend
     return lambda: pages.policy_page(row, thresholds, counted=report.counted)
 
 
-async def _policies(source: DashboardSource, reader: Reader, query: Query) -> Render:
+async def _policies(source: ClusterSource, reader: Reader, query: Query) -> Render:
     await _require(reader, POLICIES)
     report = await source.policies_in_force()
     return lambda: pages.policies_page(report, query)
 
 
-async def _quotas(source: DashboardSource, reader: Reader, query: Query) -> Render:
+async def _quotas(source: ClusterSource, reader: Reader, query: Query) -> Render:
     namespace = query.get("namespace", "")
     lists = [ListAccess(group, "elasticquotas", namespace) for group in _QUOTA_GROUPS]
     groups = [access.group for access in lists if await reader.may(access)]
@@ -103,7 +103,7 @@ async def _quotas(source: DashboardSource, reader: Reader, query: Query) -> Rend
     return lambda: pages.quotas_page(report, query)
 
 
-async def _queue(source: DashboardSource, reader: Reader, query: Query) -> Render:
+async def _queue(source: ClusterSource, reader: Reader, query: Query) -> Render:
     if not source.has_queue:
         raise MissingError("pods are never held here: see `--hold`")
     namespace = query.get("namespace", "")
@@ -112,7 +112,7 @@ async def _queue(source: DashboardSource, reader: Reader, query: Query) -> Rende
     return lambda: pages.queue_page(report, query)
 
 
-async def _pod(source: DashboardSource, reader: Reader, query: Query) -> Render:
+async def _pod(source: ClusterSource, reader: Reader, query: Query) -> Render:
     namespace, name = query.get("namespace", ""), query.get("name", "")
     access = ListAccess("", "pods", namespace)
     if not namespace and not await reader.may(access):

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Container, Iterator
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
-from itertools import islice
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from engine.binding import BINDING_REASON_ANNOTATION, SCHEDULER_NODE_ANNOTATION, BindingAction
 from engine.model import api
 from engine.model.decision import PlacementRequest
-from engine.model.elastic_quota import ElasticQuota
 from engine.model.pod import Pod, pod_of
-from engine.model.resources import Amounts
 from engine.pipeline import Scope
 from engine.placement import REASON_ANNOTATION, as_submitted
 from engine.policy import PolicySet
-from engine.quota import (
-    QuotaFigures,
-    mode_of,
-    quota_figures,
-    quota_usages,
-    reserved_amounts,
-)
 from engine.quota.queueing import QueueRules
 from engine.release import creation_of
 from engine.report import (
@@ -44,8 +33,6 @@ from engine.report import (
     PodsReport,
     PoliciesReport,
     QueueReport,
-    QuotaAmount,
-    QuotaRow,
     QuotasReport,
     RefusedPolicy,
     decision_report,
@@ -53,9 +40,10 @@ from engine.report import (
     nodes_report,
     pods_report,
     policies_report,
+    quotas_report,
     thresholds_of,
 )
-from engine.view import NO_ROW, ClusterState, ClusterView, WhatIf
+from engine.view import NO_ROW, ClusterView, WhatIf
 from webhook.cluster import Cluster
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.dashboard.readers import UnavailableError
@@ -120,15 +108,7 @@ class PodDecisions:
     clock: Callable[[], float]
 
     def report(self, raw: bytes, node: str = "") -> PodReport:
-        """Return the report on a pod.
-
-        Args:
-            raw: the pod, as it is stored.
-            node: to be told of in any case; "" for none.
-
-        Raises:
-            ValueError: it is not a pod.
-        """
+        """Return the report on a pod."""
         pod = pod_of(_decode(raw))
         problem, recorded = self._problem(raw), self._recorded(pod)
         return PodReport(
@@ -200,156 +180,12 @@ def _noted_binding(pod: Pod) -> BindingReport | None:
     )
 
 
-_MOST_LISTED: Final = 1_000
-_MOST_RESOURCES: Final = 16  # of a quota
-
-
-def quotas_report(
-    state: ClusterState, rules: QueueRules, *, namespace: str, groups: Container[str]
-) -> QuotasReport:
-    """Return the quotas of a cluster, the first 1,000 by namespace and name."""
-    view = state.view()
-    found = sorted(_quotas(view, namespace, groups), key=lambda quota: quota.key)
-    listed = {quota.key: quota for quota in islice(found, _MOST_LISTED)}
-    used = {
-        usage.quota.key: usage.used
-        for usage in quota_usages(view, rules.rules)
-        if usage.quota.key in listed
-    }
-    figures = {
-        each.usage.quota.key: each
-        for each in quota_figures(view, rules.rules, rules.mode, capacity=rules.capacity(view))
-        if each.usage.quota.key in listed
-    }
-    return QuotasReport(
-        total=len(found),
-        quotas=tuple(
-            _row(state, view, rules, quota, used.get(key), figures.get(key))
-            for key, quota in listed.items()
-        ),
-    )
-
-
-def _quotas(view: ClusterView, namespace: str, groups: Container[str]) -> Iterator[ElasticQuota]:
-    of_namespaces = view.namespaces.quotas
-    names = [namespace] if namespace else list(of_namespaces)
-    for name in names:
-        yield from (quota for quota in of_namespaces.get(name, ()) if quota.group in groups)
-
-
-def _row(
-    state: ClusterState,
-    view: ClusterView,
-    rules: QueueRules,
-    quota: ElasticQuota,
-    used: Amounts | None,
-    figures: QuotaFigures | None,
-) -> QuotaRow:
-    if figures is not None:
-        used = figures.usage.used
-    if used is None:  # its pods are in other namespaces, and its controller counts them
-        used = quota.used
-    return QuotaRow(
-        namespace=quota.namespace,
-        name=quota.name,
-        group=quota.group,
-        mode=mode_of(view, quota.namespace, rules.mode),
-        amounts=tuple(_amounts(quota, used, _reserved(state, rules, quota), figures)),
-        queued=0 if figures is None else figures.queued,
-        max_queued=0 if figures is None else quota.max_queued,
-    )
-
-
-def _reserved(state: ClusterState, rules: QueueRules, quota: ElasticQuota) -> Amounts:
-    is_scheduled = rules.rules.count_pods == "Scheduled"
-    counted = partial(_counted, state, quota.namespace, scheduled=is_scheduled)
-    return reserved_amounts(quota, counted)
-
-
-def _counted(state: ClusterState, namespace: str, name: str, *, scheduled: bool) -> Amounts:
-    return state.requests(f"{namespace}/{name}", scheduled=scheduled)
-
-
-def _amounts(
-    quota: ElasticQuota, used: Amounts, reserved: Amounts, figures: QuotaFigures | None
-) -> Iterator[QuotaAmount]:
-    """Yield what there is of each resource that a quota names."""
-    least, most = quota.min or {}, quota.max or {}
-    for name in sorted({*least, *most})[:_MOST_RESOURCES]:
-        yield QuotaAmount(
-            resource=name,
-            used=used.get(name, 0),
-            reserved=reserved.get(name, 0),
-            min=least.get(name),
-            max=most.get(name),
-            runtime=None if figures is None else figures.runtime.get(name),
-            borrowed=0 if figures is None else figures.sharing.borrowed.get(name, 0),
-            lent=0 if figures is None else figures.sharing.lent.get(name, 0),
-        )
-
-
-class DashboardSource(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSource:
     """A cluster as the dashboard shows it.
 
     A report is made on the event loop, in milliseconds, and holds no view; a page is made of it in
     a thread.
-
-    Attributes:
-        name: of the cluster, for people.
-        is_live: whether anything of it may change.
-        has_queue: whether pods may be held.
-        missing: names of what is not read yet since the start, and pages wait for.
-    """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - see above
-
-    @property
-    def is_live(self) -> bool: ...  # noqa: D102 - see above
-
-    @property
-    def has_queue(self) -> bool: ...  # noqa: D102 - see above
-
-    @property
-    def missing(self) -> tuple[str, ...]: ...  # noqa: D102 - see above
-
-    def version(self) -> int:
-        """Return a number that grows with every event."""
-
-    def nodes(self) -> NodesReport:
-        """Return the nodes."""
-
-    def node(self, name: str) -> NodeReport | None:
-        """Return a node with its pods, None where there is none."""
-
-    def pods(self, namespace: str, text: str) -> PodsReport:
-        """Return the pods of a namespace, "" for all, whose name contains a text."""
-
-    async def pod(self, namespace: str, name: str, node: str) -> PodReport | None:
-        """Return a pod with its decisions, None where there is none.
-
-        Args:
-            namespace: of the pod.
-            name: of the pod.
-            node: to be told of in any case; "" for none.
-
-        Raises:
-            UnavailableError: it cannot be read now.
-        """
-
-    def quotas(self, namespace: str, groups: Container[str]) -> QuotasReport:
-        """Return the quotas of a namespace, "" for all, and of some API groups."""
-
-    def queue(self, namespace: str) -> QueueReport:
-        """Return the held pods of a namespace, "" for all, in the order of their release."""
-
-    async def policies_in_force(self) -> PoliciesReport:
-        """Return the policies in force."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSource:
-    """A cluster as this process knows it: a `DashboardSource`.
 
     Attributes:
         name: of the cluster, for people.
@@ -420,16 +256,7 @@ class ClusterSource:
         return pods_report(self.cluster.state, namespace, text)
 
     async def pod(self, namespace: str, name: str, node: str) -> PodReport | None:
-        """Return a pod with its decisions, None where there is none.
-
-        Args:
-            namespace: of the pod.
-            name: of the pod.
-            node: to be told of in any case; "" for none.
-
-        Raises:
-            UnavailableError: it cannot be read now.
-        """
+        """Return a pod with its decisions, None where there is none."""
         raw = await self.read_pod(namespace, name)
         return None if raw is None else self.decisions.report(raw, node)
 

@@ -42,18 +42,6 @@ def _is_deployed(installation: Installation) -> bool:
     return installation.deployment is not None
 
 
-def _holds(installation: Installation) -> bool:
-    return installation.holds
-
-
-def _has_policy_resources(installation: Installation) -> bool:
-    return installation.setting("POLICY_RESOURCES") == "true"
-
-
-def _evicts(installation: Installation) -> bool:
-    return installation.evicts
-
-
 CHECKS: Final = (
     Check("addresses", addresses, _is_deployed),
     Check("admission", admission),
@@ -64,12 +52,12 @@ CHECKS: Final = (
     Check("sources", sources),
     Check("rights", rights),
     Check("webhooks", webhooks),
-    Check("policies", policies, _has_policy_resources),
+    Check("policies", policies, lambda it: it.setting("POLICY_RESOURCES") == "true"),
     Check("held pods", held_pods, _is_deployed),
-    Check("hold limits", hold_limits, _holds),
+    Check("hold limits", hold_limits, lambda it: it.holds),
     Check("quota queues", quota_queues, _is_deployed),
-    Check("gangs", gangs, _holds),
-    Check("priority classes", priority_classes, _evicts),
+    Check("gangs", gangs, lambda it: it.holds),
+    Check("priority classes", priority_classes, lambda it: it.evicts),
     Check("other controllers", other_controllers),
     Check("platform", platform),
 )

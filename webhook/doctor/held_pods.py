@@ -16,8 +16,9 @@ from engine.model.time import SECOND, Micros, micros
 from engine.report import QueueReport, StatusReport, queue_report
 from engine.view import ClusterState, ClusterView
 from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.lists import list_kind
 from webhook.doctor.findings import Finding, note, ok, problem, some, warning
-from webhook.doctor.held_queue import HeldQueue, list_pod_groups, read_held_queue
+from webhook.doctor.held_queue import NOT_THERE, HeldQueue, read_held_queue
 from webhook.doctor.installation import MOST_WORKLOADS, Installation
 from webhook.doctor.objects import ObjectList, ResourceQuota, StatefulSet
 from webhook.doctor.objects import Pod as ListedPod
@@ -173,7 +174,9 @@ def _deadlines(installation: Installation) -> Iterator[Finding]:
 
 def gangs(installation: Installation) -> Iterator[Finding]:
     """Find what gangs cannot work with."""
-    pod_groups = installation.wait_for(list_pod_groups(installation.connection))
+    pod_groups = installation.wait_for(
+        list_kind(installation.connection, "PodGroup", absent=NOT_THERE)
+    )
     if pod_groups is None:
         yield from _without_pod_groups(installation)
     state = ClusterState()

@@ -2,80 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final, TypeVar
 
 import msgspec
 
-from engine.errors import QuantityError
 from engine.model import api
-from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, ElasticQuota, quota_of
-from engine.model.gang import PodGroup, pod_group_of
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.network import app_group_of
+from engine.model.pod import Pod, pod_of
 from engine.model.time import SECOND, Micros, micros
 from engine.quota.queueing import NamespaceQueues, QueueRules
 from engine.release import QUEUE_SORTS, QueueOrder
 from engine.report import QueueEntry, ReleaserReport
 from engine.view import ClusterState
-from webhook.cluster.client.connection import ApiError, Connection
-from webhook.cluster.held_pod_list import ListedPod, list_held_pods
+from webhook.cluster.client.connection import ApiError, Connection, Query
+from webhook.cluster.client.lists import list_kind
+from webhook.cluster.objects import UNREADABLE
 from webhook.doctor.objects import Deployment, Lease, ObjectList
 from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
 
-_NOT_THERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
+NOT_THERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
 _APP_GROUPS: Final = "/apis/appgroup.diktyo.x-k8s.io/v1alpha1/appgroups"
-_POD_GROUPS: Final[Mapping[str, type[api.PodGroup]]] = {
-    UPSTREAM_GROUP: api.PodGroup,
-    KOORDINATOR_GROUP: api.KoordinatorPodGroup,
-}
 _Object = TypeVar("_Object")
-_items: Final = msgspec.json.Decoder(ObjectList[msgspec.Raw]).decode
-_quota: Final = msgspec.json.Decoder(api.ElasticQuota).decode
+_PENDING: Final[Query] = (("fieldSelector", "status.phase=Pending,spec.nodeName="),)
+_pod_of: Final = msgspec.json.Decoder(api.Pod).decode
 
 
-async def list_quotas(connection: Connection, namespace: str = "") -> list[ElasticQuota]:
-    """Return the quotas of both API groups; of a group that the cluster does not have none.
+@dataclass(frozen=True, slots=True)
+class ListedPod:
+    """A held pod."""
 
-    A quota that cannot be read is left out: replicas count it among what they skip.
+    pod: Pod  # its model
+    raw: msgspec.Raw  # the object as JSON
+
+
+async def list_held_pods(connection: Connection, namespace: str = "") -> list[ListedPod]:
+    """Return the pods with our scheduling gate, maybe among others, in any order.
+
+    A pod that cannot be read is left out: whatever it says, we could not have held it.
     """
-    quotas = []
-    within = f"namespaces/{namespace}/" if namespace else ""
-    for group in (UPSTREAM_GROUP, KOORDINATOR_GROUP):
-        try:
-            listed = await connection.get(f"/apis/{group}/v1alpha1/{within}elasticquotas")
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            continue
-        for raw in _items(listed).items:
-            try:
-                quotas.append(quota_of(_quota(raw)))
-            except (QuantityError, msgspec.DecodeError):
-                continue
-    return quotas
+    return await list_kind(connection, "Pod", namespace, query=_PENDING, decode=_held_in) or []
 
 
-async def list_pod_groups(connection: Connection) -> list[PodGroup] | None:
-    """Return the PodGroups of both API groups, in any order; None if neither can be listed.
-
-    A PodGroup that cannot be read is left out: replicas count it among what they skip.
-    """
-    pod_groups, is_listed = [], False
-    for group, kind in _POD_GROUPS.items():
-        path = f"/apis/{group}/v1alpha1/podgroups"
-        listed = await _read(connection, path, ObjectList[msgspec.Raw])
-        if listed is None:
-            continue
-        is_listed = True
-        for raw in listed.items:
-            try:
-                pod_groups.append(pod_group_of(msgspec.json.decode(raw, type=kind)))
-            except (QuantityError, msgspec.DecodeError):
-                continue
-    return pod_groups if is_listed else None
+def _held_in(raw: msgspec.Raw) -> ListedPod | None:
+    try:
+        pod = pod_of(_pod_of(raw))
+    except UNREADABLE:
+        return None
+    return ListedPod(pod, raw) if pod.is_held and not pod.deleting else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +115,10 @@ async def read_held_queue(
         notes.append("PodGroups cannot be listed: pods are in the order of their own creation")
     if any(listed.pod.is_queued for listed in pods):
         try:
-            for quota in await list_quotas(connection, namespace):
+            for quota in await list_kind(connection, "ElasticQuota", namespace) or ():
                 state.set_quota(quota)
         except ApiError as error:
-            if error.status not in _NOT_THERE:
+            if error.status not in NOT_THERE:
                 raise
             notes.append("ElasticQuotas cannot be listed: it is unknown what pods wait for")
     view, queues = state.view(), NamespaceQueues(QueueRules())
@@ -210,7 +186,7 @@ async def _read_what_order_needs(
             state.set_extra(app_group_of(app_group))
     if order.sort != "Coscheduling":
         return True
-    pod_groups = await list_pod_groups(connection)
+    pod_groups = await list_kind(connection, "PodGroup", absent=NOT_THERE)
     for pod_group in pod_groups or ():
         state.set_extra(pod_group)
     return pod_groups is not None
@@ -221,6 +197,6 @@ async def _read(connection: Connection, path: str, kind: type[_Object]) -> _Obje
     try:
         return msgspec.json.decode(await connection.get(path), type=kind)
     except ApiError as error:
-        if error.status in _NOT_THERE:
+        if error.status in NOT_THERE:
             return None
         raise

@@ -16,7 +16,7 @@ import msgspec
 
 from engine.report import StatusReport
 from webhook.cluster.client.connection import ApiError, Connection
-from webhook.cluster.held_pod_list import ListedPod, list_held_pods
+from webhook.doctor.held_queue import ListedPod, list_held_pods
 from webhook.doctor.objects import (
     Configuration,
     Deployment,
@@ -53,7 +53,7 @@ class Installation:
     """The installation to check; made on the event loop of its connection.
 
     Checks run in a thread. A read blocks it until the loop has the answer; what several checks read
-    is read once, by the first of them. A property raises `ApiError` where it cannot be read.
+    is read once, by the first of them. Where it cannot be read, they raise `ApiError`.
 
     Attributes:
         connection: to the API server.
@@ -76,20 +76,12 @@ class Installation:
         return asyncio.run_coroutine_threadsafe(reading, self.loop).result()
 
     def read(self, path: str, kind: type[_Object], **query: str) -> _Object:
-        """Return an object.
-
-        Raises:
-            ApiError: it cannot be read.
-        """
+        """Return an object."""
         answer = self.wait_for(self.connection.get(path, tuple(query.items())))
         return msgspec.json.decode(answer, type=kind)
 
     def find(self, path: str, kind: type[_Object]) -> _Object | None:
-        """Return an object, None if there is none.
-
-        Raises:
-            ApiError: it cannot be read.
-        """
+        """Return an object, None if there is none."""
         try:
             return self.read(path, kind)
         except ApiError as error:
@@ -98,11 +90,7 @@ class Installation:
             raise
 
     def create(self, path: str, manifest: object, **query: str) -> bytes:
-        """Return the answer to the creation of an object that is not kept.
-
-        Raises:
-            ApiError: it is refused.
-        """
+        """Return the answer to the creation of an object that is not kept."""
         body = msgspec.json.encode(manifest)
         return self.wait_for(self.connection.write("POST", path, body, query=tuple(query.items())))
 
@@ -188,11 +176,7 @@ class Installation:
             return ()
 
     def resource_quotas(self, namespace: str) -> Sequence[ResourceQuota]:
-        """Return the ResourceQuotas of a namespace.
-
-        Raises:
-            ApiError: they cannot be read.
-        """
+        """Return the ResourceQuotas of a namespace."""
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
         return self.read(path, ObjectList[ResourceQuota]).items
 
@@ -212,11 +196,7 @@ class Installation:
         return statuses(self.replicas)
 
     def read_replicas(self) -> list[Replica]:
-        """Return all replicas: the pods, those of the leader too, or the server at our URL.
-
-        Raises:
-            ApiError: the pods cannot be listed.
-        """
+        """Return all replicas: the pods, those of the leader too, or the server at our URL."""
         running: list[Pod] = []
         path = f"/api/v1/namespaces/{self.namespace}/pods"
         for deployment in (self.deployment, self.control):

@@ -111,15 +111,15 @@ class Selector(Part, frozen=True):
 
 
 class DeploymentSpec(Part, frozen=True):
-    selector: Selector
-    template: Pod
+    selector: Selector = Selector()
+    template: Pod = Pod()
     replicas: int = 1
     progress_deadline_seconds: int | None = None
 
 
 class Deployment(Part, frozen=True):
-    metadata: Metadata
-    spec: DeploymentSpec
+    metadata: Metadata = Metadata()
+    spec: DeploymentSpec = DeploymentSpec()
 
 
 class JobSpec(Part, frozen=True):

@@ -20,8 +20,8 @@ from engine.model.resources import Amounts
 from engine.model.time import SECOND
 from engine.report import expected_wait
 from webhook.cluster.client.connection import ApiError
+from webhook.cluster.client.lists import list_kind
 from webhook.doctor.findings import Finding, note, ok, problem, some, warning
-from webhook.doctor.held_queue import list_quotas
 from webhook.doctor.installation import ADMISSION, Installation
 from webhook.doctor.objects import AnyObject, Node, ObjectList, ResourceQuota
 
@@ -70,7 +70,7 @@ def _queues(installation: Installation) -> _Queues:
         for each in installation.read("/api/v1/namespaces", ObjectList[AnyObject]).items
     }
     quotas: dict[str, list[ElasticQuota]] = {}
-    for quota in installation.wait_for(list_quotas(installation.connection)):
+    for quota in installation.wait_for(list_kind(installation.connection, "ElasticQuota")) or ():
         if quota.group == UPSTREAM_GROUP or quota.name == quota.namespace:
             quotas.setdefault(quota.namespace, []).append(quota)
     return _Queues(

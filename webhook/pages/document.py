@@ -5,28 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from engine.errors import counted
-from engine.model.quantity import base_units
-from engine.model.rule_outcomes import RuleInput, unit_of
-from engine.model.time import SECOND, Micros
-from engine.report import eta_text
+from webhook.pages import ui
+from webhook.pages.inline import inline, plain
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-
-Figure: TypeAlias = Mapping[str, Any]
-"""`data` and `layout` as plotly.js reads them; every text of a cluster in it is `plot_text`."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,52 +36,18 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     body: str
-    figures: Mapping[str, Figure] = {}
+    figures: Mapping[str, ui.Figure] = {}
 
 
-_WHOLE = 100
-
-
-def amount(value: int | None, resource: str, whole: int | None = None) -> str:
-    """Return an amount in base units as people write it: `1.5 GiB`, `5.8 of 8 cores`."""
-    if value is None:
-        return "unknown"
-    return RuleInput("", value, unit_of(resource), capacity=whole).describe()
-
-
-def percent(part: int | None, whole: int | None) -> float | None:
-    """Return a part in percent of a whole, to a tenth; None where either is unknown or nothing."""
-    if part is None or not whole:
-        return None
-    return round(_WHOLE * part / whole, 1)
-
-
-def points(value: float | None, *, signed: bool = False) -> str:
-    """Return points of scores to a tenth; with their sign where they are a difference."""
-    if value is None:
-        return "unknown"
-    return f"{value:+.1f}" if signed else f"{value:.1f}"
-
-
-def moment_text(iso: str) -> str:
-    """Return a moment in ISO 8601 of UTC as people read it: `2026-03-02 10:00:00 UTC`."""
-    moment, offset, _ = iso.partition("+00:00")
-    return f"{moment.replace('T', ' ')} UTC" if offset else iso
+def page_of(name: str, title: str, blocks: Sequence[ui.Block]) -> Page:
+    """Return a page of a document."""
+    figures = {plot.id: plot.figure for plot in ui.plots_in(blocks)}
+    return Page(name=name, title=title, body=render("blocks.html", blocks=blocks), figures=figures)
 
 
 def render(template: str, /, **values: object) -> str:
-    """Return HTML of a template, such as `nodes.html`."""
+    """Return HTML of a template, such as `document.html`."""
     return _environment().get_template(template).render(**values)
-
-
-def linked(choice: Mapping[str, str]) -> Callable[..., str]:
-    """Return what makes a link to the same page with some of a choice changed."""
-
-    def link(**change: object) -> str:
-        kept = {**choice, **{key: str(value) for key, value in change.items()}}
-        return f"?{urlencode({key: value for key, value in kept.items() if value})}"
-
-    return link
 
 
 @lru_cache(maxsize=1)
@@ -103,15 +62,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "amount": amount,
-        "counted": counted,
-        "in_base_units": lambda quantity, name: base_units(name, quantity),
-        "moment": moment_text,
-        "percent": percent,
-        "points": points,
-        "wait": lambda seconds: eta_text(Micros(seconds * SECOND)),
-    }
+    environment.filters |= {"inline": inline, "plain": plain}
+    environment.tests["shown"] = ui.is_shown
     return environment
 
 
@@ -254,7 +206,7 @@ def self_contained(page: Page) -> str:
     )
 
 
-def figures_text(figures: Mapping[str, Figure]) -> str:
+def figures_text(figures: Mapping[str, ui.Figure]) -> str:
     """Return figures as JSON that cannot end the script element it stands in."""
     return msgspec.json.encode(figures).decode().replace("<", "\\u003c")
 
@@ -267,7 +219,7 @@ def _hashes(texts: list[str]) -> str:
 
 def message_page(title: str, text: str) -> Page:
     """Return a page of one message: what is missing, and what to do."""
-    return Page(name="", title=title, body=render("message.html", text=text))
+    return page_of("", title, [ui.Paragraph(text)])
 
 
 def starting_page(name: str, missing: Sequence[str]) -> Page:
@@ -278,9 +230,7 @@ def starting_page(name: str, missing: Sequence[str]) -> Page:
         missing: what is not read yet.
     """
     text = f"The cluster is still being read: {', '.join(missing)}. This page comes by itself."
-    return Page(
-        name=name, title=PAGES.get(name, name.capitalize()), body=render("message.html", text=text)
-    )
+    return page_of(name, PAGES.get(name, name.capitalize()), [ui.Paragraph(text)])
 
 
 def sign_in_page(problem: str = "") -> Page:
@@ -320,6 +270,23 @@ class Part(Generic[_T]):
     number: int  # from 1
     parts: int  # how many there are, at least 1
     total: int  # items of all parts
+
+    def links(self, choice: Query) -> ui.Paragraph:
+        """Return links to the parts beside it, which keep a choice; nothing if it is all."""
+        if self.parts == 1:
+            return ui.Paragraph("")
+        shown: list[ui.Inline] = [f"Part {self.number} of {self.parts}"]
+        if self.number > 1:
+            shown.insert(0, ui.Span("Previous", href=link(choice, part=self.number - 1)))
+        if self.number < self.parts:
+            shown.append(ui.Span("Next", href=link(choice, part=self.number + 1)))
+        return ui.Paragraph(ui.joined(shown, " "), "parts")
+
+
+def link(choice: Query, **change: object) -> str:
+    """Return the URL of the same page with some of a choice changed."""
+    kept = {**choice, **{key: str(value) for key, value in change.items()}}
+    return f"?{urlencode({key: value for key, value in kept.items() if value})}"
 
 
 def part_of(items: Sequence[_T], query: Query, size: int) -> Part[_T]:

@@ -2,210 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Final
+from typing import Final
+from urllib.parse import quote
 
 import numpy as np
 
+from engine.errors import counted
 from engine.model.quantity import CPU, MEMORY
 from engine.report import Measure, NodeNames, NodeReport, NodesReport, Threshold
-from webhook.pages.document import (
-    Figure,
-    Page,
-    Query,
-    chosen,
-    linked,
-    part_of,
-    percent,
-    render,
-    text_of,
-)
+from webhook.pages import ui
+from webhook.pages.document import Page, Query, chosen, link, page_of, part_of, text_of
 from webhook.pages.figures import (
     Bins,
-    axis,
     end_of,
     grouped_bars,
-    layout,
-    plot_text,
-    step_for,
+    heat_map,
     upright,
 )
-
-_WIDER_THAN_HIGH: Final = 3
-_LEAST_COLUMNS: Final = 24
-_WIDE, _NARROW = 44, 20  # pixels
-_MOST_NAMED_ZONES: Final = 20
-_EDGE: Final = "rgba(128,128,128,0.9)"
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Nodes that look the same."""
-
-    name: str
-    until: float  # the percentage that they are below
-    color: str
-    symbol: str = "square"
-
-
-_COLORS: Final = ("#fdf0b5", "#d9c86f", "#9a9477", "#575d6d", "#123570", "#00123b")
-"""Cividis, dark for full: a scale that loses nothing in grey."""
-
-_WHOLE: Final = 100
-_NARROWEST: Final = 20  # percentage points of a step
-
-_ABOVE: Final = _Step("above the threshold", math.inf, "#d55e00", "x")
-_UNKNOWN: Final = _Step("unknown", math.inf, _EDGE, "circle-open")
-
-
-def heat_map(
-    names: Sequence[str],
-    zones: Sequence[str],
-    percent: Sequence[float | None],
-    threshold: float | None,
-    *,
-    end: float = 100,
-) -> Figure:
-    """Return a square per node by its percentage; one above the threshold is a cross.
-
-    Args:
-        names: of the nodes.
-        zones: of the same nodes, "" for none.
-        percent: of the same nodes, None where it is unknown.
-        threshold: in percent, None for none.
-        end: of the scale where there is no threshold, in percent.
-    """
-    grid = _grid(zones)
-    # Nodes above the threshold are crosses: finer steps tell the others apart.
-    scale = _scale(end if threshold is None else max(_WHOLE, threshold))
-    steps = [_step(value, threshold, scale) for value in percent]
-    data = [
-        _trace(step, [i for i, found in enumerate(steps) if found is step], grid, names, percent)
-        for step in (*scale, _ABOVE, _UNKNOWN)
-    ]
-    hidden: dict[str, Any] = {
-        "showgrid": False,
-        "zeroline": False,
-        "showticklabels": False,
-        "ticks": "",
-    }
-    zone_axis = hidden | {
-        "showticklabels": bool(grid.labels),
-        "tickvals": [row for row, _ in grid.labels],
-        "ticktext": [plot_text(zone) for _, zone in grid.labels],
-    }
-    return {
-        "data": [trace for trace in data if trace["x"]],
-        "layout": layout(
-            height=300,
-            showlegend=False,  # the page has one that wraps
-            margin={"l": 110 if grid.labels else 10, "r": 10, "t": 10, "b": 10},
-            meta={"columns": grid.columns, "rows": grid.rows, "widest": _widest(len(names))},
-            xaxis=axis(**hidden, automargin=False),
-            yaxis=axis(**zone_axis, automargin=False),
-        ),
-    }
-
-
-def _widest(nodes: int) -> int:
-    """Return the greatest width of a square in pixels: a few nodes may take more room."""
-    return _WIDE if nodes <= _LEAST_COLUMNS else _NARROW
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Where nodes are drawn."""
-
-    x: Sequence[int]
-    y: Sequence[int]
-    columns: int
-    rows: int
-    # the row in which each zone begins, and its name; none where zones are not split
-    labels: Sequence[tuple[int, str]]
-
-
-def _grid(zones: Sequence[str]) -> _Grid:
-    """Return a place for each node; each zone begins a row, unless there are very many."""
-    columns = max(_LEAST_COLUMNS, math.ceil(math.sqrt(len(zones) * _WIDER_THAN_HIGH)))
-    is_split = 1 < len(set(zones)) <= _MOST_NAMED_ZONES
-    order = sorted(range(len(zones)), key=lambda i: zones[i] if is_split else "")
-    x, y, row, labels = [0] * len(zones), [0] * len(zones), 0, list[tuple[int, str]]()
-    for zone, members in groupby(order, key=lambda i: zones[i] if is_split else ""):
-        if is_split:
-            labels.append((row, zone or "no zone"))
-        at = -1
-        for at, node in enumerate(members):
-            x[node], y[node] = at % columns, row + at // columns
-        row += at // columns + 1
-    return _Grid(x, y, columns, max(row, 1), labels)
-
-
-def _scale(end: float) -> Sequence[_Step]:
-    """Return the steps from 0 to the end of a scale, and one for what is beyond."""
-    width = step_for(end, len(_COLORS) - 1, least=_NARROWEST)
-    last = (len(_COLORS) - 1) * width
-    bounds = [(start, start + width) for start in range(0, last, width)]
-    within = [
-        _Step(f"{start} to {until} %" if start else f"below {until} %", until, color)
-        for (start, until), color in zip(bounds, _COLORS, strict=False)
-    ]
-    return (*within, _Step(f"{last} % and more", math.inf, _COLORS[-1]))
-
-
-def _step(value: float | None, threshold: float | None, scale: Sequence[_Step]) -> _Step:
-    if value is None:
-        return _UNKNOWN
-    if threshold is not None and value > threshold:
-        return _ABOVE
-    return next(step for step in scale if value < step.until)
-
-
-def _trace(
-    step: _Step,
-    nodes: Sequence[int],
-    grid: _Grid,
-    names: Sequence[str],
-    percent: Sequence[float | None],
-) -> dict[str, Any]:
-    is_known = step is not _UNKNOWN
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"{step.name} ({len(nodes):,})",
-        "x": [grid.x[node] for node in nodes],
-        "y": [grid.y[node] for node in nodes],
-        "text": [plot_text(names[node], most=80) for node in nodes],
-        "customdata": [percent[node] for node in nodes] if is_known else [],
-        "hovertemplate": f"%{{text}}{': %{customdata} %' if is_known else ''}<extra></extra>",
-        "marker": {
-            "symbol": step.symbol,
-            "color": step.color,
-            "line": {"color": _EDGE, "width": 1 if step is _UNKNOWN else 0.5},
-        },
-    }
-
 
 _MEASURES: Final = tuple(measure.value for measure in Measure)
 _SORTS: Final = ("name", "zone", "pods", *_MEASURES)
 _ROWS: Final = 100
 _MOST_SUGGESTED: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A node in the table."""
-
-    name: str
-    zone: str
-    pods: int
-    is_cordoned: bool
-    allocatable: int  # of the resource that is shown, base units
-    amounts: Mapping[str, int | None]  # by measure, base units, None where one is unknown
-    levels: Mapping[str, float | None]  # the same in percent of what the node offers
-    report_age: int | None
+_RECORD_USAGE: Final = "kubectl get nodes.metrics.k8s.io -o json > usage.json"
+_RECORD_NODES: Final = "kubectl get nodes,pods,namespaces -A -o json"
 
 
 def nodes_page(report: NodesReport, query: Query) -> Page:
@@ -218,11 +40,52 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
     resource = chosen(query, "resource", tuple(report.resources))
     measure = chosen(query, "measure", _MEASURES)
     find, sort = text_of(query, "find"), chosen(query, "sort", (measure, *_SORTS))
+    choice = {"resource": resource, "measure": measure, "find": find, "sort": sort}
     levels = _levels(report, resource, measure)
     known = [level for level in levels if level is not None]
     thresholds = _thresholds(report.thresholds, resource, measure)
     lowest = min((threshold.percent for threshold in thresholds), default=None)
     end = end_of(known, (threshold.percent for threshold in thresholds))
+    fields = (
+        ui.Field("resource", resource, "Resource", options=tuple(report.resources)),
+        ui.Field("measure", measure, "Measure", options=_MEASURES),
+        ui.Field("find", find, "Find", "part of a name or zone", suggested=_suggested(report)),
+        ui.Field("sort", sort),
+    )
+    blocks: list[ui.Block] = [
+        ui.Paragraph(f"{source}: rules that read it have no effect.", "problem")
+        for source in report.stale
+    ]
+    blocks += (ui.Form(fields), ui.Facts(_facts(report, levels, known, lowest)))
+    if measure == Measure.LOAD and report.names and not known:
+        text = "no usage of any node is known: rules that read it, as LoadAware, abstain."
+        blocks += (
+            ui.Paragraph(f"{text} A recording has it with", "problem"),
+            ui.Paragraph(_RECORD_USAGE, "command"),
+        )
+    caption = (
+        f"{resource} {measure} of each node in percent of its allocatable: the fuller the darker, a"
+        " cross above the threshold; zone by zone, in order of names"
+    )
+    distribution = _distribution(known, measure, thresholds, end)
+    blocks += (
+        ui.Plot("heat-map", caption, heat_map(report.names, report.zones, levels, lowest, end=end)),
+        ui.Plot("distribution", f"Number of nodes by {resource} {measure}", distribution),
+        ui.Listing(
+            [
+                (f"{each.percent} %: filter {each.rule} of policy ", ui.policy_link(each.policy))
+                for each in thresholds
+            ]
+        ),
+        ui.Paragraph("All nodes", "heading"),
+        *_table(report, query, choice),
+    )
+    return page_of("nodes", "Nodes", blocks)
+
+
+def _table(report: NodesReport, query: Query, choice: Mapping[str, str]) -> Iterator[ui.Block]:
+    """Yield the nodes that a reader looks for, a row each."""
+    resource, find, sort = choice["resource"], choice["find"], choice["sort"]
     names = NodeNames.of(report.names)
     found = [
         i
@@ -230,37 +93,57 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
         if find in name or find in zone
     ]
     part = part_of(sorted(found, key=_order(report, resource, sort)), query, _ROWS)
-    choice = {"resource": resource, "measure": measure, "find": find, "sort": sort}
-    heat = heat_map(report.names, report.zones, levels, lowest, end=end)
-    return Page(
-        name="nodes",
-        title="Nodes",
-        body=render(
-            "nodes.html",
-            report=report,
-            resource=resource,
-            resources=tuple(report.resources),
-            measure=measure,
-            measures=_MEASURES,
-            find=find,
-            suggested=_suggested(report),
-            sort=sort,
-            thresholds=thresholds,
-            facts=_facts(levels, known, lowest),
-            crowd=report.crowd if report.crowd and report.crowd.pods > 1 else None,
-            names=names,
-            heat=heat,
-            bars={each: _bar(report, resource, each) for each in _MEASURES},
-            unknown=len(levels) - len(known),
-            part=part,
-            rows=[_row(report, resource, i) for i in part.items],
-            link=linked(choice),
-        ),
-        figures={
-            "heat-map": heat,
-            "distribution": _distribution(known, measure, thresholds, end),
-        },
+
+    def column(key: str, title: str, kind: ui.Kind = ui.Kind.NUMBER) -> ui.Column:
+        way = "descending" if kind is ui.Kind.NUMBER else "ascending"
+        title_link = ui.Span(title, href=link(choice, sort=key))
+        return ui.Column(title_link, kind, way if sort == key else "")
+
+    with_find = f" with {find}" if find else ""
+    nothing: ui.Inline = (
+        f"no node or zone has {find} in its name: ",
+        ui.Span("show all", href=link(choice, find="")),
     )
+    if not find:
+        nothing = f"no node is known: `{_RECORD_NODES}` records them"
+    yield ui.Table(
+        title=(
+            f"{counted(part.total, 'node')}{with_find}, sorted by {sort}; {resource} in percent of"
+            f" allocatable; the line in a bar is the threshold; view {report.view_version} at"
+            f" {ui.moment_text(report.at)}"
+        ),
+        columns=(
+            column("name", "Node", ui.Kind.NAME),
+            column("zone", "Zone", ui.Kind.NAME),
+            column("pods", "Pods"),
+            *(column(each, each.capitalize()) for each in _MEASURES),
+            ui.number("Allocatable"),
+            ui.number("Report"),
+        ),
+        rows=[*_rows(report, resource, part.items, names)],
+        note=names.note,
+        empty=nothing,
+    )
+    yield part.links(choice)
+
+
+def _rows(
+    report: NodesReport, resource: str, nodes: Sequence[int], names: NodeNames
+) -> Iterator[ui.Row]:
+    bars = {each: _bar(report, resource, each) for each in _MEASURES}
+    for i in nodes:
+        age = report.report_age_seconds[i]
+        yield (
+            (
+                ui.node_link(report.names[i], names),
+                ui.quiet(" (cordoned)") if report.unschedulable[i] else "",
+            ),
+            report.zones[i],
+            f"{report.pods[i]}",
+            *(_level(report, resource, each, i, bars[each]) for each in _MEASURES),
+            ui.amount(report.resources[resource].allocatable[i], resource),
+            "none" if age is None else f"{age} s ago",
+        )
 
 
 def _suggested(report: NodesReport) -> Sequence[str]:
@@ -282,31 +165,13 @@ def _amounts(report: NodesReport, resource: str, measure: str) -> Sequence[int |
 def _levels(report: NodesReport, resource: str, measure: str) -> list[float | None]:
     """Return a measure of each node in percent of what it offers."""
     offered = _offered(report, resource, measure)
-    return [*map(percent, _amounts(report, resource, measure), offered)]
+    return [*map(ui.percent, _amounts(report, resource, measure), offered)]
 
 
 def _offered(report: NodesReport, resource: str, measure: str) -> Sequence[int]:
     """Return the allocatable amounts, for usage those before amplification."""
     columns = report.resources[resource]
     return columns.raw_allocatable if measure == Measure.LOAD else columns.allocatable
-
-
-def _row(report: NodesReport, resource: str, i: int) -> _Row:
-    allocatable = report.resources[resource].allocatable[i]
-    amounts = {measure: _amounts(report, resource, measure)[i] for measure in _MEASURES}
-    return _Row(
-        name=report.names[i],
-        zone=report.zones[i],
-        pods=report.pods[i],
-        is_cordoned=report.unschedulable[i],
-        allocatable=allocatable,
-        amounts=amounts,
-        levels={
-            measure: percent(value, _offered(report, resource, measure)[i])
-            for measure, value in amounts.items()
-        },
-        report_age=report.report_age_seconds[i],
-    )
 
 
 def _thresholds(
@@ -318,23 +183,31 @@ def _thresholds(
 
 
 def _facts(
-    levels: Sequence[float | None], known: Sequence[float], threshold: float | None
-) -> list[tuple[str, str]]:
-    """Return what is to be read first, as names and values."""
-    facts = []
+    report: NodesReport,
+    levels: Sequence[float | None],
+    known: Sequence[float],
+    threshold: float | None,
+) -> list[tuple[str, ui.Inline]]:
+    """Return what is to be read first."""
+    facts: list[tuple[str, ui.Inline]] = []
     if threshold is not None:
         above = sum(level > threshold for level in known)
         facts.append((f"Above {threshold} %", f"{above:,} of {len(known):,} nodes"))
     else:
         facts.append(("Nodes", f"{len(levels):,}"))
     if known:
-        facts += [
+        facts += (
             ("Fullest", f"{max(known):.1f} %"),
             ("Mean", f"{np.mean(known):.1f} %"),
             ("Spread (std. dev.)", f"{np.std(known):.1f} points"),
-        ]
+        )
     if len(known) < len(levels):
         facts.append(("Unknown", f"{len(levels) - len(known):,}"))
+    crowd = report.crowd
+    if crowd is not None and crowd.pods > 1 and crowd.example is not None:
+        node = ui.node_link(crowd.node, NodeNames.of(report.names))
+        where = (f"{crowd.pods}: ", ui.pod_link(crowd.example), " on ", node)
+        facts.append(("Most replicas of one owner on one node", where))
     return facts
 
 
@@ -350,6 +223,11 @@ def _bar(report: NodesReport, resource: str, measure: str) -> _Bar:
     thresholds = [each.percent for each in _thresholds(report.thresholds, resource, measure)]
     levels = _levels(report, resource, measure)
     return _Bar(end_of(levels, thresholds), min(thresholds, default=None))
+
+
+def _level(report: NodesReport, resource: str, measure: str, i: int, bar: _Bar) -> ui.Level:
+    used, offered = _amounts(report, resource, measure)[i], _offered(report, resource, measure)[i]
+    return ui.Level(ui.amount(used, resource), ui.percent(used, offered), bar.end, bar.threshold)
 
 
 def _order(
@@ -371,7 +249,7 @@ def _order(
 
 def _distribution(
     known: Sequence[float], measure: str, thresholds: Sequence[Threshold], end: float
-) -> Figure:
+) -> ui.Figure:
     bins = Bins.up_to(end)
     figure = grouped_bars(
         bins.labels,
@@ -390,69 +268,73 @@ def _distribution(
     return {"data": figure["data"], "layout": shown}
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeBar:
-    """Where a bar is full, and its threshold; see the page of nodes."""
-
-    end: float
-    threshold: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    """A measure of a resource: base units, None where it is unknown."""
-
-    amount: int | None
-    level: float | None
-    bar: _NodeBar
-
-
 def node_page(report: NodeReport) -> Page:
     """Return the page of a node."""
     nodes, i = report.nodes, report.nodes.names.index(report.name)
-    offered = {
-        name: columns.allocatable[i]
-        for name, columns in nodes.resources.items()
-        if columns.allocatable[i]
-    }
-    return Page(
-        name="node",
-        title=f"Node {report.name}",
-        body=render(
-            "node.html",
-            report=report,
-            zone=nodes.zones[i],
-            is_cordoned=nodes.unschedulable[i],
-            age=nodes.report_age_seconds[i],
-            measures=tuple(Measure),
-            offered=offered,
-            cells={
-                name: {each: _cell(nodes, name, each, i) for each in Measure} for name in offered
-            },
-            shown=[
-                name for name in offered if name in {CPU, MEMORY} or _is_asked_for(report, name)
-            ],
+    age, zone = nodes.report_age_seconds[i], nodes.zones[i]
+    offered = [name for name, columns in nodes.resources.items() if columns.allocatable[i]]
+    shown = [name for name in offered if name in {CPU, MEMORY} or _is_asked_for(report, name)]
+    facts: list[tuple[str, ui.Inline]] = [("Pods", f"{len(report.pods)}")]
+    if zone:
+        facts.append(("Zone", zone))
+    if nodes.unschedulable[i]:
+        facts.append(("Cordoned", "yes"))
+    told = "never" if age is None else f"{age} s ago"
+    facts.append(("Usage was reported", told))
+    resources = ui.Table(
+        title=(
+            "What the node offers, in percent of allocatable; the line in a bar is the threshold of"
+            " a policy"
         ),
+        columns=(
+            ui.name_column("Resource"),
+            ui.number("Allocatable"),
+            *(ui.number(each.capitalize()) for each in _MEASURES),
+        ),
+        rows=[
+            (
+                ui.Span(name, href=f"nodes?resource={quote(name, '')}"),
+                ui.amount(nodes.resources[name].allocatable[i], name),
+                *(_own_level(nodes, name, each, i) for each in _MEASURES),
+            )
+            for name in offered
+        ],
     )
+    pods = ui.Table(
+        title=f"{counted(len(report.pods), 'pod')} on this node; each leads to why it is here",
+        columns=(
+            ui.name_column("Pod"),
+            *(
+                ui.number(title)
+                for name in shown
+                for title in (f"{name}: requested", "limit", "in use")
+            ),
+        ),
+        rows=[
+            (
+                (ui.pod_link(each.pod), ui.quiet(" (expected)") if each.is_expected else ""),
+                *(
+                    ui.amount(amounts[name], name) if name in amounts else ""
+                    for name in shown
+                    for amounts in (each.requests, each.limits, each.usage or {})
+                ),
+            )
+            for each in report.pods
+        ],
+        empty="no pod counts on this node",
+    )
+    blocks = (ui.Facts(facts), resources, ui.Paragraph("Pods", "heading"), pods)
+    return page_of("node", f"Node {report.name}", blocks)
 
 
 def _is_asked_for(report: NodeReport, resource: str) -> bool:
     return any(each.requests.get(resource) for each in report.pods)
 
 
-def _cell(nodes: NodesReport, resource: str, measure: Measure, i: int) -> _Cell:
-    columns = nodes.resources[resource]
-    amounts = {
-        Measure.REQUESTS: (columns.requests, columns.allocatable),
-        Measure.LIMITS: (columns.limits, columns.allocatable),
-        Measure.LOAD: (columns.usage, columns.raw_allocatable),
-    }
-    amount, offered = (column[i] for column in amounts[measure])
-    thresholds = [
-        each.percent
-        for each in nodes.thresholds
-        if (each.resource, each.measure) == (resource, measure)
-    ]
-    level = percent(amount, offered)
-    bar = _NodeBar(end_of([level], thresholds), min(thresholds, default=None))
-    return _Cell(amount, level, bar)
+def _own_level(nodes: NodesReport, resource: str, measure: str, i: int) -> ui.Level:
+    """Return a level of one node; its bar is full where that of no other node matters."""
+    thresholds = [each.percent for each in _thresholds(nodes.thresholds, resource, measure)]
+    used, offered = _amounts(nodes, resource, measure)[i], _offered(nodes, resource, measure)[i]
+    level = ui.percent(used, offered)
+    bar = _Bar(end_of([level], thresholds), min(thresholds, default=None))
+    return _level(nodes, resource, measure, i, bar)

@@ -1,31 +1,97 @@
-"""The page of policies: what each does to pods and nodes, where its pods land, what went wrong."""
+"""The pages of policies: what each does to pods and nodes, where its pods land, what went wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
+from urllib.parse import quote
 
-from engine.report import PoliciesReport, PolicyRow, RuleKind, Threshold
-from webhook.pages.document import Figure, Page, Query, render
+from engine.report import BindingStatus, PoliciesReport, PolicyRow, RuleKind, Threshold
+from webhook.pages import ui
+from webhook.pages.document import Page, Query, page_of
 from webhook.pages.figures import Bars, stacked_rows
+from webhook.pages.outcome import outcome_tables
 
 _DRAWN: Final = 20
-OUTCOMES: Final = ("placed", "abstained", "denied")
+_OUTCOMES: Final = ("placed", "abstained", "denied")
+_DIGITS: Final = 12  # of a digest
 
 
 def policies_page(report: PoliciesReport, query: Query) -> Page:  # noqa: ARG001 (as of all pages)
     """Return the page of the policies in force; of its query nothing is read."""
-    turned_away = _turned_away(report)
-    return Page(
-        name="policies",
-        title="Policies",
-        body=render("policies.html", report=report, outcomes=OUTCOMES, drawn=bool(turned_away)),
-        figures=turned_away,
+    return page_of("policies", "Policies", [*_policies(report)])
+
+
+def _policies(report: PoliciesReport) -> Iterator[ui.Block]:
+    yield from (ui.Paragraph(text, "problem") for text in _problems(report))
+    in_audit = sum(policy.mode == "Audit" for policy in report.policies)
+    facts: list[tuple[str, ui.Inline]] = [
+        ("Policies", f"{len(report.policies)}"),
+        ("In Audit mode", f"{in_audit}"),
+    ]
+    if report.digest:
+        facts.append(("Digest", report.digest[:_DIGITS]))
+    if report.loaded_at:
+        facts.append(("Loaded", ui.moment_text(report.loaded_at)))
+    yield ui.Facts(facts)
+    yield from _rejections(report)
+    yield ui.Paragraph("All policies", "heading")
+    told = "decisions of this replica since it began"
+    yield ui.Table(
+        title="Policies by rank: those of the cluster first, then by falling priority",
+        note=told if report.counted else "decisions are not counted in a recording",
+        columns=(
+            *ui.columns("Policy", "Mode", "Decides at"),
+            ui.number("Priority"),
+            *(ui.number(outcome.capitalize()) for outcome in _OUTCOMES),
+        ),
+        rows=[_row(policy, counted=report.counted) for policy in report.policies],
+        empty=(
+            "no policy is in force: every pod passes as it is. `stowplan dashboard --policies"
+            " balanced` shows a cluster by one."
+        ),
     )
+    if report.bindings is not None and report.bindings.leads:
+        yield from _bindings(report.bindings)
+    if report.policies:
+        yield ui.Paragraph("Where pods landed", "heading")
+        outcomes = [each.outcome for each in report.policies if each.outcome is not None]
+        tables = [*outcome_tables([each for each in outcomes if each.total.pods])]
+        yield from tables
+        yield ui.Paragraph(_OUTCOME_NOTE if tables else "no outcome is known", "quiet")
+        yield ui.Paragraph("Rules", "heading")
+        yield _rules(report)
 
 
-def _turned_away(report: PoliciesReport) -> dict[str, Figure]:
-    """Return a bar for each filter that rejected nodes, the most effective first."""
+_OUTCOME_NOTE: Final = (
+    "Points, 0 to 100, by the policy's own scores: those of the nodes where pods were bound; lost,"
+    " against the best node; against stock, or gained, against the node that the scheduler took. Of"
+    " pods that were advised only is known whether they landed as meant."
+)
+
+
+def _problems(report: PoliciesReport) -> Iterator[str]:
+    if report.last_reload_error:
+        yield f"newer files are not loaded: {report.last_reload_error}"
+    for refused in report.refused:
+        why = f"\n{refused.message}" if refused.message else ""
+        yield f"{refused.name} is not in force as it was written ({refused.reason}){why}"
+    for policy in report.policies:
+        if policy.outcome is not None and policy.outcome.worse:
+            yield f"{policy.name}: {policy.outcome.worse}"
+        yield from (f"{policy.name}: {warning}" for warning in policy.warnings)
+
+
+def _row(policy: PolicyRow, *, counted: bool) -> ui.Row:
+    mode: ui.Inline = policy.mode
+    if audited := policy.audited:
+        mode = (f"{mode}\n", ui.strong(f"set to Audit at {audited.since}"), f": {audited.reason}")
+    counts = (f"{policy.decisions.get(each, 0)}" if counted else "" for each in _OUTCOMES)
+    return (ui.policy_link(policy.name), mode, policy.placed_at, f"{policy.priority}", *counts)
+
+
+def _rejections(report: PoliciesReport) -> Iterator[ui.Plot]:
+    """Yield a bar for each filter that rejected nodes, the most effective first."""
     found = [
         (f"{policy.name}: {rule.name}", rule.rejected_nodes)
         for policy in report.policies
@@ -33,10 +99,62 @@ def _turned_away(report: PoliciesReport) -> dict[str, Figure]:
         if rule.kind is RuleKind.FILTER and rule.rejected_nodes
     ]
     found.sort(key=lambda each: -each[1])
-    if not found:
-        return {}
-    names, nodes = zip(*found[:_DRAWN], strict=True)
-    return {"turned-away": stacked_rows(names, [Bars("nodes", nodes)], x="nodes rejected")}
+    if found:
+        names, nodes = zip(*found[:_DRAWN], strict=True)
+        figure = stacked_rows(names, [Bars("nodes", nodes)], x="nodes rejected")
+        caption = "Nodes that each filter was the first to reject, added up over decisions"
+        yield ui.Plot("turned-away", caption, figure)
+
+
+def _bindings(bindings: BindingStatus) -> Iterator[ui.Block]:
+    yield ui.Paragraph("At bindings", "heading")
+    if bindings.paused:
+        yield ui.Paragraph(f"no pod is moved just now: {bindings.paused}", "problem")
+    counts = {
+        "Kept": bindings.kept,
+        "Moved": bindings.moved,
+        "Denied": bindings.denied,
+        "Escaped": bindings.escaped,
+        "Answers lost": bindings.lost,
+    }
+    yield ui.Facts([(name, f"{count}") for name, count in counts.items()])
+    reasons = sorted(bindings.reasons.items(), key=lambda each: -each[1])
+    yield ui.Table(
+        title="Bindings that this replica decided since it began, by their reason",
+        columns=(ui.Column("Reason"), ui.number("Bindings")),
+        rows=[(reason, f"{count}") for reason, count in reasons],
+    )
+    yield ui.Table(
+        title="Pods moved by each policy; of one in Audit mode, those that it would have moved",
+        columns=(ui.Column("Policy"), ui.number("Moved")),
+        rows=[(name, f"{count}") for name, count in bindings.moved_by.items()],
+    )
+
+
+def _rules(report: PoliciesReport) -> ui.Table:
+    rows: list[ui.Row] = [
+        (
+            None if place else policy.name,
+            rule.name,
+            str(rule.kind),
+            f"{rule.weight or ''}",
+            f"{rule.rejected_nodes:,}" if rule.kind is RuleKind.FILTER and report.counted else "",
+        )
+        for policy in report.policies
+        for place, rule in enumerate(policy.rules)
+    ]
+    return ui.Table(
+        title=(
+            "Rules of each policy, in order; a filter is counted where it was the first to reject a"
+            " node"
+        ),
+        columns=(
+            *ui.columns("Policy", "Rule", "Kind"),
+            ui.number("Weight"),
+            ui.number("Nodes rejected"),
+        ),
+        rows=rows,
+    )
 
 
 def policy_page(policy: PolicyRow, thresholds: Sequence[Threshold], *, counted: bool) -> Page:
@@ -47,16 +165,74 @@ def policy_page(policy: PolicyRow, thresholds: Sequence[Threshold], *, counted: 
         thresholds: of its filters.
         counted: whether decisions are counted: nobody does in a recording.
     """
+    blocks = [*_policy(policy, counted=counted), _rules_of(policy, thresholds, counted=counted)]
+    return page_of("policy", f"Policy {policy.name}", blocks)
+
+
+def _policy(policy: PolicyRow, *, counted: bool) -> Iterator[ui.Block]:
+    problems = [*policy.warnings]
+    if policy.audited:
+        problems.insert(0, f"set to Audit at {policy.audited.since}: {policy.audited.reason}")
+    if policy.outcome and policy.outcome.worse:
+        problems.insert(0, policy.outcome.worse)
+    yield from (ui.Paragraph(text, "problem") for text in problems)
+    facts: list[tuple[str, ui.Inline]] = [
+        ("Mode", policy.mode),
+        ("Decides at", policy.placed_at),
+        ("Priority", f"{policy.priority}"),
+    ]
+    facts += (
+        (outcome.capitalize(), f"{policy.decisions.get(outcome, 0):,}")
+        for outcome in (_OUTCOMES if counted else ())
+    )
+    yield ui.Facts(facts)
+    yield ui.Paragraph("Its effect", "heading")
     figures = None if policy.outcome is None else policy.outcome.total
-    return Page(
-        name="policy",
-        title=f"Policy {policy.name}",
-        body=render(
-            "policy.html",
-            policy=policy,
-            figures=figures if figures is not None and figures.pods else None,
-            thresholds=thresholds,
-            outcomes=OUTCOMES,
-            is_counted=counted,
+    if figures is None or not figures.pods:
+        yield ui.Paragraph("No pod of it has been judged here. What it would do shows")
+        yield ui.Paragraph(
+            f"stowplan simulate --cluster RECORDING --arm {policy.name} --html report.html",
+            "command",
+        )
+        return
+    rejected = f"{figures.rejected:,}" if figures.decided else "-"
+    effect: list[tuple[str, ui.Inline]] = [
+        ("Pods bound", f"{figures.pods:,}"),
+        ("Where meant", f"{ui.percent(figures.landed, figures.pods)} %"),
+        ("Points gained against the stock scheduler", ui.points(figures.mean_gained, signed=True)),
+        ("Points lost against the best node", ui.points(figures.mean_lost)),
+        ("On nodes that its filters reject", rejected),
+    ]
+    if figures.measured:
+        hot = (f"{figures.stock_hot:,} ", ui.ARROW, f" {figures.hot:,}")
+        effect.append(("Pods on hot nodes: stock scheduler, now", hot))
+    yield ui.Facts(effect)
+    if policy.mode == "Audit":
+        yield ui.Paragraph("It is in Audit mode: this is what would have been.", "quiet")
+
+
+def _rules_of(policy: PolicyRow, thresholds: Sequence[Threshold], *, counted: bool) -> ui.Table:
+    rows: list[ui.Row] = []
+    for rule in policy.rules:
+        is_filter = rule.kind is RuleKind.FILTER
+        links = [
+            ui.Span(
+                f"{each.resource} {each.measure} {each.percent} %",
+                href=f"nodes?resource={quote(each.resource, '')}&measure={each.measure}",
+            )
+            for each in thresholds
+            if is_filter and each.rule == rule.name
+        ]
+        nodes = (f"{rule.rejected_nodes:,}" if is_filter else "",) if counted else ()
+        rows.append((rule.name, str(rule.kind), f"{rule.weight or ''}", *nodes, ui.joined(links)))
+    return ui.Table(
+        title="Filters, then scores",
+        note="a filter is counted where it was the first to reject a node" if counted else "",
+        columns=(
+            *ui.columns("Rule", "Kind"),
+            ui.number("Weight"),
+            *((ui.number("Nodes rejected"),) if counted else ()),
+            ui.Column("Thresholds"),
         ),
+        rows=rows,
     )

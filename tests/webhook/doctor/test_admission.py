@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,8 @@ from tests.webhook.doctor.fake_installation import (
     FakeInstallation,
     configuration,
     deployment,
-    fake_installation,
 )
 from webhook.doctor import Level
-
-
-@pytest.fixture
-async def installation() -> AsyncIterator[FakeInstallation]:
-    async with fake_installation() as found:
-        yield found
 
 
 def selector(label: str, operator: str, value: str) -> dict[str, object]:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from tests.webhook.doctor.fake_installation import (
     ca_of,
     deployment,
     encoded,
-    fake_installation,
     node,
     refusing,
     source,
@@ -26,12 +24,6 @@ from tests.webhook.doctor.fake_installation import (
 from webhook.certificates import Authority
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor import Finding, Level
-
-
-@pytest.fixture
-async def installation() -> AsyncIterator[FakeInstallation]:
-    async with fake_installation() as found:
-        yield found
 
 
 def bad(findings: dict[str, list[Finding]]) -> dict[str, list[str]]:
@@ -69,6 +61,16 @@ async def test_nothing_is_written(installation: FakeInstallation, tmp_path: Path
     written = [one for one in installation.server.requests if one.method != "GET"]
     assert {one.path for one in written} == {PODS_PATH, REVIEWS_PATH}
     assert [one.query for one in written if one.path == PODS_PATH] == [{"dryRun": "All"}]
+
+
+async def test_what_several_checks_read_is_read_once(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    await installation.run_checks(tmp_path)
+    paths = [one.path for one in installation.server.requests if one.method == "GET"]
+    for kind in ("mutating", "validating"):
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
+        assert paths.count(path) == 1
 
 
 async def test_whatever_is_bad_comes_with_what_to_do(

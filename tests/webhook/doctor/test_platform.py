@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 from tests.webhook.doctor.fake_installation import (
     FakeInstallation,
-    fake_installation,
     refusing,
 )
 
@@ -55,12 +53,6 @@ profiles:
       - name: {PLUGIN}
         args: {{{{kind: {PLUGIN}Args, nodeAffinityType: [{PREFERRED}]}}}}
 """
-
-
-@pytest.fixture
-async def installation() -> AsyncIterator[FakeInstallation]:
-    async with fake_installation() as found:
-        yield found
 
 
 def workload(name: str, image: str, *, labels: Json | None = None, policy: str = "") -> Json:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,8 @@ from tests.webhook.doctor.fake_installation import (
     SERVICE_PATH,
     FakeInstallation,
     deployment,
-    fake_installation,
     refusing,
 )
-
-
-@pytest.fixture
-async def installation() -> AsyncIterator[FakeInstallation]:
-    async with fake_installation() as found:
-        yield found
 
 
 async def found(

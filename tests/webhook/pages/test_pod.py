@@ -18,7 +18,7 @@ def test_it_says_what_became_of_the_pod_at_its_binding() -> None:
         message="moved from node9 to node1: another node is better",
     )
     body = pod_page(PodReport(pod=POD, node="node1", noted="noted", binding=binding), {}).body
-    assert "Scheduler's node" in body
+    assert "<dt>Scheduler&#39;s node</dt>" in body
     assert '<a href="node?name=node9" title="node9">' in body
     assert "Move: BetterNode" in body
     assert body.count("moved from node9 to node1: another node is better") == 1
@@ -37,7 +37,7 @@ def test_it_says_why_here_and_why_not_there() -> None:
     page = pod_page(report, {})
     assert page.title == "Pod shop/web"
     assert page.body.index(">node1<") < page.body.index(">node2<")
-    assert "1 node by the first rule that rejected them" in page.body
+    assert "<strong>1 left out</strong>, by the first rule that rejected them" in page.body
     (figure,) = page.figures.values()
     (bars,) = figure["data"]
     assert (bars["y"], bars["x"]) == (["node1", "node2"], [180, 140])
@@ -58,7 +58,7 @@ def test_a_node_that_is_asked_about_is_found_among_those_that_fit_and_those_that
 def test_what_policies_in_audit_mode_would_have_done_has_its_own_section() -> None:
     report = PodReport(pod=POD, recorded=decision(audit=decision("audited")))
     page = pod_page(report, {})
-    assert "When it was decided: policies in Audit mode, not applied" in page.body
+    assert "Not applied: what policies in Audit mode would have done" in page.body
     assert set(page.figures) == {"recorded-points", "recorded-audit-points"}
 
 
@@ -67,7 +67,7 @@ def test_a_decision_without_nodes_has_no_plot() -> None:
     page = pod_page(PodReport(pod=POD, now=hidden, problem="no right to read nodes"), {})
     assert not page.figures
     assert "no right to read nodes" in page.body
-    assert "Why not there" in page.body
+    assert "by the first rule that rejected them" in page.body
 
 
 def test_texts_of_the_cluster_are_escaped() -> None:
