@@ -107,6 +107,7 @@ def plan_revocations(
         situation: all else.
     """
     budgets, gone = Budgets(situation.budgets), completed(situation.on_their_way_out())
+    given = list[PossibleVictim]()  # by the quotas before
     for quota in quotas:
         leaving = requests_by_quota(gone).get(quota.key, {})
         used = less(situation.bounds.used[quota.name], leaving)
@@ -114,7 +115,7 @@ def plan_revocations(
         if not overused(used, limit):
             continue
         account = QuotaAccount(guaranteed=quota.min or {}, used=used)
-        takings = Takings(Accounts({quota.key: account}, {}, {}))
+        takings = Takings(Accounts({quota.key: account}, {}, {}), given)
         over = [name for name, bound in limit.items() if used.get(name, 0) > bound]
         groups: dict[str, list[PossibleVictim]] = {}
         revocable: list[RevocablePod] = []
@@ -127,6 +128,7 @@ def plan_revocations(
                 revocable.append(RevocablePod(key, priority, assigned_at, requests))
         revoked = [groups[pod.key] for pod in reversed(pods_to_revoke(revocable, used, limit))]
         if revoked:
+            given += chain.from_iterable(revoked)
             gone += chain.from_iterable(revoked)
             yield Revocation(
                 quota=quota,

@@ -3,14 +3,20 @@
 A transition is a method, and says in its name what happened. The phase follows from the record:
 
 ```
-CREATED --------------> RELEASING ---> RELEASED ---> ENDED   bound, or gone
-   | waits for quota    ^   |   |          |
-   +---> QUEUED --------+   |   |          +-------> LOST    not bound in time
-   | others are evicted |   |   v
-   +---> RECLAIMING     |   | REFUSED                        tried again after a back-off
-   | room is reserved v |   |
-   +---> RESERVED ------+   +--> back to where it was        changed, or over its quota
+CREATED --------------> RELEASING --> RELEASED --> ENDED   bound, or gone
+   | its quota, its gang    ^  |  |        |
+   +---> QUEUED ------------+  |  |        +-----> LOST    not bound in time
+   +---> GATHERING ---------+  |  +--> REFUSED             tried again after a back-off
+   | no node takes it       |  |
+   +---> UNPLACED ----------+  +--> where it was before    changed, or over its quota
+   | others are evicted     |
+   +---> RECLAIMING         |
+   | their room is there v  |
+   +---> RESERVED ----------+
 ```
+
+Where several hold, the phase is the first of ENDED, REFUSED, RELEASING, LOST, RELEASED, RESERVED,
+RECLAIMING, GATHERING, UNPLACED, QUEUED, CREATED.
 
 What must outlive a leader is on the pod itself, so whoever begins to lead finds each in its place.
 Two clocks are told apart: `now` is the time of day, `at` are seconds that only go forward.
@@ -19,7 +25,7 @@ Two clocks are told apart: `now` is the time of day, `at` are seconds that only 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
@@ -27,7 +33,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from engine.model.decision import PlacementRequest
-from engine.model.hold import QueuedReason
+from engine.model.gang import GangKey
+from engine.model.hold import WAIT_ANNOTATION, QueuedReason
 from engine.model.pod import Pod
 from engine.model.time import Micros
 
@@ -43,8 +50,11 @@ _UNSEEN_SECONDS: Final = 15.0
 _FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS = 1.0, 30.0
 _LONGEST_RETRY_AFTER_SECONDS: Final = 120.0  # a server that asks for more is not believed
 _LASTING_AFTER: Final = 3
-_MOST_STALE: Final = 100
+_MOST_UNFOLLOWED: Final = 100
+_MOST_UNPLACED: Final = 100
 
+_LOOK_AGAIN_SECONDS: Final = 2.0
+"""Between two looks for a node, for a pod that found none."""
 
 _POD_KIND: Final = {"group": "", "version": "v1", "kind": "Pod"}
 _PODS: Final = {"group": "", "version": "v1", "resource": "pods"}
@@ -116,12 +126,14 @@ class Phase(StrEnum):
     """Where a held pod is between its creation and its binding."""
 
     CREATED = "created"  # held by our gate, in the queue order
-    QUEUED = "queued"  # it waits for quota
+    QUEUED = "queued"  # in the queue of its quota
+    UNPLACED = "unplaced"  # no node takes it, and others may be evicted for it
+    GATHERING = "gathering"  # it waits for its gang, or for the turn of that
     RECLAIMING = "reclaiming"  # others are being evicted for it
     RESERVED = "reserved"  # the room that others made is there
     RELEASING = "releasing"  # its release is being written
     REFUSED = "refused"  # somebody's admission refuses its release
-    RELEASED = "released"  # our gate is gone, or may be, and it is not bound yet
+    RELEASED = "released"  # our gate is gone, and it is not bound yet
     LOST = "lost"  # it was released, and not bound in time
     ENDED = "ended"  # it is bound or gone
 
@@ -249,7 +261,7 @@ class ReleaseAttempt:
 
 
 @dataclass(slots=True, kw_only=True)
-class Refusal:
+class WriteRefusal:
     """The refusals of writes of a pod, one after the other.
 
     Attributes:
@@ -274,10 +286,11 @@ class Refusal:
         return self.count >= _LASTING_AFTER
 
 
-class Reclaim(Enum):
+class ReclaimStage(Enum):
     """Whether others are evicted for a pod."""
 
     NONE = "none"
+    LEFT = "left"  # by an earlier leader; this one has not begun to
     EVICTING = "evicting"
     READY = "ready"  # its room is there
     GIVEN_UP = "given up"  # by this leader: what an earlier one noted on it counts no more
@@ -311,6 +324,23 @@ class WrittenCondition:
     until: Micros | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class RoomWait:
+    """The wait of a pod for room that evictions may make.
+
+    Attributes:
+        since: when it began.
+        seen_at: when the pod was last seen waiting.
+        plan_at: before which no plan is made for it.
+        report_at: before which it gets no Event about a plan.
+    """
+
+    since: Micros
+    seen_at: Micros
+    plan_at: int = 0
+    report_at: int = 0
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class HeldPodRecord:
     """All that is known of one held pod; see the module for its phases.
@@ -319,6 +349,8 @@ class HeldPodRecord:
         pod: as it was seen last.
         held: as it was seen last with our gate, None of one that was not.
         is_bound_or_gone: whether it needs nobody any more.
+        place: in the queue order of the last cycle, None of one whose turn could not come.
+        gang: that it waits for, None for none.
         attempt: its release, while that is written.
         refusal: of its writes, None while they are accepted.
         was_refused: whether a release of it was refused since it is held: its condition stays until
@@ -326,11 +358,15 @@ class HeldPodRecord:
         released_at: when its release was sent, None while it was not or counts no longer.
         keeps_order: whether the next pod of an order waits until it is bound.
         is_lost: whether it was not bound in time.
-        nominated_node: that it was released with and has not followed, "" for none.
-        nominated_at: since when that is seen, or was withdrawn last.
+        unfollowed_nomination: the node that it was released with and has not followed, "" for none.
+        unfollowed_since: since when that is seen, or was withdrawn last.
         reclaim: whether others are evicted for it.
         reclaim_note: what a reclaim adds to its condition.
-        is_reclaim_in_vain: whether nothing that others borrow makes room for it.
+        is_reclaim_in_vain: whether nothing that others borrow makes room for it: autoscalers must
+            see it.
+        room_wait: its wait for evictions, None if it never waited for any.
+        would_evict_from: by the sources of plans that would evict others for it in mode On: when it
+            was released without a node.
         look_again_at: when to look for a node again, for a pod that found none and whose policy
             evicts others; None while it does not wait for that.
         capacity_again_at: the same of a pod that quota lets go, within its min.
@@ -341,17 +377,21 @@ class HeldPodRecord:
     pod: Pod
     held: HeldPod | None = None
     is_bound_or_gone: bool = False
+    place: int | None = None
+    gang: GangKey | None = None
     attempt: ReleaseAttempt | None = None
-    refusal: Refusal | None = None
+    refusal: WriteRefusal | None = None
     was_refused: bool = False
     released_at: float | None = None
     keeps_order: bool = False
     is_lost: bool = False
-    nominated_node: str = ""
-    nominated_at: float = 0.0
-    reclaim: Reclaim = Reclaim.NONE
+    unfollowed_nomination: str = ""
+    unfollowed_since: float = 0.0
+    reclaim: ReclaimStage = ReclaimStage.NONE
     reclaim_note: ReclaimNote | None = None
     is_reclaim_in_vain: bool = False
+    room_wait: RoomWait | None = None
+    would_evict_from: dict[str, Micros] = field(default_factory=dict)
     look_again_at: float | None = None
     capacity_again_at: float | None = None
     within_min_since: Micros | None = None
@@ -361,25 +401,53 @@ class HeldPodRecord:
 
     @property
     def phase(self) -> Phase:
-        """Where the pod is; the later of two that hold."""
+        """Where the pod is."""
         if self.is_bound_or_gone:
             return Phase.ENDED
-        if self.is_lost:
-            return Phase.LOST
-        if self.released_at is not None:
-            return Phase.RELEASED
         if self.refusal is not None:
             return Phase.REFUSED
-        if self.attempt is not None:
+        if self.attempt is not None and not self.attempt.is_accepted:
             return Phase.RELEASING
+        if self.is_lost:
+            return Phase.LOST
+        if self.attempt is not None or self.released_at is not None:
+            return Phase.RELEASED
         return self._phase_while_waiting()
 
     def _phase_while_waiting(self) -> Phase:
-        if self.reclaim is Reclaim.READY:
+        if self.reclaim is ReclaimStage.READY:
             return Phase.RESERVED
-        if self.reclaim is Reclaim.EVICTING:
+        if self.is_reclaiming:
             return Phase.RECLAIMING
+        if self.gang is not None:
+            return Phase.GATHERING
+        if self.look_again_at is not None:
+            return Phase.UNPLACED
         return Phase.QUEUED if self.pod.is_queued else Phase.CREATED
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its last write was refused, by this leader or by the one before it."""
+        if self.refusal is not None:
+            return True
+        is_accepted = self.attempt is not None and self.attempt.is_accepted
+        noted = self.pod.annotations.get(WAIT_ANNOTATION, "").partition(":")[0]
+        return noted == QueuedReason.RELEASE_REFUSED and not is_accepted
+
+    def seen(self, held: HeldPod, *, evicts: bool) -> None:
+        """Note how the pod is seen with our gate.
+
+        Whoever may write a pod can write that others are evicted for it; nobody but us and
+        schedulers nominates.
+
+        Args:
+            held: the pod.
+            evicts: whether this replica evicts others for pods.
+        """
+        self.held, self.pod = held, held.pod
+        if self.reclaim in {ReclaimStage.NONE, ReclaimStage.LEFT}:
+            is_left = evicts and held.pod.is_reclaimed_for
+            self.reclaim = ReclaimStage.LEFT if is_left else ReclaimStage.NONE
 
     # The release.
 
@@ -393,7 +461,7 @@ class HeldPodRecord:
         is_as_known = version != self._stale_version or at >= self._stale_until
         return is_as_known and (self.refusal is None or at >= self.refusal.retry_at)
 
-    def is_stale(self, version: int, at: float, *, is_unseen: bool = False) -> None:
+    def outdated(self, version: int, at: float, *, is_unseen: bool = False) -> None:
         """Note that the pod is no longer what this version says: it is not written for a while.
 
         Args:
@@ -455,7 +523,7 @@ class HeldPodRecord:
         elif attempt.is_doubtful:
             # It was written after all. While the watch is behind, it must not be decided again.
             attempt.write_ended()
-            self.is_stale(attempt.held.version, at, is_unseen=True)
+            self.outdated(attempt.held.version, at, is_unseen=True)
             self._drop(attempt)
             return Next.SEE
         if was_sent:
@@ -464,7 +532,7 @@ class HeldPodRecord:
         if failure is WriteFailure.OVER_QUOTA and attempt.held.is_queued:
             return Next.WAIT_FOR_QUOTA
         if failure not in REFUSALS:
-            self.is_stale(attempt.held.version, at)
+            self.outdated(attempt.held.version, at)
             return Next.GIVE_BACK
         is_lasting = self.write_refused(message, retry_after, now, at, jitter)
         return Next.WITHDRAW if is_lasting else Next.TRY_AGAIN
@@ -481,7 +549,7 @@ class HeldPodRecord:
 
         Waits double up to a bound; none is shorter than the server asks for.
         """
-        refusal = self.refusal = self.refusal or Refusal(message=message, since=now, until=now)
+        refusal = self.refusal = self.refusal or WriteRefusal(message=message, since=now, until=now)
         refusal.message, refusal.until = message, now
         wait = min(_FIRST_BACKOFF_SECONDS * 2**refusal.count, _LONGEST_BACKOFF_SECONDS)
         asked = min(retry_after or 0.0, _LONGEST_RETRY_AFTER_SECONDS)
@@ -516,35 +584,45 @@ class HeldPodRecord:
 
     def nomination_seen(self, node_name: str, at: float) -> None:
         """Note the nomination of ours that a released pod has, "" for none."""
-        if node_name != self.nominated_node:
-            self.nominated_node, self.nominated_at = node_name, at
+        if node_name != self.unfollowed_nomination:
+            self.unfollowed_nomination, self.unfollowed_since = node_name, at
 
     def ended(self) -> None:
         """Note that the pod is bound or gone."""
         self.binding_is_not_awaited()
-        self.nominated_node, self.is_lost, self.is_bound_or_gone = "", False, True
+        self.unfollowed_nomination, self.is_lost, self.is_bound_or_gone = "", False, True
+        self.would_evict_from.clear()
 
     def not_held(self) -> None:
         """Forget what concerns a held pod alone; others may still be evicted for it."""
         self.attempt, self.refusal, self.was_refused = None, None, False
         self._stale_until = float("-inf")
-        self.condition = None
+        self.place, self.gang, self.condition, self.room_wait = None, None, None, None
         self.look_again_at = self.capacity_again_at = self.within_min_since = None
-        if self.reclaim is Reclaim.GIVEN_UP:
+        if not self.is_kept_for_reclaim:
             self.forget_reclaim()
-        if not self.is_kept_for_reclaim():
-            self.held = None  # the whole object, of a pod that may find no node for long
+            if not self.would_evict_from:
+                self.held = None  # the whole object, of a pod that may find no node for long
 
-    # Its quota.
+    # Its node and its quota.
+
+    def finds_no_node(self, at: float) -> None:
+        """Note that no node takes the pod, which stays held: others may be evicted for it."""
+        self.look_again_at = at + _LOOK_AGAIN_SECONDS
+
+    def rests(self, at: float) -> bool:
+        """Return whether a node is not to be looked for again yet."""
+        is_early = self.look_again_at is not None and at < self.look_again_at
+        return is_early and not self.is_reclaim_in_vain
 
     def waits_within_min(self, now: Micros) -> None:
         """Note that the pod waits, though it is within the min of its quota."""
         if self.within_min_since is None:
             self.within_min_since = now
 
-    def finds_no_node_within_min(self, now: Micros, look_again_at: float) -> None:
+    def finds_no_node_within_min(self, now: Micros, at: float) -> None:
         """Note that quota lets the pod go, and no node takes it."""
-        self.capacity_again_at = look_again_at
+        self.capacity_again_at = at + _LOOK_AGAIN_SECONDS
         self.waits_within_min(now)
 
     def waits_within_min_no_more(self) -> None:
@@ -553,53 +631,58 @@ class HeldPodRecord:
 
     # The reclaim.
 
+    @property
+    def is_reclaiming(self) -> bool:
+        """Whether it must neither be decided nor released, as others are evicted for it."""
+        return self.reclaim in {ReclaimStage.LEFT, ReclaimStage.EVICTING}
+
+    @property
     def is_kept_for_reclaim(self) -> bool:
-        """Return whether the pod counts as one that others are evicted for."""
-        return self.reclaim in {Reclaim.EVICTING, Reclaim.READY}
+        """Whether others are evicted for it, or were, so that its request counts as used."""
+        return self.reclaim in {ReclaimStage.EVICTING, ReclaimStage.READY}
 
     def reclaim_begins(self) -> None:
         """Keep the pod from being decided and released from now on."""
-        self.reclaim = Reclaim.EVICTING
+        self.reclaim = ReclaimStage.EVICTING
 
     def room_is_there(self) -> None:
         """Let the pod be decided and released, before others."""
-        self.reclaim = Reclaim.READY
+        self.reclaim = ReclaimStage.READY
 
     def reclaim_given_up(self) -> None:
         """Leave the pod to the queue again, or to its end."""
-        self.reclaim = Reclaim.GIVEN_UP
+        self.reclaim = ReclaimStage.GIVEN_UP
+
+    def take_room(self) -> bool:
+        """Leave a pod whose room is there to its release; return whether it is such a pod."""
+        is_ready = self.reclaim is ReclaimStage.READY
+        if is_ready:
+            self.reclaim_given_up()
+        return is_ready
 
     def forget_reclaim(self) -> None:
         """Forget all that reclaims noted of it."""
-        self.reclaim, self.reclaim_note, self.is_reclaim_in_vain = Reclaim.NONE, None, False
+        self.reclaim = ReclaimStage.NONE
+        self.reclaim_note, self.is_reclaim_in_vain = None, False
 
     @property
     def is_of_use(self) -> bool:
-        """Whether anything is known that a new record would not say."""
-        return bool(
-            self.attempt
-            or self.refusal
-            or self.was_refused
-            or self.released_at is not None
-            or self.is_lost
-            or self.nominated_node
-            or self.reclaim is not Reclaim.NONE
-            or self.reclaim_note
-            or self.is_reclaim_in_vain
-            or self.condition
-            or self.look_again_at is not None
-            or self.capacity_again_at is not None
-            or self.within_min_since is not None
-            or self._stale_until > float("-inf")
-        )
+        """Whether the pod is held, or was released and is not bound."""
+        is_awaited = self.released_at is not None or self.is_lost or self.unfollowed_nomination
+        return self.held is not None or bool(is_awaited)
 
 
 class HeldPodRegistry:
-    """The records of all held pods, and of those released and not bound; the one owner of them."""
+    """The records of all held pods, and of those released and not bound; the one owner of them.
+
+    Attributes:
+        evicts: whether this replica evicts others for held pods.
+    """
 
     def __init__(self) -> None:
         self._by_uid: dict[str, HeldPodRecord] = {}
         self._by_key: dict[str, HeldPodRecord] = {}  # the one that was seen last
+        self.evicts = False
 
     def __iter__(self) -> Iterator[HeldPodRecord]:
         """Iterate over the records of this moment."""
@@ -612,7 +695,7 @@ class HeldPodRegistry:
             self._by_uid[held.pod.uid] = HeldPodRecord(pod=held.pod)
         record = self.of_pod(held.pod)
         if record.held is None or held.version >= record.held.version:
-            record.held, record.pod = held, held.pod
+            record.seen(held, evicts=self.evicts)
         return record
 
     def of_pod(self, pod: Pod) -> HeldPodRecord:
@@ -656,9 +739,82 @@ class HeldPodRegistry:
         """Return the pods whose last write was refused."""
         return [record for record in self._by_uid.values() if record.refusal is not None]
 
-    def schedulers_in_order(self) -> set[str]:
-        """Return the schedulers of which the next pod of an order has to wait."""
-        return {each.pod.scheduler_name for each in self._by_uid.values() if each.keeps_order}
+    def schedulers_in_order(self, *, with_next: bool = False) -> set[str]:
+        """Return the schedulers of which the next pod of an order has to wait.
+
+        Args:
+            with_next: whether those count of which one is about to be released.
+        """
+        return {
+            each.pod.scheduler_name
+            for each in self._by_uid.values()
+            if each.keeps_order
+            or (
+                with_next
+                and each.attempt is not None
+                and each.attempt.held.pod.is_held_for_order
+                and each.attempt.is_about_to_go
+            )
+        }
+
+    # The queue order, and those that others are evicted for.
+
+    def set_order(self, queue: Iterable[HeldPod]) -> None:
+        """Note the pods whose turn may come, in the queue order; no other waits for a node."""
+        for record in self._by_uid.values():
+            record.place = None
+        for place, held in enumerate(queue):
+            self.of(held).place = place
+        for record in self._by_uid.values():
+            if record.place is None:
+                record.look_again_at = None
+
+    def without_node(self) -> list[HeldPod]:
+        """Return the pods that no node takes and that others may be evicted for, in order."""
+        found = [each for each in self._by_uid.values() if each.look_again_at is not None]
+        found.sort(key=lambda each: each.place or 0)
+        return [each.held for each in found if each.held is not None]
+
+    def begin_evictions(self) -> None:
+        """Note that this replica evicts others from now on, for pods of earlier leaders too."""
+        self.end_evictions()
+        self.evicts = True
+
+    def end_evictions(self) -> None:
+        """Note that this replica evicts nobody any more; forget all reclaims."""
+        self.evicts = False
+        for record in self._by_uid.values():
+            record.forget_reclaim()
+            record.would_evict_from.clear()
+            record.room_wait = None
+
+    def kept_for_reclaim(self) -> list[HeldPod]:
+        """Return the pods that others are evicted for, and those whose room is there."""
+        kept = (each for each in self._by_uid.values() if each.is_kept_for_reclaim)
+        return [each.held for each in kept if each.held is not None]
+
+    def released_without_node(self, held: HeldPod, source: str, now: Micros) -> None:
+        """Note that a pod is released unplaced, for which mode On would maybe evict others.
+
+        Args:
+            held: the pod.
+            source: of plans, by its name.
+            now: the time of day.
+        """
+        noted = [each for each in self._by_uid.values() if source in each.would_evict_from]
+        if self.evicts and len(noted) < _MOST_UNPLACED:
+            self.of(held).would_evict_from[source] = now
+
+    def take_released_without_node(self, source: str, before: Micros) -> list[HeldPod]:
+        """Return the pods noted for a source before a moment, each once, the oldest first."""
+        due = [
+            (record.would_evict_from.pop(source), record.held)
+            for record in self
+            if record.held is not None and record.would_evict_from.get(source, before + 1) <= before
+        ]
+        return [held for _, held in sorted(due, key=lambda each: each[0])]
+
+    # After the release.
 
     def take_lost(self, at: float) -> list[HeldPodRecord]:
         """Return the pods that are not bound in the time they have; they count no longer."""
@@ -667,23 +823,23 @@ class HeldPodRegistry:
             record.lost()
         return lost
 
-    def take_stale_nominations(self, at: float) -> list[HeldPodRecord]:
+    def take_unfollowed(self, at: float) -> list[HeldPodRecord]:
         """Return pods that have not followed their nomination in the time that they have.
 
         Each is returned again after the same time, for as long as it is seen: the write that
         withdraws it may fail, and a leader may end before it.
         """
-        stale = sorted(
+        unfollowed = sorted(
             (
                 record
                 for record in self._by_uid.values()
-                if record.nominated_node and at - record.nominated_at >= LOST_SECONDS
+                if record.unfollowed_nomination and at - record.unfollowed_since >= LOST_SECONDS
             ),
-            key=lambda record: record.nominated_at,
-        )[:_MOST_STALE]
-        for record in stale:
-            record.nominated_at = at
-        return stale
+            key=lambda record: record.unfollowed_since,
+        )[:_MOST_UNFOLLOWED]
+        for record in unfollowed:
+            record.unfollowed_since = at
+        return unfollowed
 
     def forget_releases(self) -> None:
         """Forget who was released, as a replica does that begins to lead; nominations stay."""

@@ -55,7 +55,7 @@ from engine.report.policies import (
     policies_report,
 )
 from engine.report.queue import (
-    QueuedPod,
+    QueuedPodReport,
     QueueEntry,
     QueueReport,
     QuotaPlace,
@@ -138,7 +138,7 @@ __all__ = [
     "PolicyRow",
     "QueueEntry",
     "QueueReport",
-    "QueuedPod",
+    "QueuedPodReport",
     "QuotaAmount",
     "QuotaPlace",
     "QuotaReport",

@@ -160,7 +160,9 @@ class QuotaPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     eta_seconds: int | None = None
 
 
-class QueuedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class QueuedPodReport(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
+):
     """A held pod in its place.
 
     Attributes:
@@ -201,7 +203,7 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     held: int
     overdue: int
     releaser: ReleaserReport | None
-    pods: tuple[QueuedPod, ...]
+    pods: tuple[QueuedPodReport, ...]
 
 
 def queue_report(
@@ -273,7 +275,7 @@ def _positions(in_line: Sequence[QueueEntry]) -> dict[str, tuple[int, int]]:
 
 def _queued_pod(
     entry: QueueEntry, place: int, total: int, in_quota: tuple[int, int] | None, now: Micros
-) -> QueuedPod:
+) -> QueuedPodReport:
     pod = entry.pod
     quota = None
     if entry.quota is not None and in_quota is not None:
@@ -281,7 +283,7 @@ def _queued_pod(
     reason, message = _reason(entry, place, total, quota)
     gang = gang_key_of(pod)
     created = now if pod.created is None else micros(pod.created)
-    return QueuedPod(
+    return QueuedPodReport(
         pod=PodName(pod.namespace, pod.name),
         place=place,
         priority=pod.priority,

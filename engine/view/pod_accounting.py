@@ -17,12 +17,14 @@ from engine.model.domain import Domain
 from engine.model.network import Workload
 from engine.model.pod import Pod, traits_of
 from engine.model.pod_shape import PodShape
+from engine.model.quantity import PODS
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.view.assumed import AssumedPods, Nominations, admits
 from engine.view.axis import IntColumn
 from engine.view.namespaces import REQUESTED, NamespaceTotals, RequestCounts
 from engine.view.pod_table import (
+    GATED,
     NO_ROW,
     OVERDUE,
     QUEUED,
@@ -31,8 +33,12 @@ from engine.view.pod_table import (
     PodEntry,
     PodTable,
 )
-from engine.view.rows import NodeRows, ShapeContributions
+from engine.view.rows import Contribution, NodeRows, ShapeContributions
 from engine.view.trait_book import with_number, without_number
+
+_ONE_POD: Final = ((PODS, 1),)
+_NUMBER_ALONE: Final = Contribution(_ONE_POD, _ONE_POD, np.zeros(0, np.int64))
+"""Of a pod that waits for quota behind gates of others, which nobody may ever remove."""
 
 PodsOnNodes: TypeAlias = Mapping[str, int]
 """Number of pods by node name; never 0."""
@@ -487,7 +493,9 @@ class PodAccounting:
             if old is None:
                 raise AssertionError("an assumed pod is in the table")
             if not self.assumed.has_landed(key):
-                new = self.waiting(key, old.shape, old.traits, old.standing & (QUEUED | OVERDUE))
+                new = self.waiting(
+                    key, old.shape, old.traits, old.standing & (QUEUED | GATED | OVERDUE)
+                )
             if new != old:
                 self.move(key, old, new)
 
@@ -513,28 +521,31 @@ class PodAccounting:
 
     def recount(self, namespace: str, old: PodEntry | None, new: PodEntry | None) -> None:
         """Count a pod for its namespace by its new entry in place of the old one."""
-        was_queued = old is not None and old.standing == QUEUED
-        is_queued = new is not None and new.standing == QUEUED
+        was_queued = 0 if old is None else old.standing & (QUEUED | GATED)
+        is_queued = 0 if new is None else new.standing & (QUEUED | GATED)
         lost, gained = _counted(old), _counted(new)
         is_same = old is not None and new is not None and old.shape is new.shape
         if is_same and was_queued == is_queued:
             lost, gained = lost & ~gained, gained & ~lost
         if old is not None and lost:
-            contribution, label = self._contributions.of(old.shape), old.shape.quota_name
+            contribution, label = self._contribution(old), old.shape.quota_name
             (self.queued if was_queued else self.totals).subtract(namespace, contribution, lost)
-            if was_queued:
+            if was_queued == QUEUED:
                 self.queued_pods.count(namespace, contribution.requests, -1)
             if label:
                 labelled = self.labelled_queued if was_queued else self.labelled
                 labelled.subtract(f"{namespace}/{label}", contribution, lost)
         if new is not None and gained:
-            contribution, label = self._contributions.of(new.shape), new.shape.quota_name
+            contribution, label = self._contribution(new), new.shape.quota_name
             (self.queued if is_queued else self.totals).add(namespace, contribution, gained)
-            if is_queued:
+            if is_queued == QUEUED:
                 self.queued_pods.count(namespace, contribution.requests, 1)
             if label:
                 labelled = self.labelled_queued if is_queued else self.labelled
                 labelled.add(f"{namespace}/{label}", contribution, gained)
+
+    def _contribution(self, entry: PodEntry) -> Contribution:
+        return _NUMBER_ALONE if entry.standing & GATED else self._contributions.of(entry.shape)
 
     def charged_until_gone(self, pod: Pod, entry: PodEntry, now: Micros) -> PodEntry:
         """Return the entry of a pod as of now, and remember until when that is so."""

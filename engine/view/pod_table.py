@@ -26,11 +26,12 @@ _COPIED_AT_ONCE = 4  # traits, for each that is new: 5 us each
 NO_ROW = -1
 """The row of a pod on no node."""
 
-SCHEDULED, RUNNING, QUEUED, OVERDUE = 1, 2, 4, 16
+SCHEDULED, RUNNING, QUEUED, OVERDUE, GATED = 1, 2, 4, 16, 32
 """The standing of a pod, added up: bound to a node and Pending or Running; Running.
 
-Or QUEUED alone: it waits for quota, and its namespace does not use what it requests; or OVERDUE
-alone: it is being deleted, should be gone by now, and counts for its namespace no longer."""
+Or QUEUED: it waits for quota, and its namespace does not use what it requests; with GATED it has
+gates of others, too, and claims nothing of its quota. Or OVERDUE alone: it is being deleted, should
+be gone by now, and counts for its namespace no longer."""
 
 
 class PodEntry(msgspec.Struct, frozen=True, gc=False):
@@ -41,7 +42,7 @@ class PodEntry(msgspec.Struct, frozen=True, gc=False):
         assigned_at: microseconds since the epoch.
         initialized_at: microseconds since the epoch, 0 where it is not initialized.
         assumed: whether it is only expected on its node, not bound there.
-        standing: SCHEDULED, RUNNING, both added up, QUEUED, OVERDUE, or 0.
+        standing: SCHEDULED, RUNNING, both added up, QUEUED, QUEUED and GATED, OVERDUE, or 0.
         traits: what rules for other pods read of it, by `traits_of`.
     """
 

@@ -31,7 +31,7 @@ from engine.view.assumed import (
 from engine.view.cluster_view import ClusterView, Memo
 from engine.view.namespaces import Namespaces
 from engine.view.pod_accounting import PodAccounting, PodSumProfile, TrackedSums
-from engine.view.pod_table import NO_ROW, QUEUED, SCHEDULED, PodEntry, PodTable
+from engine.view.pod_table import GATED, NO_ROW, QUEUED, SCHEDULED, PodEntry, PodTable
 from engine.view.rows import NodeRows, Sum, quota_requests
 from engine.view.trait_book import ExhaustedBudgets
 
@@ -144,7 +144,7 @@ class ClusterLister:
     def requests(self, key: str, *, scheduled: bool = False) -> Amounts:
         """Return what a pod adds to the requests of its namespace; nothing if it is unknown."""
         entry = self._pods.table.get(key)
-        if entry is None or entry.standing == QUEUED or entry.is_overdue:
+        if entry is None or entry.standing & QUEUED or entry.is_overdue:
             return {}
         if scheduled and not entry.standing & SCHEDULED:
             return {}
@@ -381,8 +381,8 @@ class ClusterState(ClusterLister):
             new = pods.bound(pod, row, old, seen_at)
         else:
             pods.assumed.waiting(pod, is_new=old is None, seen_at=seen_at)
-            is_queued = self._leave_out_queued and pod.is_queued
-            new = pods.waiting(key, pod.shape, traits_of(pod), QUEUED if is_queued else 0)
+            standing = _queued_standing(pod) if self._leave_out_queued else 0
+            new = pods.waiting(key, pod.shape, traits_of(pod), standing)
         new = pods.charged_until_gone(pod, new, seen_at)
         if old == new:
             return  # most updates of a pod change nothing that is counted
@@ -576,3 +576,10 @@ class ClusterState(ClusterLister):
         row = self._rows.of.get(node_name)
         if row is not None:
             self._rows.touch(row, Domain.TOPOLOGY)
+
+
+def _queued_standing(pod: Pod) -> int:
+    """Return the standing of a pod that waits for quota, 0 of one that does not."""
+    if not pod.is_queued:
+        return 0
+    return QUEUED if pod.is_held_by_us_alone else QUEUED | GATED

@@ -99,9 +99,8 @@ class WaitingPods:
 
     def cycle(self) -> list[HeldPod]:
         """Return the next pods that may go, as many as a scheduler gets at a time."""
-        return list(
-            islice(self.queue.releasable(self.ordered(), (), self._state.view()), _MOST_UNBOUND)
-        )
+        turns = self.queue.releasable(self.ordered(), (), self._state.view())
+        return [turn.held for turn in islice(turns, _MOST_UNBOUND)]
 
 
 def main() -> None:

@@ -146,9 +146,9 @@ async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_vict
         await stage.writer.release(held, annotations={RELEASED_ANNOTATION: "node-a"})
         await stage.pods.unschedulable("web")
         assert await stage.pods.nominated("web") == "node-a"  # the scheduler leaves it there
-        await stage.writer.withdraw_stale(held.pod, "node-a")
+        await stage.writer.withdraw_unfollowed(held.pod, "node-a")
         assert await stage.pods.nominated("web") == ""
-        await stage.writer.withdraw_stale(held.pod, "node-a")  # and twice equals once
+        await stage.writer.withdraw_unfollowed(held.pod, "node-a")  # and twice equals once
         await stage.pods.delete("web")
     async with priority_class(stage.cluster, "urgent", 1000):
         held = await stage.held("urgent", priorityClassName="urgent")
@@ -158,7 +158,7 @@ async def test_a_nomination_that_was_not_followed_is_withdrawn_and_one_with_vict
             return await stage.pods.nominated("urgent") == "node-a"
 
         await eventually(is_nominated, "the scheduler evicts the old pod for it")
-        await stage.writer.withdraw_stale(held.pod, "node-a")
+        await stage.writer.withdraw_unfollowed(held.pod, "node-a")
         assert await stage.pods.nominated("urgent") == "node-a"
         await stage.patch("old", {"op": "remove", "path": "/metadata/finalizers"})
         assert await stage.pods.bound("urgent") == "node-a"

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from engine.errors import counted
 from engine.model.time import SECOND, Micros
-from engine.report import QueuedPod, QueueReport, ReleaserReport, eta_text, place_text
+from engine.report import QueuedPodReport, QueueReport, ReleaserReport, eta_text, place_text
 from webhook.pages import ui
 from webhook.pages.document import Page, Query, page_of, part_of, text_of
 
@@ -60,17 +60,17 @@ def queue_blocks(report: QueueReport) -> Iterator[ui.Block]:
         )
 
 
-def _row(pod: QueuedPod, cells: ui.Row, *, names_gang: bool) -> ui.Row:
+def _row(pod: QueuedPodReport, cells: ui.Row, *, names_gang: bool) -> ui.Row:
     gang = (pod.gang.rpartition("/")[2] or "-",) if names_gang else ()  # of the pod's namespace
     return (f"{pod.place}" if pod.place else "-", ui.pod_link(pod.pod), *gang, *cells)
 
 
-def _in_line(pod: QueuedPod) -> ui.Row:
+def _in_line(pod: QueuedPodReport) -> ui.Row:
     held = _duration(pod.held_seconds)
     return (f"{pod.priority}", held, pod.reason, ui.joined((pod.message, *_notes(pod)), "; "))
 
 
-def _in_quota(pod: QueuedPod) -> ui.Row:
+def _in_quota(pod: QueuedPodReport) -> ui.Row:
     place = pod.quota
     if place is None:
         return ()
@@ -114,7 +114,7 @@ def _releaser(releaser: ReleaserReport | None) -> ui.Inline:
     return f"{holder} releases them"
 
 
-def _notes(pod: QueuedPod) -> Iterator[ui.Inline]:
+def _notes(pod: QueuedPodReport) -> Iterator[ui.Inline]:
     if pod.nominated_node:
         yield f"about to go to {pod.nominated_node}"
     if pod.overdue_seconds:

@@ -188,6 +188,16 @@ class HeldPods:
         """Return a held pod by `namespace/name`, None if it is not held."""
         return self._held.get(key)
 
+    def now(self, held: HeldPod) -> HeldPod | None:
+        """Return a held pod as it is seen now, None if it is not held any more."""
+        found = self._held.get(held.key)
+        return None if found is None or found.pod.uid != held.pod.uid else found
+
+    def holds(self, pod: Pod) -> bool:
+        """Return whether a pod is held, and not another one of its name."""
+        found = self._held.get(pod.key)
+        return found is not None and found.pod.uid == pod.uid
+
     def is_full(self, namespace: str) -> bool:
         """Whether no further pods of a namespace should be held."""
         has_room = self._number.has_room(namespace, 1)
@@ -253,7 +263,9 @@ class HeldPods:
             is_held_for_gang=is_held_for_gang,
         )
         self._held[pod.key] = held
-        self._charge(pod, number, size * is_kept)
+        self._charges[pod.key] = number, size * is_kept
+        self._number.take(pod.namespace, number)
+        self._bytes.take(pod.namespace, size * is_kept)
         self.changed.set()
         self._enqueue(held)
 
@@ -272,11 +284,6 @@ class HeldPods:
         overdue = self._overdue.get(namespace, {})
         if overdue.pop(key, None) is not None and not overdue:
             del self._overdue[namespace]
-
-    def _charge(self, pod: Pod, number: int, size: int) -> None:
-        self._charges[pod.key] = number, size
-        self._number.take(pod.namespace, number)
-        self._bytes.take(pod.namespace, size)
 
     def _enqueue(self, held: HeldPod) -> None:
         if held.is_unbounded:
@@ -341,7 +348,7 @@ class HeldOrder:
         """Return the queue of this moment."""
         view, queues = self.view(), NamespaceQueues(self.queue_rules)
         queues.update(view)
-        ordered = self.order.sorted(self.held, view, pod_of=_pod_of)
+        ordered = self.order.sorted(self.held, view, pod_of=lambda held: held.pod)
         return queue_report(
             [_entry(held, queues) for held in ordered],
             self.now(),
@@ -361,10 +368,6 @@ def _entry(held: HeldPod, queues: NamespaceQueues) -> QueueEntry:
         raw=held.raw,
         quota=None if queue is None else queue.quota,
     )
-
-
-def _pod_of(held: HeldPod) -> Pod:
-    return held.pod
 
 
 _LONGEST_SILENCE_SECONDS: Final = 15.0

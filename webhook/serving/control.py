@@ -68,8 +68,8 @@ from webhook.controllers.release import (
     ReleaseContext,
     ReleaseController,
     ReleaseMetrics,
+    ReleaseRules,
     Releases,
-    ReleaseSettings,
     SurgingPods,
     build_context,
 )
@@ -338,9 +338,9 @@ async def _release_context(context: Context) -> ReleaseContext:
         held=live.held,
         unbound=context.controlled.unbound,
         now=context.now,
-        settings=ReleaseSettings(
+        rules=ReleaseRules(
             order=settings.queue_order(),
-            rules=settings.queue_rules(),
+            queue=settings.queue_rules(),
             reclaims=settings.reclaims,
             preempts=settings.preempts,
         ),
@@ -362,7 +362,7 @@ def _evictions_and_releases(context: Context, release: ReleaseContext) -> Iterat
             release=release,
             releases=releases,
             decider=GangDecider(
-                context.placer, lambda: policies.current, cluster.state, context.counts
+                context.placer, lambda: policies.current, release.nominations, context.counts
             ),
             members=context.controlled.gang_members,
             evictions=EvictionWriter(release.connection, may_write=context.may_write)
@@ -408,7 +408,8 @@ def _evictions(
             state=cluster.state,
             held=release.held,
             running=running,
-            reclaims=release.reclaims,
+            pods=release.pods,
+            nominations=release.nominations,
             guards=guards,
             standing=partial(quotas_without, release.quota_queue, cluster.state),
             tree=QuotaPaths(settings.quota_rules()).tree,
@@ -421,7 +422,6 @@ def _evictions(
             now=context.now,
         ),
         waiting=waiting_for(release.quota_queue),
-        preemptors=release.preemptors,
         gangs=gangs,
         eviction_delay=Micros(settings.reclaim_after_seconds * SECOND),
         is_ready=inputs.are_ready,

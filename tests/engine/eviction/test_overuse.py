@@ -147,6 +147,17 @@ def test_a_budget_keeps_all_but_as_many_as_it_allows() -> None:
     assert _revoked(_BOTH, _EIGHT, waiting=8, budgets=[budget]) == {"left": ["p0"]}
 
 
+def test_what_a_budget_allows_is_given_once_by_all_quotas_together() -> None:
+    budget = DisruptionBudget(
+        namespace="batch", name="one", selector=LabelSelector(), disruptions_allowed=1
+    )
+    quotas = (_quota("left", 1), _quota("mid", 1), _quota("right", 6))
+    pods = [_of(f"{to}-{i}", 1, to, age=1000 + i) for to in ("left", "mid") for i in range(5)]
+    assert _revoked(quotas, pods, waiting=8).keys() == {"left", "mid"}
+    revoked = _revoked(quotas, pods, waiting=8, budgets=[budget])
+    assert sum(map(len, revoked.values())) == 1
+
+
 def test_what_the_quota_below_gives_that_above_need_not_give() -> None:
     # `left` may use 3 and gives 5; with that `top` uses 4 of the 4 that are its runtime.
     quotas = (_quota("top", 2), _quota("left", 2, "top", most=3), _quota("right", 4))

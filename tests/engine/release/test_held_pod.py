@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
+from engine.gang import GangKey
+from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RECLAIM_PLAN_ANNOTATION
 from engine.model.time import Micros
 from engine.release import (
     HeldPod,
@@ -105,7 +106,7 @@ def test_a_release_without_an_answer_may_have_been_written(record: HeldPodRecord
     attempt = sent(record)
     assert failed(record, attempt, WriteFailure.UNREACHABLE) is Next.TRY_AGAIN
     assert (attempt.is_sent, attempt.is_writing, attempt.is_doubtful) == (True, False, True)
-    assert record.phase is Phase.RELEASED
+    assert record.phase is Phase.RELEASING
     attempt.write_begins()  # again
     assert failed(record, attempt, WriteFailure.CHANGED) is Next.SEE
     assert record.attempt is None
@@ -213,7 +214,7 @@ def test_what_comes_late_of_an_earlier_pod_ends_nothing_of_the_later(pods: HeldP
     record = pods.of(later)
     sent(record, later)
     pods.of(held()).reclaim_given_up()
-    assert (record.phase, record.keeps_order) == (Phase.RELEASED, True)
+    assert (record.phase, record.keeps_order) == (Phase.RELEASING, True)
     pods.retain(lambda _: False)
     assert pods.by_key("shop/a") is record
     pods.ended("shop/a")
@@ -227,3 +228,72 @@ def test_the_object_of_a_pod_is_not_kept_while_it_finds_no_node(
     pods.take_lost(70)
     pods.retain(lambda _: False)
     assert (list(pods), record.held) == ([record], None)
+
+
+# The queue order, and evictions.
+
+
+def test_a_pod_waits_for_its_gang_for_a_node_or_for_quota(pods: HeldPodRegistry) -> None:
+    record = pods.of(held(reasons="quota"))
+    phases = [record.phase]
+    record.finds_no_node(at=0)
+    phases.append(record.phase)
+    record.gang = GangKey("shop", "g")
+    phases.append(record.phase)
+    record.reclaim_begins()
+    phases.append(record.phase)
+    assert phases == [Phase.QUEUED, Phase.UNPLACED, Phase.GATHERING, Phase.RECLAIMING]
+
+
+def test_pods_without_a_node_are_known_in_the_queue_order_while_their_turn_may_come(
+    pods: HeldPodRegistry,
+) -> None:
+    queue = [held(name) for name in ("c", "a", "b")]
+    pods.set_order(queue)
+    for each in (queue[2], queue[0]):
+        pods.of(each).finds_no_node(at=0)
+    assert pods.without_node() == [queue[0], queue[2]]
+    pods.set_order(queue[1:])
+    assert pods.without_node() == [queue[2]]
+    pods.retain(lambda _: False)  # as where nobody leads any more
+    assert pods.without_node() == []
+
+
+def test_a_node_is_looked_for_again_after_a_while_or_if_nobody_can_be_evicted(
+    record: HeldPodRecord,
+) -> None:
+    record.finds_no_node(at=10)
+    assert (record.rests(11.9), record.rests(12)) == (True, False)
+    record.is_reclaim_in_vain = True
+    assert not record.rests(11.9)
+
+
+def test_what_an_earlier_leader_began_is_kept_only_where_pods_are_evicted(
+    pods: HeldPodRegistry,
+) -> None:
+    left = held(version=2)
+    annotations = {**left.pod.annotations, RECLAIM_PLAN_ANNOTATION: "node-1: `batch/b`"}
+    pod_left = replace(left.pod, annotations=annotations, nominated_node_name="node-1")
+    left = replace(left, pod=pod_left)
+    assert pods.of(left).phase is Phase.CREATED
+    pods.begin_evictions()
+    assert pods.of(left).phase is Phase.RECLAIMING
+    pods.of(left).reclaim_given_up()
+    assert pods.of(left).phase is Phase.CREATED  # what is noted on it counts no more
+    pods.end_evictions()
+    assert pods.of(left).phase is Phase.CREATED
+
+
+def test_a_pod_that_others_would_be_evicted_for_is_told_of_once(pods: HeldPodRegistry) -> None:
+    pods.released_without_node(held("early"), "quota", NOW)  # nobody is evicted here
+    pods.begin_evictions()
+    pods.released_without_node(held("b"), "quota", Micros(2))
+    pods.released_without_node(held("a"), "quota", Micros(1))
+    pods.retain(lambda _: False)
+    assert pods.take_released_without_node("preemption", Micros(5)) == []
+    assert pods.take_released_without_node("quota", Micros(0)) == []
+    told = pods.take_released_without_node("quota", Micros(2))
+    assert [each.pod.name for each in told] == ["a", "b"]
+    assert pods.take_released_without_node("quota", Micros(5)) == []
+    pods.retain(lambda _: False)
+    assert list(pods) == []

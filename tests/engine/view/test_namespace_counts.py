@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.model import api
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION
@@ -214,6 +215,23 @@ def test_a_queued_pod_stays_queued_while_it_is_nominated() -> None:
     state.nominate("a/p", "")
     assert state.view().namespaces.queued == {"a": {"cpu": 1010, "pods": 1}}
     assert state.view().namespaces.requested == {}
+
+
+def test_a_queued_pod_that_others_keep_too_claims_nothing_but_counts() -> None:
+    state = ClusterState()
+    queued = pod("a", "p", "1", "", "Pending", "quota")
+    kept = replace(queued, scheduling_gates=(HOLD_GATE, "example.com/other"))
+    for _ in range(2):
+        state.set_pod(kept, seen_at=Micros(0))
+        facts = state.view().namespaces
+        assert (facts.requested, facts.queued, facts.queued_pods) == ({}, {"a": {"pods": 1}}, {})
+        assert state.requests("a/p") == {}
+        state.set_pod(queued, seen_at=Micros(0))
+        facts = state.view().namespaces
+        assert facts.queued == {"a": {"cpu": 1010, "pods": 1}}
+        assert list(facts.queued_pods) == ["a"]
+    state.delete_pod("a/p")
+    assert state.view().namespaces.queued == {}
 
 
 def test_where_no_release_is_judged_queued_pods_count_as_used() -> None:

@@ -207,6 +207,18 @@ async def test_beyond_min_no_pod_gets_what_a_neighbour_waits_for(world: World, m
     assert outcomes == {ADMITTED: 5, DENIED: 7}
 
 
+async def test_a_pod_that_others_keep_from_its_turn_keeps_nobody(world: World) -> None:
+    # As above, but those that wait have a gate that nobody ever removes.
+    for name in ("g0", "g1"):
+        world.store({**with_cpu(nodeName="n"), "metadata": {"namespace": "good", "name": name}})
+    gates = [{"name": HOLD_GATE}, {"name": "evil/x"}]
+    for name in ("g2", "g3", "g4"):
+        metadata = {**QUEUED["metadata"], "namespace": "good", "name": name, "uid": name}
+        world.store({**with_cpu(schedulingGates=gates), "metadata": metadata})
+    outcomes = await created(world, MARKS["another scheduler"], many=12)
+    assert outcomes == {ADMITTED: 8, DENIED: 4}
+
+
 async def test_what_min_does_not_name_is_borrowed(world: World) -> None:
     # Of 64 GiB good waits for 40 within min; evil has a min of cpu alone, and 24 GiB are one of 16.
     quota = {

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from engine.report import PodName, QueuedPod, QueueReport, QuotaPlace, ReleaserReport
+from engine.report import PodName, QueuedPodReport, QueueReport, QuotaPlace, ReleaserReport
 from tests.webhook.pages.reports import HOSTILE
 from webhook.pages import queue_page
 
 
-def queued(name: str, place: int = 1, *, text: str = "WaitingForQuota") -> QueuedPod:
-    return QueuedPod(
+def queued(name: str, place: int = 1, *, text: str = "WaitingForQuota") -> QueuedPodReport:
+    return QueuedPodReport(
         pod=PodName("shop", name),
         place=place,
         priority=5,
@@ -29,7 +29,7 @@ def queued(name: str, place: int = 1, *, text: str = "WaitingForQuota") -> Queue
 
 
 def queue(
-    *pods: QueuedPod, releaser: ReleaserReport | None = None, overdue: int = 0
+    *pods: QueuedPodReport, releaser: ReleaserReport | None = None, overdue: int = 0
 ) -> QueueReport:
     return QueueReport(
         queue_sort="PrioritySort", held=len(pods), overdue=overdue, releaser=releaser, pods=pods

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -24,18 +24,18 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota.tree import QuotaTree
-from engine.release import HeldPod, WriteFailure
+from engine.release import HeldPod, HeldPodRegistry, WriteFailure
 from engine.view import ClusterState, ClusterView, Freshness
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.eviction.guards import Guards, PlannedVictims, RunningPods
 from webhook.controllers.eviction.outcome import (
     EvictionEvents,
     EvictionMetrics,
+    EvictionOutcome,
     EvictionWriter,
-    Outcome,
 )
+from webhook.controllers.release.nominations import Nominations
 from webhook.controllers.release.pod_writer import PodWriter, WriteKind
-from webhook.controllers.release.reclaims import Reclaims
 from webhook.placement.held_pods import HeldPods
 
 _T = TypeVar("_T")
@@ -97,7 +97,8 @@ class EvictionContext:
         state: the cluster.
         held: the pods that are held.
         running: the pods that are bound.
-        reclaims: what the release controller knows of evictions for held pods.
+        pods: their records.
+        nominations: the nodes that they count on.
         guards: what evictions there were so far.
         standing: the quotas, as they would be without some held pods.
         tree: the quotas of Koordinator's tree in a view.
@@ -120,7 +121,8 @@ class EvictionContext:
     state: ClusterState
     held: HeldPods
     running: RunningPods
-    reclaims: Reclaims
+    pods: HeldPodRegistry
+    nominations: Nominations
     guards: Guards
     standing: Callable[[Sequence[HeldPod]], QuotasOfMoment]
     tree: Callable[[ClusterView], QuotaTree]
@@ -159,7 +161,9 @@ class EvictionContext:
         self.events = EvictionEvents(self.connection, identity=self.identity)
         self.scheduler = CooperativeScheduler(self.step_clock)
 
-    async def until(self, is_so: Callable[[], bool], seconds: float, otherwise: Outcome) -> None:
+    async def until(
+        self, is_so: Callable[[], bool], seconds: float, otherwise: EvictionOutcome
+    ) -> None:
         """Wait until something is so.
 
         Raises:
@@ -194,7 +198,7 @@ class EvictionContext:
             accounts=standing.accounts,
             cohort_room=standing.cohort_room,
             lendable=standing.lendable,
-            budgets=self._budgets(view, claimant),
+            budgets=self.budgets(view, claimant),
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=self.guards.state,
             leaving=self.planned.of_others(claimant),
@@ -202,8 +206,8 @@ class EvictionContext:
             now=self.now(),
         )
 
-    def _budgets(self, view: ClusterView, claimant: str) -> list[DisruptionBudget]:
-        """Return all budgets, without what other plans are about to take from them."""
+    def budgets(self, view: ClusterView, claimant: str = "") -> list[DisruptionBudget]:
+        """Return all budgets, without what the plans of others are about to take from them."""
         claimed: dict[str, list[RunningPod]] = {}  # by namespace: budgets are many
         for victim in self.planned.victims_of_others(claimant):
             pod = self.running.get(victim.key)
@@ -219,23 +223,9 @@ class EvictionContext:
         return [left(budget) for budget in view.all_of(DisruptionBudget)]
 
 
-@contextmanager
-def uncounted(state: ClusterState, pods: Sequence[HeldPod]) -> Iterator[None]:
-    """Let held pods count on no node for a moment, even if they are nominated."""
-    nodes = {held.key: state.assumed_node(held.key) for held in pods}
-    counted = {key: node_name for key, node_name in nodes.items() if node_name}
-    for key in counted:
-        state.nominate(key, "")
-    try:
-        yield
-    finally:
-        for key, node_name in counted.items():
-            state.nominate(key, node_name)
-
-
 class EndedError(Exception):
     """A plan is not carried out any further."""
 
-    def __init__(self, outcome: Outcome, message: str = "") -> None:
+    def __init__(self, outcome: EvictionOutcome, message: str = "") -> None:
         super().__init__(message)
         self.outcome = outcome

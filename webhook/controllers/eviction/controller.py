@@ -6,19 +6,18 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from engine.eviction import NoPlan, NoPlanReason, Plan
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.hold import QueuedReason
 from engine.model.time import SECOND, Micros, micros
-from engine.release import HeldPod, ReclaimNote
+from engine.release import HeldPod, ReclaimNote, ReclaimStage, RoomWait
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import pod_reference
 from webhook.controllers.eviction.context import EvictionContext
 from webhook.controllers.eviction.eviction import PlanExecution
-from webhook.controllers.eviction.outcome import Outcome, victims_text
+from webhook.controllers.eviction.outcome import EvictionOutcome, victims_text
 from webhook.controllers.eviction.overuse import OveruseRevocation
 from webhook.controllers.eviction.sources import (
     PlanSource,
@@ -27,7 +26,6 @@ from webhook.controllers.eviction.sources import (
     WaitingForQuota,
     WaitingGangs,
 )
-from webhook.controllers.release import Preemptors
 
 _PLAN_AGAIN: Final = Micros(10 * SECOND)
 """Between two plans for one pod."""
@@ -51,33 +49,18 @@ class DuePod(NamedTuple):
     is_due_everywhere: bool = True  # whether these are all that it waits in
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """What is known of a pod that others may be evicted for."""
-
-    since: Micros  # when it began to wait for room
-    seen_at: Micros  # when it was last seen waiting
-    plan_at: Micros = _AT_ONCE  # before which no plan is made for it
-    report_at: Micros = _AT_ONCE  # before which it gets no Event about a plan
-
-
 class DuePods:
-    """Remembers since when pods wait."""
+    """Finds the pods that have waited for room for long enough."""
 
-    def __init__(self, sources: Sequence[PlanSource], now: Callable[[], Micros]) -> None:
+    def __init__(self, context: EvictionContext, sources: Sequence[PlanSource]) -> None:
+        self._pods = context.pods
+        self._now = context.now
         self._sources = sources
-        self._now = now
-        self._waiting: dict[str, _Waiting] = {}  # by uid
         self._is_first = True
 
     def begin(self) -> None:
         """Begin again: pods that wait when a leader begins have waited before."""
-        self._waiting.clear()
         self._is_first = True
-
-    def retain(self, uids: Container[str]) -> None:
-        """Forget all pods but those with these uids."""
-        self._waiting = {uid: each for uid, each in self._waiting.items() if uid in uids}
 
     def due(self, busy: Container[str]) -> list[DuePod]:
         """Return the pods that have waited for long enough, in the order of sources and queues."""
@@ -85,14 +68,13 @@ class DuePods:
         due: dict[str, tuple[HeldPod, list[PlanSource]]] = {}
         later = set[str]()
         for source in self._sources:
-            for blocked in source.blocked():
+            for held in source.blocked():
                 found = True
-                held = blocked.held
-                waiting = self._seen(held, now)
-                if now - waiting.since < source.eviction_delay:
+                wait = self._seen(held, now)
+                if now - wait.since < source.eviction_delay:
                     later.add(held.pod.uid)
                     continue
-                is_due = now >= waiting.plan_at
+                is_due = now >= wait.plan_at
                 if is_due and held.raw and held.pod.uid not in busy:
                     due.setdefault(held.pod.uid, (held, []))[1].append(source)
         self._is_first = self._is_first and not found
@@ -103,25 +85,27 @@ class DuePods:
 
     def planned(self, held: HeldPod, again: Micros = _PLAN_AGAIN) -> None:
         """Note that a plan for a due pod is made now, and after how long the next may be."""
-        self._waiting[held.pod.uid].plan_at = Micros(self._now() + again)
+        now = self._now()
+        self._seen(held, now).plan_at = now + again
 
-    def may_report(self, held: HeldPod) -> bool:
-        """Return whether a due pod gets an Event about a plan now; it counts as written."""
-        now, waiting = self._now(), self._waiting[held.pod.uid]
-        if now < waiting.report_at:
+    def begin_report(self, held: HeldPod) -> bool:
+        """Note that a due pod gets an Event about a plan now; return False if it got one lately."""
+        now = self._now()
+        wait = self._seen(held, now)
+        if now < wait.report_at:
             return False
-        waiting.report_at = Micros(now + _REPORT_AGAIN)
+        wait.report_at = now + _REPORT_AGAIN
         return True
 
-    def _seen(self, held: HeldPod, now: Micros) -> _Waiting:
-        pod = held.pod
-        waiting = self._waiting.get(pod.uid)
-        if waiting is None or now - waiting.seen_at > _FORGOTTEN_AFTER:
+    def _seen(self, held: HeldPod, now: Micros) -> RoomWait:
+        record, pod = self._pods.of(held), held.pod
+        wait = record.room_wait
+        if wait is None or now - wait.seen_at > _FORGOTTEN_AFTER:
             created = now if pod.created is None else min(micros(pod.created), now)
             since = created if self._is_first else now
-            waiting = self._waiting[pod.uid] = _Waiting(since, now)
-        waiting.seen_at = now
-        return waiting
+            wait = record.room_wait = RoomWait(since=since, seen_at=now)
+        wait.seen_at = now
+        return wait
 
 
 _TICK_SECONDS: Final = 0.5
@@ -158,12 +142,12 @@ class EvictionController:
         self._sources = sources
         self._overuse = OveruseRevocation(context)
         self._is_ready = is_ready
-        self._due = DuePods(sources, context.now)
+        self._due = DuePods(context, sources)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by uid
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
-        self._context.reclaims.begin()
+        self._context.pods.begin_evictions()
         self._due.begin()
         self._overuse.begin()
         try:
@@ -182,27 +166,24 @@ class EvictionController:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         await self._overuse.end()
-        self._context.reclaims.end()
+        self._context.pods.end_evictions()
 
     async def cycle(self) -> None:
         """Start the reclaims that are due."""
         context = self._context
-        # 1. Forget who is not held any more.
-        held = {each.pod.uid for each in context.held}
-        context.reclaims.retain(held)
-        self._due.retain(held)
         if not self._is_ready():
             return
 
-        # 2. Go on with what an earlier leader has begun.
+        # 1. Go on with what an earlier leader has begun.
         for each in context.held:
-            if each.raw and each.pod.uid not in self._tasks and context.reclaims.is_left(each):
+            is_left = context.pods.of(each).reclaim is ReclaimStage.LEFT
+            if is_left and each.raw and each.pod.uid not in self._tasks:
                 source = _by_mode(self._sources, each)[0]
                 if pods := source.together(each):
                     self._start(pods, None, source)
 
-        # 3. Plan for those that have waited for long, in their order.
-        plans, busy = 0, Counter(held.pod.namespace for held in context.reclaims)
+        # 2. Plan for those that have waited for long, in their order.
+        plans, busy = 0, Counter(held.pod.namespace for held in context.pods.kept_for_reclaim())
         waiting = {namespace for namespace, count in busy.items() if count >= _MOST_AT_ONCE}
         for due in self._due.due(self._tasks):
             namespace = due.held.pod.namespace
@@ -221,12 +202,12 @@ class EvictionController:
             await asyncio.sleep(0)  # reviews and events come in between
         await self._report_unplaced()
 
-        # 4. Take back what quotas use beyond what they may.
+        # 3. Take back what quotas use beyond what they may.
         await self._overuse.cycle()
 
     async def _plan(self, due: DuePod) -> Sequence[Plan | NoPlan]:
         """Make a plan for a due pod, and begin with it; return all that were made."""
-        context, held = self._context, due.held
+        held, record = due.held, self._context.pods.of(due.held)
         self._due.planned(held)
         no_plans: list[NoPlan] = []
         for source in _by_mode(due.sources, held):
@@ -240,16 +221,16 @@ class EvictionController:
             if self._nodes_of(pods) != before:
                 return [*no_plans, plan]  # one ended, or was decided in the meantime
             if isinstance(plan, Plan):
-                context.reclaims.set_in_vain(held, in_vain=False)
+                record.is_reclaim_in_vain = False
                 await self._begin(held, pods, plan, source)
                 return [*no_plans, plan]
             no_plans.append(plan)
             self._note(pods, _note_of(no_plans[0]))
         reasons = {no_plan.reason for no_plan in no_plans}
         in_vain = due.is_due_everywhere and bool(reasons) and reasons <= _IN_VAIN
-        context.reclaims.set_in_vain(held, in_vain=in_vain)
+        record.is_reclaim_in_vain = in_vain
         if not no_plans:
-            context.reclaims.set_note(held, None)
+            record.reclaim_note = None
         return no_plans
 
     async def _begin(
@@ -259,7 +240,7 @@ class EvictionController:
         if source.mode_of(held) is ReclaimMode.DRY_RUN:
             text = f"{source.name} (DryRun) would evict {victims_text(plan.victims)}"
             self._note(pods, ReclaimNote(None, text))
-            if self._due.may_report(held):
+            if self._due.begin_report(held):
                 await self._report(held, plan, source)
         else:
             self._start(pods, plan, source)
@@ -267,21 +248,17 @@ class EvictionController:
     def _nodes_of(self, pods: Sequence[HeldPod]) -> list[str]:
         """Return where each of some pods counts; nothing if one of them is not held any more."""
         held, state = self._context.held, self._context.state
-        now = [held.get(each.key) for each in pods]
-        if any(
-            found is None or found.pod.uid != each.pod.uid
-            for each, found in zip(pods, now, strict=True)
-        ):
+        if not all(held.holds(each.pod) for each in pods):
             return []
         return [state.assumed_node(each.key) for each in pods]
 
     def _note(self, pods: Sequence[HeldPod], note: ReclaimNote | None) -> None:
         for held in pods:
-            self._context.reclaims.set_note(held, note)
+            self._context.pods.of(held).reclaim_note = note
 
     async def _report(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
         """Say what mode On would do."""
-        self._context.metrics.ended(source.name, Outcome.REPORTED)
+        self._context.metrics.ended(source.name, EvictionOutcome.REPORTED)
         about = pod_reference(held.pod.namespace, held.pod.name, held.pod.uid)
         await self._context.events.would_evict(about, plan, source.event_reasons)
 
@@ -290,7 +267,7 @@ class EvictionController:
         context = self._context
         for source in self._sources:
             before = Micros(context.now() - source.eviction_delay)
-            for held in context.reclaims.take_unplaced(source.name, before):
+            for held in context.pods.take_released_without_node(source.name, before):
                 is_waiting = context.state.entry(held.key) and not context.running.get(held.key)
                 if not (held.raw and is_waiting):
                     continue
@@ -302,7 +279,7 @@ class EvictionController:
     def _start(self, pods: Sequence[HeldPod], plan: Plan | None, source: PlanSource) -> None:
         uids = [held.pod.uid for held in pods]
         for held in pods:
-            self._context.reclaims.keep(held)
+            self._context.pods.of(held).reclaim_begins()
         if plan is not None:
             self._context.planned.set(uids[0], plan.victims)
         execution = PlanExecution(pods, plan, source, self._context)
@@ -337,7 +314,6 @@ def build(
     context: EvictionContext,
     *,
     waiting: WaitingForQuota,
-    preemptors: Preemptors,
     gangs: WaitingGangs,
     eviction_delay: Micros,
     is_ready: Callable[[], bool],
@@ -347,14 +323,13 @@ def build(
     Args:
         context: what evictions work with.
         waiting: the pods that wait for quota.
-        preemptors: the pods that no node takes.
         gangs: those that wait.
         eviction_delay: time for which a pod waits for quota before others are evicted for it.
         is_ready: whether all that plans are made from is known.
     """
     sources = [
         QuotaSource(context, waiting, gangs, eviction_delay),
-        PreemptionSource(context, preemptors.blocked, gangs),
+        PreemptionSource(context, gangs),
     ]
     return EvictionController(context, sources, is_ready=is_ready)
 

@@ -1,4 +1,4 @@
-"""One reclaim, step by step: room is reserved before anybody is evicted for it.
+"""The steps of an eviction for held pods: room is reserved before anybody is evicted for it.
 
 All that must outlive the leader is on the objects: the nomination and the annotation of the pod,
 and that victims are being deleted. So it may end between any two writes, and another leader plans
@@ -22,8 +22,8 @@ from webhook.cluster.object_event import pod_reference
 from webhook.controllers.eviction.context import EndedError, EvictionContext
 from webhook.controllers.eviction.outcome import (
     Eviction,
+    EvictionOutcome,
     EvictionResult,
-    Outcome,
     victims_text,
 )
 from webhook.controllers.eviction.sources import PlanSource
@@ -70,9 +70,9 @@ class EvictionRound:
             if eviction.result in _DONE:
                 continue
             if eviction.result is EvictionResult.BLOCKED:
-                raise EndedError(Outcome.BLOCKED, self._blocked_text(victim))
+                raise EndedError(EvictionOutcome.BLOCKED, self._blocked_text(victim))
             is_refused = eviction.result is EvictionResult.REFUSED
-            outcome = Outcome.REFUSED if is_refused else Outcome.UNREACHABLE
+            outcome = EvictionOutcome.REFUSED if is_refused else EvictionOutcome.UNREACHABLE
             raise EndedError(outcome, eviction.message)
 
     async def record(self) -> None:
@@ -92,7 +92,7 @@ class EvictionRound:
             self._check()
             is_refused = not _REFUSED.isdisjoint(results)
             if context.clock() >= begin + (_REFUSED_SECONDS if is_refused else GONE_SECONDS):
-                outcome = Outcome.BLOCKED if is_refused else Outcome.UNREACHABLE
+                outcome = EvictionOutcome.BLOCKED if is_refused else EvictionOutcome.UNREACHABLE
                 raise EndedError(outcome, "victims could not be evicted in time")
             await context.sleep(max(_TRY_AGAIN_SECONDS, context.evictions.pause_seconds))
 
@@ -107,7 +107,7 @@ class EvictionRound:
                     del left[uid]
             return not left
 
-        await context.until(are_gone, GONE_SECONDS, Outcome.STILL_ENDING)
+        await context.until(are_gone, GONE_SECONDS, EvictionOutcome.STILL_ENDING)
 
     async def _send(self, victim: Victim) -> EvictionResult:
         """Evict a pod; return the result."""
@@ -117,7 +117,7 @@ class EvictionRound:
                 self._context.metrics.evicted_pod(victim.quota)
                 await self._is_evicted(victim)
             case EvictionResult.NOT_LEADING:
-                raise EndedError(Outcome.UNREACHABLE, eviction.message)
+                raise EndedError(EvictionOutcome.UNREACHABLE, eviction.message)
             case EvictionResult.BLOCKED:
                 self._is_blocked(self._blocked_text(victim))
             case _:
@@ -151,7 +151,7 @@ _ROOM_SECONDS: Final = 5.0
 
 _BOUND_SECONDS: Final = 90.0
 
-_COUNTED: Final = {Outcome.BOUND, Outcome.LOST, Outcome.NO_ROOM}
+_COUNTED: Final = {EvictionOutcome.BOUND, EvictionOutcome.LOST, EvictionOutcome.NO_ROOM}
 """What guards count: whether room that was made for a pod was used."""
 
 _log = logging.getLogger(__name__)
@@ -183,11 +183,11 @@ class PlanExecution:
         )
         self._has_evicted = plan is None  # for all that is known
 
-    async def run(self) -> Outcome:
+    async def run(self) -> EvictionOutcome:
         """Carry it out; return how it ended. Where it is cancelled, the next leader goes on."""
         context, held = self._context, self._first
         for each in self._pods:
-            context.reclaims.keep(each)
+            context.pods.of(each).reclaim_begins()
         try:
             await self._carry_out()
         except EndedError as end:
@@ -196,14 +196,14 @@ class PlanExecution:
         except WriteError as error:
             _log.info("reclaim for pod `%s` ended: %s", held.key, error)
             is_refused = error.failure is WriteFailure.REFUSED
-            outcome = Outcome.REFUSED if is_refused else Outcome.UNREACHABLE
+            outcome = EvictionOutcome.REFUSED if is_refused else EvictionOutcome.UNREACHABLE
             if error.failure in {WriteFailure.GONE, WriteFailure.CHANGED}:
-                outcome = Outcome.ABANDONED
+                outcome = EvictionOutcome.ABANDONED
         except ApiError as error:
             _log.info("reclaim for pod `%s` ended: %s", held.key, error)
-            outcome = Outcome.UNREACHABLE
+            outcome = EvictionOutcome.UNREACHABLE
         else:
-            outcome = Outcome.BOUND if self._has_evicted else Outcome.NEEDLESS
+            outcome = EvictionOutcome.BOUND if self._has_evicted else EvictionOutcome.NEEDLESS
         context.planned.remove(held.pod.uid)
         await self._count(outcome)
         await self._leave()
@@ -221,12 +221,12 @@ class PlanExecution:
             await self._evict(plan)
 
         # 4. Wait for the room.
-        await self._context.until(self._is_room, _ROOM_SECONDS, Outcome.NO_ROOM)
+        await self._context.until(self._is_room, _ROOM_SECONDS, EvictionOutcome.NO_ROOM)
 
         # 5. Let the release controller decide and release the pods, before others.
         self._note(None)
         for held in self._pods:
-            self._context.reclaims.set_ready(held)
+            self._context.pods.of(held).room_is_there()
 
         # 6. See where it ends.
         await self._bound()
@@ -238,27 +238,29 @@ class PlanExecution:
             if plan is not None:
                 await self._nominate(plan)
             if source.mode_of(held) is not ReclaimMode.ON:
-                raise EndedError(Outcome.CHANGED, "nobody is to be evicted for it any more")
+                raise EndedError(EvictionOutcome.CHANGED, "nobody is to be evicted for it any more")
             again = await source.plan(self._pods)
             if isinstance(again, NoPlan):
                 if again.reason is NoPlanReason.NOT_NEEDED:
                     # Who evicts nobody claims nobody: else two would wait for each other.
                     self._context.planned.remove(held.pod.uid)
                     return None
-                raise EndedError(_outcome_of(again), again.message)
+                is_blocked = again.reason is NoPlanReason.BLOCKED_BY_PDB
+                outcome = EvictionOutcome.BLOCKED if is_blocked else EvictionOutcome.CHANGED
+                raise EndedError(outcome, again.message)
             if plan is not None and again.node_names == plan.node_names:
                 self._context.planned.set(held.pod.uid, again.victims)
                 return again
             plan = again
-        raise EndedError(Outcome.CHANGED, "the best nodes are others each time")
+        raise EndedError(EvictionOutcome.CHANGED, "the best nodes are others each time")
 
     async def _nominate(self, plan: Plan) -> None:
         context = self._context
         self._nodes = self._nodes_of(plan)
         context.planned.set(self._first.pod.uid, plan.victims)
         self._note(self._waiting(plan))
-        for key, node_name in self._nodes.items():
-            context.state.nominate(key, node_name)
+        for held in self._pods:
+            context.nominations.nominate(held.pod, self._nodes[held.key])
         text = victims_text(plan.victims)
 
         async def write(held: HeldPod) -> None:
@@ -266,8 +268,12 @@ class PlanExecution:
             await context.writer.note_plan(held, f"{self._nodes[held.key]}: {text}")
             await context.writer.nominate(held, self._nodes[held.key])
 
+        def are_seen() -> bool:
+            now = self._check_held()
+            return all(held.pod.nominated_node_name == self._nodes[held.key] for held in now)
+
         await all_of(write(held) for held in self._pods)
-        await context.until(self._is_seen, _SEEN_SECONDS, Outcome.UNREACHABLE)
+        await context.until(are_seen, _SEEN_SECONDS, EvictionOutcome.UNREACHABLE)
 
     async def _evict(self, plan: Plan) -> None:
         """Evict the victims of a plan, and wait until they are gone."""
@@ -281,7 +287,7 @@ class PlanExecution:
             plan.victims,
             context,
             is_evicted=tell,
-            is_blocked=self._note_blocked,
+            is_blocked=lambda text: self._note(ReclaimNote(QueuedReason.BLOCKED_BY_PDB, text)),
             check=self._check_held,
         )
         await evictions.dry_run()
@@ -300,19 +306,19 @@ class PlanExecution:
         if not all(self._nodes.values()):
             # Nobody is evicted before all are nominated.
             self._has_evicted = False
-            raise EndedError(Outcome.CHANGED, "not all of them were nominated")
+            raise EndedError(EvictionOutcome.CHANGED, "not all of them were nominated")
         leaving = self._leaving(context.running)
         if not leaving and not self._is_room():
             # The room is on other nodes: the leader that nominated the pods had evicted nobody yet.
             self._has_evicted = False
             names = ", ".join(f"`{name}`" for name in sorted({*self._nodes.values()}))
-            raise EndedError(Outcome.CHANGED, f"nobody leaves node {names}")
+            raise EndedError(EvictionOutcome.CHANGED, f"nobody leaves node {names}")
 
         def is_over() -> bool:
             now = (context.running.get(pod.key) for pod in leaving)
             return self._is_room() or not self._leaving(pod for pod in now if pod is not None)
 
-        await context.until(is_over, GONE_SECONDS, Outcome.STILL_ENDING)
+        await context.until(is_over, GONE_SECONDS, EvictionOutcome.STILL_ENDING)
 
     def _leaving(self, pods: Iterable[RunningPod]) -> list[RunningPod]:
         """Return the pods on the nodes that are being deleted, or evicted for others.
@@ -336,26 +342,18 @@ class PlanExecution:
             if context.running.runs(pod.key, pod.uid):
                 return True
             if context.state.entry(pod.key) is None:
-                raise EndedError(Outcome.ABANDONED, f"pod `{pod.key}` is gone")
+                raise EndedError(EvictionOutcome.ABANDONED, f"pod `{pod.key}` is gone")
             return False
 
         def are_bound() -> bool:
             return all(is_bound(held.pod) for held in self._pods)
 
-        await context.until(are_bound, _BOUND_SECONDS, Outcome.LOST)
+        await context.until(are_bound, _BOUND_SECONDS, EvictionOutcome.LOST)
 
     def _nodes_of(self, plan: Plan) -> dict[str, str]:
         """Return the node of each pod by its key."""
         keys = (held.key for held in self._pods)
         return dict(zip(keys, plan.node_names, strict=True))
-
-    def _is_seen(self) -> bool:
-        return all(
-            held.pod.nominated_node_name == self._nodes[held.key] for held in self._check_held()
-        )
-
-    def _is_unnominated(self) -> bool:
-        return not any(held.pod.nominated_node_name for held in self._still_held())
 
     def _is_room(self) -> bool:
         self._check_held()
@@ -368,33 +366,29 @@ class PlanExecution:
         if len(found) < len(self._pods):
             keys = {held.key for held in found}
             gone = next(held.key for held in self._pods if held.key not in keys)
-            raise EndedError(Outcome.ABANDONED, f"pod `{gone}` is not held any more")
+            raise EndedError(EvictionOutcome.ABANDONED, f"pod `{gone}` is not held any more")
         return found
 
     def _still_held(self) -> list[HeldPod]:
         """Return the pods that are held, as they are seen now."""
-        seen = ((held, self._context.held.get(held.key)) for held in self._pods)
-        return [now for held, now in seen if now is not None and now.pod.uid == held.pod.uid]
+        return [*filter(None, map(self._context.held.now, self._pods))]
 
     def _note(self, note: ReclaimNote | None) -> None:
         for held in self._pods:
-            self._context.reclaims.set_note(held, note)
+            self._context.pods.of(held).reclaim_note = note
 
     def _waiting(self, plan: Plan) -> ReclaimNote:
         text = f"waits for the end of {victims_text(plan.victims)}: {plan.message}"
         return ReclaimNote(self._source.wait_reason, text)
 
-    def _note_blocked(self, text: str) -> None:
-        self._note(ReclaimNote(QueuedReason.BLOCKED_BY_PDB, text))
-
-    async def _count(self, outcome: Outcome) -> None:
+    async def _count(self, outcome: EvictionOutcome) -> None:
         """Let the guards know of a reclaim that has cost somebody something.
 
         What victims or their budgets put in its way is not the fault of the pod.
         """
         if not self._has_evicted or outcome not in _COUNTED:
             return
-        pod, is_bound = self._first.pod, outcome is Outcome.BOUND
+        pod, is_bound = self._first.pod, outcome is EvictionOutcome.BOUND
         try:
             await self._context.guards.ended(pod.uid, pod.namespace, is_bound=is_bound)
         except ApiError as error:
@@ -403,27 +397,25 @@ class PlanExecution:
     async def _leave(self) -> None:
         """Take back what the pods have that are still held, and leave them to the queue."""
         context = self._context
-        counted = [held for held in self._still_held() if context.reclaims.counts(held)]
+        counted = [held for held in self._still_held() if context.pods.of(held).is_kept_for_reclaim]
         for held in counted:
-            context.state.nominate(held.key, "")
+            context.nominations.withdraw(held.pod)
 
         async def write(held: HeldPod) -> None:
             await context.writer.withdraw(held)
             await context.writer.note_plan(held, None)
 
+        def are_seen() -> bool:
+            return not any(held.pod.nominated_node_name for held in self._still_held())
+
         if counted:
             try:
                 await all_of(write(held) for held in counted)
                 # Until our own watch shows it, a pod looks nominated: it would be released so.
-                await context.until(self._is_unnominated, _SEEN_SECONDS, Outcome.UNREACHABLE)
+                await context.until(are_seen, _SEEN_SECONDS, EvictionOutcome.UNREACHABLE)
             except WriteError as error:
                 _log.info("nomination for pod `%s` stays: %s", self._first.key, error)
             except EndedError as end:
                 _log.info("nomination for pod `%s` is not seen to end: %s", self._first.key, end)
         for held in self._pods:
-            context.reclaims.give_up(held)
-
-
-def _outcome_of(no_plan: NoPlan) -> Outcome:
-    is_blocked = no_plan.reason is NoPlanReason.BLOCKED_BY_PDB
-    return Outcome.BLOCKED if is_blocked else Outcome.CHANGED
+            context.pods.of(held).reclaim_given_up()

@@ -23,7 +23,7 @@ from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_refer
 from webhook.controllers.release.pod_writer import PacedConnection, UnclearError, WriteError
 
 
-class Outcome(Enum):
+class EvictionOutcome(Enum):
     """The ends of a reclaim, as metrics name them."""
 
     BOUND = "bound"  # its pod runs
@@ -271,7 +271,7 @@ class EvictionMetrics:
         )
         paused.set_function(lambda: float(is_paused()))
 
-    def ended(self, source: str, outcome: Outcome) -> None:
+    def ended(self, source: str, outcome: EvictionOutcome) -> None:
         """Count one reclaim of a source of plans."""
         self._reclaims.labels(source, outcome.value).inc()
 

@@ -19,7 +19,6 @@ from engine.eviction import (
     plan_revocations,
 )
 from engine.gang import pod_group_of_gang
-from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import (
     BUILT_IN_QUOTAS,
     NAME_LABEL,
@@ -36,7 +35,7 @@ from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import quota_reference
 from webhook.controllers.eviction.context import EndedError, EvictionContext
 from webhook.controllers.eviction.eviction import EvictionRound
-from webhook.controllers.eviction.outcome import EventReasons, Outcome
+from webhook.controllers.eviction.outcome import EventReasons, EvictionOutcome
 
 OVERUSED_FOR: Final = 120 * SECOND
 """For which a quota uses too much before its pods are evicted (upstream: delayEvictTime)."""
@@ -102,6 +101,8 @@ class OveruseRevocation:
         due = [quota for quota in over if self._is_due(quota, now)]
         if not due:
             return
+        for quota in due:
+            self._over[quota.key].plan_at = now + _PLAN_AGAIN
 
         # 2. Plan for all of them together: what one gives, one above it need not give.
         for revocation in plan_revocations(due, self._situation(view, bounds, due, now)):
@@ -110,10 +111,8 @@ class OveruseRevocation:
 
     def _is_due(self, quota: ElasticQuota, now: Micros) -> bool:
         over = self._over[quota.key]
-        if now - over.since < OVERUSED_FOR or now < over.plan_at or quota.key in self._tasks:
-            return False
-        over.plan_at = now + _PLAN_AGAIN
-        return True
+        is_time = now - over.since >= OVERUSED_FOR and now >= over.plan_at
+        return is_time and quota.key not in self._tasks
 
     def _situation(
         self, view: ClusterView, bounds: TreeBounds, quotas: Collection[ElasticQuota], now: Micros
@@ -132,7 +131,7 @@ class OveruseRevocation:
             ],
             node_names=view.names,
             gangs=self._gangs(view),
-            budgets=view.all_of(DisruptionBudget),
+            budgets=context.budgets(view),
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=context.guards.state,
             leaving=context.planned.of_others(""),
@@ -162,7 +161,7 @@ class OveruseRevocation:
                 self._start(revocation, victims)
         elif now >= over.report_at:
             over.report_at = now + _REPORT_AGAIN
-            context.metrics.ended(_NAME, Outcome.REPORTED)
+            context.metrics.ended(_NAME, EvictionOutcome.REPORTED)
             await context.events.would_evict(quota_reference(quota), revocation, _REASONS)
 
     def _start(self, revocation: Revocation, victims: Sequence[Victim]) -> None:
@@ -187,7 +186,7 @@ class OveruseRevocation:
         evictions = EvictionRound(
             victims, context, is_evicted=tell, check=lambda: self._check(quota)
         )
-        outcome = Outcome.REVOKED
+        outcome = EvictionOutcome.REVOKED
         try:
             await evictions.dry_run()
             self._check(quota)
@@ -199,7 +198,7 @@ class OveruseRevocation:
             outcome = end.outcome
             _log.info("revocation of quota `%s` ended: %s", quota.name, end)
         except ApiError as error:
-            outcome = Outcome.UNREACHABLE
+            outcome = EvictionOutcome.UNREACHABLE
             _log.info("revocation of quota `%s` ended: %s", quota.name, error)
         except Exception:  # noqa: BLE001 - no bug in one revocation ends the others
             _log.exception("a revocation failed")
@@ -210,7 +209,7 @@ class OveruseRevocation:
         """End a revocation whose quota does not ask for it any more."""
         found = self._context.tree(self._context.state.view()).get(quota.name)
         if found is None or found.revoke is not ReclaimMode.ON:
-            raise EndedError(Outcome.CHANGED, "nobody is to be evicted for it any more")
+            raise EndedError(EvictionOutcome.CHANGED, "nobody is to be evicted for it any more")
 
 
 def _quotas_of(tree: QuotaTree, pod: RunningPod) -> tuple[QuotaKey, ...]:

@@ -22,7 +22,7 @@ from engine.model.time import SECOND, Micros
 from engine.release import HeldPod
 from engine.view import ClusterState
 from webhook.cluster.watch.source_status import SourceStatus
-from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment, uncounted
+from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment
 
 Quotas: TypeAlias = tuple[QuotaKey, ...]
 Planner: TypeAlias = Callable[[Quotas, Situation], Steps[Plan | NoPlan]]
@@ -77,7 +77,7 @@ class PlanMaker:
         return _Candidates(self._context.state, self._quotas(pods).quotas_of, matters)
 
     def _quotas(self, pods: Sequence[HeldPod]) -> QuotasOfMoment:
-        with uncounted(self._context.state, pods):
+        with self._context.nominations.set_aside(pods):
             return self._context.standing(pods)
 
     def _steps(
@@ -88,7 +88,7 @@ class PlanMaker:
         running: Iterable[RunningPod],
     ) -> Steps[Plan | NoPlan]:
         """Return the steps of a plan for the cluster as it is now."""
-        with uncounted(self._context.state, pods):
+        with self._context.nominations.set_aside(pods):
             quotas = self._context.standing(pods)
             situation = self._context.situation(pods, quotas.standing, candidates.of(running))
         own = dict.fromkeys(

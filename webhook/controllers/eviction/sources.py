@@ -39,7 +39,6 @@ from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment
 from webhook.controllers.eviction.outcome import EventReasons
 from webhook.controllers.eviction.plans import Matters, PlanMaker, Quotas
 from webhook.controllers.release import GangPart, QuotaQueue
-from webhook.controllers.release.reclaims import BlockedPod
 
 _MODES: Final = (ReclaimMode.OFF, ReclaimMode.DRY_RUN, ReclaimMode.ON)
 
@@ -47,7 +46,7 @@ _MODES: Final = (ReclaimMode.OFF, ReclaimMode.DRY_RUN, ReclaimMode.ON)
 class WaitingGangs(Protocol):
     """The gangs that wait for room."""
 
-    def blocked(self) -> Sequence[BlockedPod]:
+    def blocked(self) -> Sequence[HeldPod]:
         """Return the first members of gangs that have no room as a whole, in queue order."""
 
     def waits(self, held: HeldPod) -> bool:
@@ -85,7 +84,7 @@ class PlanSource(ABC):
         self._maker = PlanMaker(context)
 
     @abstractmethod
-    def blocked(self) -> Sequence[BlockedPod]:
+    def blocked(self) -> Sequence[HeldPod]:
         """Return the held pods that may get room by evictions, in queue order."""
 
     @abstractmethod
@@ -149,7 +148,7 @@ class WaitingForQuota:
         mode_of: the mode of a pod's quota.
     """
 
-    blocked: Callable[[], Sequence[BlockedPod]]
+    blocked: Callable[[], Sequence[HeldPod]]
     mode_of: Callable[[Pod], ReclaimMode]
 
 
@@ -172,7 +171,7 @@ class QuotaSource(PlanSource):
         self._waiting = waiting
         self.eviction_delay = eviction_delay
 
-    def blocked(self) -> Sequence[BlockedPod]:
+    def blocked(self) -> Sequence[HeldPod]:
         """Return the pods within `min` that wait for room in the cohort or for a node, in order."""
         return self._waiting.blocked()
 
@@ -195,18 +194,9 @@ class PreemptionSource(PlanSource):
     wait_reason = QueuedReason.WAITING_FOR_PREEMPTION
     eviction_delay = Micros(0)
 
-    def __init__(
-        self,
-        context: EvictionContext,
-        blocked: Callable[[], Sequence[BlockedPod]],
-        gangs: WaitingGangs,
-    ) -> None:
-        super().__init__(context, gangs)
-        self._blocked = blocked
-
-    def blocked(self) -> Sequence[BlockedPod]:
+    def blocked(self) -> Sequence[HeldPod]:
         """Return the pods that no node takes, and the first members of gangs without room."""
-        return [*self._blocked(), *self._gangs.blocked()]
+        return [*self._context.pods.without_node(), *self._gangs.blocked()]
 
     def mode_of(self, held: HeldPod) -> ReclaimMode:
         """Return what the policy says that decides the placement of a pod.

@@ -17,8 +17,8 @@ from engine.gang import (
 from engine.model.hold import QueuedReason
 from engine.model.pod_shape import PodShape
 from engine.model.time import SECOND, Micros, micros
-from engine.release import HeldPod, ReleaseDecision
-from engine.view import ClusterState, ClusterView, Sum
+from engine.release import HeldPod, HeldPodRegistry, ReclaimStage, ReleaseDecision
+from engine.view import ClusterView, Sum
 from webhook.controllers.gang.gang_context import GangContext, GangMemories, GangTasks
 from webhook.controllers.gang.gang_outcome import GangState
 from webhook.controllers.gang.gang_release import GangReleases
@@ -33,11 +33,10 @@ from webhook.controllers.gang.gang_unit import (
     readiness,
 )
 from webhook.controllers.release import (
-    BlockedPod,
     GangDecision,
     GangPart,
+    Nominations,
     QueueTurns,
-    Reclaims,
     Wait,
 )
 
@@ -47,9 +46,11 @@ _AGED_AFTER: Final = 600 * SECOND
 class AgedGang:
     """Nothing smaller of its priority that we release overtakes it on its nodes."""
 
-    def __init__(self, state: ClusterState, reclaims: Reclaims, now: Callable[[], Micros]) -> None:
-        self._state = state
-        self._reclaims = reclaims
+    def __init__(
+        self, nominations: Nominations, pods: HeldPodRegistry, now: Callable[[], Micros]
+    ) -> None:
+        self._nominations = nominations
+        self._pods = pods
         self._now = now
         self._unit: GangUnit | None = None
 
@@ -64,8 +65,9 @@ class AgedGang:
         if self._unit is not None or not has_aged:
             return
         self._unit = unit
-        for key, decision in decisions.items():
-            self._state.nominate(key, decision.node_name)
+        for held in unit.members:
+            if held.key in decisions:
+                self._nominations.nominate(held.pod, decisions[held.key].node_name)
 
     def retain(self, units: Mapping[str, GangUnit]) -> None:
         """Let the room go if the gang is no longer complete."""
@@ -79,8 +81,8 @@ class AgedGang:
         unit, self._unit = self._unit, None
         if unit is not None:
             for held in unit.members:
-                if not self._reclaims.counts(held):
-                    self._state.nominate(held.key, "")
+                if not self._pods.of(held).is_kept_for_reclaim:
+                    self._nominations.withdraw(held.pod)
 
     def reserves_from(self, held: HeldPod) -> bool:
         """Return whether a single pod that finds no room must not have what the gang waits for.
@@ -130,11 +132,10 @@ class GangController:
             context, self._memories, self._backoff, self._tasks, self._starts.add
         )
         self._tried: set[GangKey] = set()  # nominated by an earlier leader, and had their turn
-        self._kept: dict[str, GangKey] = {}  # by the key of each pod that waits for its gang
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
         self._free: tuple[int, ...] = ()  # on all nodes, when the cycle began
-        self._aged = AgedGang(context.state, context.reclaims, context.now)
+        self._aged = AgedGang(context.release.nominations, context.pods, context.now)
         self._has_looked = False  # at whose turn may come, since it began
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
@@ -150,7 +151,7 @@ class GangController:
         """End all writes; what is nominated by then is left to the next leader."""
         await self._tasks.end()
         self._aged.give_up()
-        self._kept, self._units = {}, {}
+        self._units = {}
         self.counts = dict.fromkeys(GangState, 0)
 
     def turns(self, ordered: Sequence[HeldPod], view: ClusterView) -> QueueTurns:
@@ -166,7 +167,9 @@ class GangController:
 
         # 2. See what each gang with held members waits for.
         found = held_gangs(ordered, self._context.members, view)
-        self._kept, self._units, self._messages = {}, {}, {}
+        self._units, self._messages = {}, {}
+        for record in self._context.pods:
+            record.gang = None
         states = Counter[GangState]()
         for key in found.held.keys() - found.gangs.keys():
             self._await_description(key, found.held[key])
@@ -174,7 +177,7 @@ class GangController:
             state = self._state(gang, found)
             if state is not None:
                 states[state] += 1
-                self._kept |= dict.fromkeys([each.key for each in found.held[key]], key)
+                self._keep(found.held[key], key)
         self.counts = {state: states[state] for state in GangState}
 
         # 3. A gang that is not complete any more reserves nothing.
@@ -187,7 +190,7 @@ class GangController:
         together = {
             unit.first.key: unit.members for unit in self._units.values() if self._is_due(unit)
         }
-        queue = [each for each in ordered if each.key not in self._kept or each.key in together]
+        queue = [each for each in ordered if each.key in together or not self.keeps(each)]
         return QueueTurns(queue=queue, together=together)
 
     def prepare(self, first: HeldPod) -> bool:
@@ -197,18 +200,19 @@ class GangController:
             first: the member whose place it has.
         """
         unit, context = self._units[first.key], self._context
-        if len(self._releases) >= _MOST_AT_ONCE and not context.reclaims.is_ready(first):
+        is_ready = context.pods.of(first).reclaim is ReclaimStage.READY
+        if len(self._releases) >= _MOST_AT_ONCE and not is_ready:
             self._messages[unit.key] = _TOO_MANY
             return True
         memory, now = self._memories.of(unit.key), context.clock()
         if self._aged.is_unit(unit):
             self._aged.give_up()
         for held in unit.members:
-            context.state.nominate(held.key, "")  # else they would lack what they have
+            context.release.nominations.withdraw(held.pod)  # else they would lack what they have
         reason = lacking_resources(unit, context.state, context.members)
         placed = GangDecision({}, reason) if reason else context.decider.decide(unit.parts)
         for held in unit.members:
-            context.reclaims.hand_over(held)
+            context.pods.of(held).take_room()
         if not placed.reason:
             memory.has_room()
             self._releases.start(unit, placed.decisions)
@@ -228,7 +232,7 @@ class GangController:
 
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod waits for its gang."""
-        return held.key in self._kept
+        return self._context.pods.of(held).gang is not None
 
     def reserves_from(self, held: HeldPod) -> bool:
         """Return whether a single pod that finds no room must not have what a gang waits for."""
@@ -245,7 +249,7 @@ class GangController:
 
     def wait(self, held: HeldPod) -> Wait | None:
         """Return what a pod waits for, None where its gang waits for nothing but its turn."""
-        gang = self._kept.get(held.key)
+        gang = self._context.pods.of(held).gang
         if gang is None:
             return None if not self.reserves_from(held) else _BEHIND_AGED
         message = self._messages.get(gang, "")
@@ -255,21 +259,20 @@ class GangController:
 
     # Gangs that others are evicted for.
 
-    def blocked(self) -> list[BlockedPod]:
+    def blocked(self) -> list[HeldPod]:
         """Return the first members of gangs that have no room as a whole, in queue order."""
-        reclaims = self._context.reclaims
         return [
-            BlockedPod(unit.first, QueuedReason.WAITING_FOR_CAPACITY)
+            unit.first
             for unit in {id(unit): unit for unit in self._units.values()}.values()
             if unit.key not in self._tasks
             and self._memories.of(unit.key).without_room_since is not None
-            and not any(reclaims.keeps(held) or reclaims.is_ready(held) for held in unit.members)
+            and not any(map(self._is_reclaimed_for, unit.members))
         ]
 
     def waits(self, held: HeldPod) -> bool:
         """Return whether a pod is to be released with its gang, or nobody knows that yet."""
         is_member = self._context.members.gang_of(held.key) is not None
-        return is_member and (held.key in self._kept or not self._has_looked)
+        return is_member and (self.keeps(held) or not self._has_looked)
 
     def parts_of(self, held: HeldPod) -> Sequence[GangPart]:
         """Return the gangs that start together with a member; none if they are not complete."""
@@ -294,8 +297,8 @@ class GangController:
         Its PodGroup may have been created just before them, and be seen after them.
         """
         before = self._context.now() - _DESCRIBED_WITHIN
-        young = [each.key for each in members if each.is_held_for_gang and each.seen_at > before]
-        self._kept |= dict.fromkeys(young, key)
+        young = [each for each in members if each.is_held_for_gang and each.seen_at > before]
+        self._keep(young, key)
         self._messages[key] = _UNKNOWN
 
     def _state(self, gang: Gang, found: HeldGangs) -> GangState | None:
@@ -338,18 +341,23 @@ class GangController:
 
     def _is_made_room_for(self, members: Sequence[HeldPod]) -> bool:
         """Return whether others are evicted for a complete gang, or its room is there."""
-        reclaims = self._context.reclaims
-        return any(
-            held.key in self._units and (reclaims.keeps(held) or reclaims.is_ready(held))
-            for held in members
-        )
+        return any(held.key in self._units and self._is_reclaimed_for(held) for held in members)
+
+    def _is_reclaimed_for(self, held: HeldPod) -> bool:
+        record = self._context.pods.of(held)
+        return record.is_reclaiming or record.reclaim is ReclaimStage.READY
+
+    def _keep(self, members: Iterable[HeldPod], key: GangKey) -> None:
+        """Let members wait for their gang in this cycle."""
+        for held in members:
+            self._context.pods.of(held).gang = key
 
     def _is_due(self, unit: GangUnit) -> bool:
         """Return whether a gang may be placed now, and all its members be written."""
-        memory, reclaims = self._memories.of(unit.key), self._context.reclaims
-        if any(map(reclaims.keeps, unit.members)):
+        memory, pods = self._memories.of(unit.key), self._context.pods
+        if any(pods.of(held).is_reclaiming for held in unit.members):
             return False
-        if reclaims.is_ready(unit.first):
+        if pods.of(unit.first).reclaim is ReclaimStage.READY:
             return True
         # One has some of the room already, in our view; the other is to be released without any.
         is_eager = self._aged.is_unit(unit) or unit.is_released_without_room

@@ -13,10 +13,11 @@ import msgspec
 
 from engine.gang import GangKey
 from engine.model.time import Micros
+from engine.release import HeldPodRegistry
 from engine.view import ClusterState
 from webhook.controllers.eviction import EvictionWriter
 from webhook.controllers.gang.gang_outcome import GangEvents, GangOutcome
-from webhook.controllers.release import GangDecider, Reclaims, ReleaseContext, Releases
+from webhook.controllers.release import GangDecider, ReleaseContext, Releases
 from webhook.placement.held_pods import GangMembers, HeldPods
 
 _log = logging.getLogger(__name__)
@@ -55,9 +56,9 @@ class GangContext:
         return self.release.held
 
     @property
-    def reclaims(self) -> Reclaims:
-        """The held pods that others are evicted for."""
-        return self.release.reclaims
+    def pods(self) -> HeldPodRegistry:
+        """The records of all held and released pods."""
+        return self.release.pods
 
     @property
     def events(self) -> GangEvents:

@@ -80,8 +80,8 @@ class GangRelease:
 
     def prepared(self) -> list[HeldPod]:
         """The members that are nominated and not decided yet."""
-        decided = self._context.releases
-        return [held for held in self._still_held() if held not in decided]
+        attempt = self._context.pods.attempt
+        return [held for held in self._still_held() if attempt(held.pod) is None]
 
     async def run(self, *, is_begun: bool = False) -> GangOutcome:
         """Carry it out; return how it ended."""
@@ -100,7 +100,7 @@ class GangRelease:
             return GangOutcome.RELEASED
         _log.info("gang %s is taken back: %s", self.unit, self.message)
         for held in self._still_held():
-            self._context.state.nominate(held.key, "")
+            self._context.release.nominations.withdraw(held.pod)
             self._context.releases.take_back(held)
         return outcome
 
@@ -150,21 +150,21 @@ class GangRelease:
 
     def _write(self, held: HeldPod) -> None:
         """Start the release of a member that is not under way."""
-        context, decided = self._context, self._context.releases
+        context, nominations = self._context, self._context.release.nominations
         is_due = context.clock() >= self._write_at.get(held.key, 0.0)
-        if held in decided or not is_due or not decided.may_try(held):
+        if context.pods.attempt(held.pod) or not (is_due and context.releases.may_try(held)):
             return
         self._write_at[held.key] = context.clock() + _WRITE_AGAIN_SECONDS
         decision = self._decisions[held.key]
-        context.state.nominate(held.key, decision.node_name)
+        nominations.nominate(held.pod, decision.node_name)
         # Whoever was prepared a moment ago has room for certain.
         is_doubtful = decision.node_name and (self._is_begun or held.key in self._written)
         if is_doubtful and not would_stay(context.state.view(), decision.node_name, held.pod):
-            context.state.nominate(held.key, "")
+            nominations.withdraw(held.pod)
             decision = ReleaseDecision(reason="its gang runs, and others took its room")
         annotations = {**decision.annotations, GANG_RELEASED_ANNOTATION: self._moment}
         decision = replace(decision, annotations=annotations)
-        self._written[held.key] = decided.reserve(held, decision)
+        self._written[held.key] = context.releases.begin(held, decision)
 
     def _is_any_released(self) -> bool:
         """Return whether a member is released, or may be."""
@@ -214,8 +214,7 @@ class GangRelease:
 
     def _still_held(self) -> list[HeldPod]:
         """Return the members that are held, as they are seen now."""
-        seen = ((held, self._context.held.get(held.key)) for held in self.unit.members)
-        return [now for held, now in seen if now is not None and now.pod.uid == held.pod.uid]
+        return [*filter(None, map(self._context.held.now, self.unit.members))]
 
 
 def _nominated(held: HeldPod) -> str:

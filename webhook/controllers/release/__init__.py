@@ -6,7 +6,7 @@ bindings. What never does: which node is better, who is held, and the state of a
 """
 
 from webhook.controllers.release.conditions import Wait
-from webhook.controllers.release.context import ReleaseContext, ReleaseSettings, build_context
+from webhook.controllers.release.context import ReleaseContext, ReleaseRules, build_context
 from webhook.controllers.release.controller import ReleaseController
 from webhook.controllers.release.gangs import (
     GangDecider,
@@ -16,29 +16,27 @@ from webhook.controllers.release.gangs import (
     QueueTurns,
 )
 from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
+from webhook.controllers.release.nominations import Nominations
 from webhook.controllers.release.pod_writer import PodWriter, WriteError
 from webhook.controllers.release.quota_queue import QuotaPace, QuotaQueue, SurgingPods
-from webhook.controllers.release.reclaims import BlockedPod, Preemptors, Reclaims
 from webhook.controllers.release.released_pods import ReleasedPods
 from webhook.controllers.release.releases import Releases
 
 __all__ = [
-    "BlockedPod",
     "GangDecider",
     "GangDecision",
     "GangPart",
     "Gangs",
+    "Nominations",
     "PodWriter",
-    "Preemptors",
     "QueueTurns",
     "QuotaPace",
     "QuotaQueue",
-    "Reclaims",
     "ReleaseCollector",
     "ReleaseContext",
     "ReleaseController",
     "ReleaseMetrics",
-    "ReleaseSettings",
+    "ReleaseRules",
     "ReleasedPods",
     "Releases",
     "SurgingPods",

@@ -17,27 +17,27 @@ from engine.view import ClusterState
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.release.conditions import QueuedConditions
 from webhook.controllers.release.metrics import ReleaseMetrics
+from webhook.controllers.release.nominations import Nominations
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.quota_queue import QuotaPace, QuotaQueue, SurgingPods
-from webhook.controllers.release.reclaims import Preemptors, Reclaims
 from webhook.controllers.release.release_health import ReleaseHealth, SchedulerLease
 from webhook.controllers.release.released_pods import ReleasedPods
 from webhook.placement.held_pods import HeldPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseSettings:
-    """What is set of the release of held pods.
+class ReleaseRules:
+    """The rules by which held pods are released.
 
     Attributes:
         order: of the held pods.
-        rules: by which they wait for quota.
+        queue: the rules by which they wait for quota.
         reclaims: whether pods are evicted for others where their quota says so.
         preempts: whether pods of lower priority are.
     """
 
     order: QueueOrder = field(default_factory=QueueOrder)
-    rules: QueueRules = field(default_factory=QueueRules)
+    queue: QueueRules = field(default_factory=QueueRules)
     reclaims: bool = False
     preempts: bool = False
 
@@ -59,8 +59,8 @@ class ReleaseContext:
         conditions: what held pods say of their wait.
         quota_queue: those that wait for quota.
         pace: how long they wait for it.
-        reclaims: those that others are evicted for.
-        preemptors: those that no node takes, and that others may be evicted for.
+        nominations: the nodes that held pods count on.
+        preempts: whether others may be evicted for pods that no node takes.
         scheduler_lease: tells when the scheduler was restarted.
         order: of the held pods.
         now: the time of day.
@@ -81,8 +81,8 @@ class ReleaseContext:
     conditions: QueuedConditions
     quota_queue: QuotaQueue
     pace: QuotaPace
-    reclaims: Reclaims
-    preemptors: Preemptors
+    nominations: Nominations
+    preempts: bool
     scheduler_lease: SchedulerLease
     order: QueueOrder
     now: Callable[[], Micros]
@@ -106,7 +106,7 @@ def build_context(  # noqa: PLR0913 - named parts, joined in one place
     held: HeldPods,
     unbound: ReleasedPods,
     now: Callable[[], Micros],
-    settings: ReleaseSettings,
+    rules: ReleaseRules,
     clock: Callable[[], float] = time.monotonic,
     metrics: ReleaseMetrics | None = None,
     surges: SurgingPods | None = None,
@@ -124,7 +124,7 @@ def build_context(  # noqa: PLR0913 - named parts, joined in one place
         held: the pods that are held.
         unbound: observes those that are released.
         now: the time of day.
-        settings: of the release.
+        rules: of the release.
         clock: seconds that only go forward.
         metrics: of writes and holds.
         surges: finds the pods that may go above `max`; none does without it.
@@ -154,17 +154,17 @@ def build_context(  # noqa: PLR0913 - named parts, joined in one place
             state,
             held,
             pods,
-            settings.rules,
+            rules.queue,
             now=now,
-            reclaims=settings.reclaims,
+            reclaims=rules.reclaims,
             surges=surges,
             clock=clock,
         ),
         pace=QuotaPace(now),
-        reclaims=Reclaims(pods),
-        preemptors=Preemptors(pods, is_enabled=settings.preempts, clock=clock),
+        nominations=Nominations(state, held, pods),
+        preempts=rules.preempts,
         scheduler_lease=SchedulerLease(connection),
-        order=settings.order,
+        order=rules.order,
         now=now,
         clock=clock,
         node_for=node_for,

@@ -12,9 +12,12 @@ from typing import Final
 
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.hold import QueuedReason
-from engine.model.pod import Pod
+from engine.quota.queueing import QuotaRelease
 from engine.release import (
     HeldPod,
+    HeldPodRecord,
+    Phase,
+    ReclaimStage,
     ReleaseDecision,
     WaitFacts,
     wait_reason,
@@ -25,6 +28,7 @@ from webhook.controllers.release.conditions import DueCondition, Wait
 from webhook.controllers.release.context import ReleaseContext
 from webhook.controllers.release.gangs import Gangs, QueueTurns
 from webhook.controllers.release.pod_writer import WriteError
+from webhook.controllers.release.quota_queue import Turn
 from webhook.controllers.release.releases import Releases, write_refusals
 
 _DETAILS: Final = {
@@ -44,8 +48,12 @@ _REST: Final = 3.0
 _LONGEST_REST_SECONDS: Final = 0.5
 """The pause after a cycle over so many pods, as a multiple of it: reviews share the processor."""
 
+_DUE: Final = {Phase.CREATED, Phase.QUEUED, Phase.RESERVED, Phase.RELEASING}
+"""The phases of a pod that waits for a write of ours, unless quota or its order keeps it."""
+
 _OVERDUE: Final = "it was held for as long as a pod may be held"
 _UNRESERVED: Final = "the scheduler finds a node"
+_OFF: Final = ReclaimMode.OFF
 
 
 _log = logging.getLogger(__name__)
@@ -54,9 +62,8 @@ _log = logging.getLogger(__name__)
 class ConditionWriter:
     """Writes the conditions of held pods, in a task of its own beside the cycles."""
 
-    def __init__(self, context: ReleaseContext, releases: Releases, gangs: Gangs) -> None:
+    def __init__(self, context: ReleaseContext, gangs: Gangs) -> None:
         self._context = context
-        self._releases = releases
         self._gangs = gangs
         self._task: asyncio.Task[None] | None = None
 
@@ -79,20 +86,21 @@ class ConditionWriter:
     def _wait(self, held: HeldPod) -> Wait:
         """Return what a pod waits for."""
         context, pods = self._context, self._context.pods
-        refusal, note = pods.of(held).refusal, context.reclaims.note(held)
+        record = pods.of(held)
+        note = record.reclaim_note
         quota = context.pace.condition(self._gangs.first(held).key)
         gang = self._gangs.wait(held)
         is_in_order = held.pod.is_held_for_order
         facts = WaitFacts(
-            is_refused=refusal is not None,
+            is_refused=record.phase is Phase.REFUSED,
             quota="" if quota is None else quota.reason,
             gang="" if gang is None else gang.reason,
-            finds_no_node=held in context.preemptors,
+            finds_no_node=record.phase is Phase.UNPLACED,
             is_behind_binding=is_in_order and held.pod.scheduler_name in pods.schedulers_in_order(),
         )
         reason = QueuedReason(wait_reason(facts))
-        if refusal is not None:
-            return Wait(reason, refusal.message)
+        if record.refusal is not None:
+            return Wait(reason, record.refusal.message)
         wait = quota or gang or Wait(reason, _DETAILS.get(reason, ""))
         if note is None:
             return wait
@@ -102,7 +110,7 @@ class ConditionWriter:
 
     async def _write(self, due: Sequence[DueCondition]) -> None:
         for held, condition in due:
-            if self._context.held.get(held.key) is not held or held in self._releases:
+            if self._context.held.get(held.key) is not held or self._context.pods.attempt(held.pod):
                 continue
             try:
                 await self._context.writer.set_condition(held, condition)
@@ -118,39 +126,42 @@ class PostFilter:
         self._quota_queue = context.quota_queue
         self._gangs = gangs
 
-    def keeps(self, held: HeldPod) -> bool:
+    def keeps(self, held: HeldPod, release: QuotaRelease | None) -> bool:
         """Return whether a pod stays held from now on, as no node takes it.
 
         Nodes are looked at only where that matters; then a pod counts on the one that takes it.
+
+        Args:
+            held: the pod.
+            release: why its quota lets it go, None where it waits for none.
         """
-        preemptors, reclaims = self._context.preemptors, self._context.reclaims
-        reclaim, preemption = self._quota_queue.mode_without_node(held), self._preemption(held)
+        context = self._context
+        record, now, at = context.pods.of(held), context.now(), context.clock()
+        reclaim, preemption = self._quota_queue.mode_without_node(held, release), _OFF
+        if context.preempts and context.pods.evicts:
+            preemption = context.preemption_of(held)
         is_behind_gang = self._gangs.reserves_from(held)
         modes = {reclaim, preemption}
-        if not (is_behind_gang or modes != {ReclaimMode.OFF}) or self._has_node(held):
+        if not (is_behind_gang or modes != {_OFF}) or self._has_node(held):
             return False
         if is_behind_gang:
             return True
         for source, mode in (("quota", reclaim), ("preemption", preemption)):
             if mode is ReclaimMode.DRY_RUN:
-                reclaims.add_unplaced(source, held, self._context.now())
-        if ReclaimMode.ON not in modes or reclaims.is_in_vain(held):
+                context.pods.released_without_node(held, source, now)
+        if ReclaimMode.ON not in modes or record.is_reclaim_in_vain:
             return False
-        if reclaim is ReclaimMode.ON:
-            self._quota_queue.keep_without_node(held)
+        if reclaim is ReclaimMode.ON and release is not None:
+            self._quota_queue.keep_without_node(held, release)
         if preemption is ReclaimMode.ON:
-            preemptors.keep(held)
+            record.finds_no_node(at)
         return True
 
-    def keep_gang(self, first: HeldPod) -> None:
+    def keep_gang(self, first: HeldPod, release: QuotaRelease | None) -> None:
         """Note that a gang within min has no room, by its first member: others may be evicted."""
-        if self._quota_queue.mode_without_node(first) is not ReclaimMode.OFF:
-            self._quota_queue.keep_without_node(first)
-
-    def _preemption(self, held: HeldPod) -> ReclaimMode:
-        """Return what the policy of a pod says of preemption, as far as anybody is evicted."""
-        is_possible = self._context.preemptors.is_enabled and self._context.reclaims.is_running
-        return self._context.preemption_of(held) if is_possible else ReclaimMode.OFF
+        mode = self._quota_queue.mode_without_node(first, release)
+        if mode is not _OFF and release is not None:
+            self._quota_queue.keep_without_node(first, release)
 
     def _has_node(self, held: HeldPod) -> bool:
         """Return whether a node takes a pod, which then counts there.
@@ -160,15 +171,14 @@ class PostFilter:
         """
         if not held.raw:
             return True
-        state = self._context.state
-        state.nominate(held.key, "")  # it competes with others, not with itself
+        nominations = self._context.nominations
+        nominations.withdraw(held.pod)  # it competes with others, not with itself
         try:
             node_name = self._context.node_for(held)
         except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod
             _log.exception("no node could be looked for, for pod `%s`", held.key)
             return True
-        if node_name:
-            state.nominate(held.key, node_name)
+        nominations.nominate(held.pod, node_name)
         return bool(node_name)
 
 
@@ -198,12 +208,11 @@ class ReleaseController:
         self._context = context
         self._held, self._unbound, self._pods = context.held, context.unbound, context.pods
         self._quota_queue = context.quota_queue
-        self._reclaims, self._preemptors = context.reclaims, context.preemptors
         self._gangs = gangs
         self._releases = releases
         self._is_ready = is_ready
         self._clock = context.clock
-        self._conditions = ConditionWriter(context, releases, gangs)
+        self._conditions = ConditionWriter(context, gangs)
         self._post_filter = PostFilter(context, gangs)
 
     async def run(self) -> None:
@@ -241,7 +250,7 @@ class ReleaseController:
     async def cycle(self) -> None:
         """Release the pods that may go now: start to write them."""
         # 1. Forget those whose release is seen, or that are not bound in time.
-        self._pods.retain(self._is_held)
+        self._pods.retain(self._held.holds)
         self._forget_lost()
 
         waiting: Sequence[HeldPod] = ()
@@ -251,19 +260,21 @@ class ReleaseController:
 
             # 3. Write again what failed. Withdraw nominations that were not followed.
             self._releases.retry()
-            for record in self._pods.take_stale_nominations(self._clock()):
-                self._releases.withdraw_stale(record)
+            for record in self._pods.take_unfollowed(self._clock()):
+                self._releases.withdraw_unfollowed(record)
 
             # 4. Release the next ones in order.
             if self._is_ready():
                 waiting = await self._release_next()
-                self._context.pace.cycle_ended(self._quota_queue.waits, self._releases.keys)
+                decided = [record.pod.key for record in self._pods.releasing()]
+                self._context.pace.cycle_ended(self._quota_queue.waits, decided)
 
             # 5. Tell those that stay why they wait.
             self._conditions.write_due(waiting)
+        records = [self._pods.of(held) for held in self._held]
         self._context.health.cycle_ended(
-            waiting=self._is_anything_due(),
-            refused=Counter(record.pod.namespace for record in self._pods.refused()),
+            waiting=self._is_any_due(records),
+            refused=Counter(record.pod.namespace for record in records if record.is_refused),
         )
 
     def _release_overdue(self) -> None:
@@ -275,10 +286,10 @@ class ReleaseController:
             attempt = self._pods.attempt(held.pod)
             if attempt is None or attempt.is_idle:
                 node_name = held.pod.nominated_node_name
-                self._context.state.nominate(held.key, node_name)
+                self._context.nominations.nominate(held.pod, node_name)
                 reason = "" if node_name else _OVERDUE
                 decision = ReleaseDecision(node_name=node_name, reason=reason)
-                self._releases.reserve(held, decision, is_overdue=True)
+                self._releases.begin(held, decision, is_overdue=True)
 
     async def _release_next(self) -> Sequence[HeldPod]:
         """Release pods in order; return those that stay, in order."""
@@ -287,10 +298,10 @@ class ReleaseController:
         if not waiting:
             self._quota_queue.clear()
             self._gangs.turns((), view)
-            self._preemptors.retain(())
+            self._pods.set_order(())
             return ()
         ordered = self._context.order.sorted(
-            waiting, view, pod_of=_pod_of, failed_at=self._gangs.failed_at
+            waiting, view, pod_of=lambda held: held.pod, failed_at=self._gangs.failed_at
         )
         turns = self._gangs.turns(ordered, view)
         remaining = self._releasable(turns, view)
@@ -300,11 +311,11 @@ class ReleaseController:
         await self._release_each(remaining, turns)
         return self._undecided(ordered)
 
-    async def _release_each(self, pods: Iterator[HeldPod], turns: QueueTurns) -> None:
+    async def _release_each(self, pods: Iterator[Turn], turns: QueueTurns) -> None:
         """Release pods; one of them may stand for a gang."""
-        busy = self._pods.schedulers_in_order() | self._releases.schedulers_in_order()
+        busy = self._pods.schedulers_in_order(with_next=True)
         began = self._clock()
-        for held in pods:
+        for held, quota_release in pods:
             if self._clock() - began >= _AT_ONCE_SECONDS:
                 await asyncio.sleep(0)  # reviews and events come in between
                 began = self._clock()
@@ -312,48 +323,47 @@ class ReleaseController:
                 continue
             if held.key in turns.together:
                 if not self._gangs.prepare(held):
-                    self._post_filter.keep_gang(held)
+                    self._post_filter.keep_gang(held, quota_release)
                 continue
             scheduler = held.pod.scheduler_name
             if held.pod.is_held_for_order and scheduler in busy:
                 continue
-            if self._release(held) and held.pod.is_held_for_order:
+            if self._release(held, quota_release) and held.pod.is_held_for_order:
                 busy.add(scheduler)
 
-    def _release(self, held: HeldPod) -> bool:
+    def _release(self, held: HeldPod, quota_release: QuotaRelease | None) -> bool:
         """Release a pod unless it stays held, as no node takes it; return whether it goes."""
-        if self._reclaims.hand_over(held):
+        if self._pods.of(held).take_room():
             # It goes where others have made room, if that is still there.
             node_name = held.pod.nominated_node_name
             if not would_stay(self._context.state.view(), node_name, held.pod):
                 return False
-            self._releases.reserve(held, ReleaseDecision(node_name=node_name))
+            self._releases.begin(held, ReleaseDecision(node_name=node_name))
             return True
-        if self._post_filter.keeps(held):
+        if self._post_filter.keeps(held, quota_release):
             return False
-        self._releases.reserve(held, ReleaseDecision(reason=_UNRESERVED))
+        self._releases.begin(held, ReleaseDecision(reason=_UNRESERVED))
         return True
 
-    def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[HeldPod]:
+    def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[Turn]:
         """Return the pods that may be released, those first whom others were evicted for."""
-        reclaims, queue = self._reclaims, turns.queue
-        self._preemptors.retain(queue)
-        ready = [held for held in queue if reclaims.is_ready(held)]
-        queued = [
-            held
-            for held in queue
-            if not (reclaims.keeps(held) or reclaims.is_ready(held) or self._rests(held))
-        ]
-        under_way = [*self._releases.keys, *(held.key for held in self._reserved())]
+        self._pods.set_order(turns.queue)
+        ready: list[Turn] = []
+        queued: list[HeldPod] = []
+        at = self._clock()
+        for held in turns.queue:
+            record = self._pods.of(held)
+            if record.reclaim is ReclaimStage.READY:
+                ready.append(Turn(held, None))
+            elif not (record.is_reclaiming or record.rests(at)):
+                queued.append(held)
+        under_way = [record.pod.key for record in self._pods.releasing()]
+        under_way += [held.key for held in self._reserved()]
         return chain(ready, self._quota_queue.releasable(queued, under_way, view, turns.together))
-
-    def _rests(self, held: HeldPod) -> bool:
-        """Return whether a node is not to be looked for again yet, for a pod that found none."""
-        return self._preemptors.rests(held) and not self._reclaims.is_in_vain(held)
 
     def _reserved(self) -> Iterator[HeldPod]:
         """Return the pods that are nominated, and wait for others to be gone or nominated too."""
-        return chain(self._reclaims, self._gangs.prepared())
+        return chain(self._pods.kept_for_reclaim(), self._gangs.prepared())
 
     async def _touch(self) -> None:
         """Let a scheduler that was restarted note all nominations again that it has forgotten."""
@@ -367,25 +377,15 @@ class ReleaseController:
         """Return the pods that are not released now."""
         if not self._pods.releasing():
             return list(pods)
-        return [held for held in pods if held not in self._releases]
+        return [held for held in pods if self._pods.attempt(held.pod) is None]
 
-    def _is_anything_due(self) -> bool:
-        """Return whether a pod that nobody refuses waits for a write, and for nothing else."""
+    def _is_any_due(self, records: Iterable[HeldPodRecord]) -> bool:
+        """Return whether a held pod waits for a write, and for nothing else."""
         waiting, busy = self._quota_queue.waits, self._pods.schedulers_in_order()
-        for held in self._held:
-            is_kept = (
-                held.key in waiting
-                or (held.pod.is_held_for_order and held.pod.scheduler_name in busy)
-                or held in self._preemptors
-                or self._reclaims.keeps(held)
-                or self._gangs.keeps(held)
-            )
-            record = self._pods.find(held.pod)
-            attempt = None if record is None else record.attempt
-            if is_kept and attempt is None:
-                continue
-            is_refused = record is not None and record.refusal is not None
-            if not is_refused and not (attempt is not None and attempt.is_accepted):
+        for record in records:
+            phase, pod = record.phase, record.pod
+            is_kept = pod.key in waiting or (pod.is_held_for_order and pod.scheduler_name in busy)
+            if phase in _DUE and (phase is Phase.RELEASING or not is_kept):
                 return True
         return False
 
@@ -394,7 +394,7 @@ class ReleaseController:
         context = self._context
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            self._pods.retain(self._is_held)
+            self._pods.retain(self._held.holds)
             await write_refusals(self._pods, context.connection, context.identity, context.clock())
 
     def _forget_lost(self) -> None:
@@ -403,11 +403,7 @@ class ReleaseController:
             self._unbound.changed.set()
             _log.info("pod `%s` was released and is not bound", record.pod.key)
             if record.attempt is None:
-                self._context.state.nominate(record.pod.key, "")
-
-    def _is_held(self, pod: Pod) -> bool:
-        held = self._held.get(pod.key)
-        return held is not None and held.pod.uid == pod.uid
+                self._context.nominations.withdraw(record.pod)
 
     async def _event(self) -> None:
         """Wait for an event of a held or a released pod, or for a while."""
@@ -418,7 +414,3 @@ class ReleaseController:
         finally:
             for wait in waits:
                 wait.cancel()
-
-
-def _pod_of(held: HeldPod) -> Pod:
-    return held.pod

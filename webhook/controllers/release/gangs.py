@@ -21,8 +21,9 @@ from engine.model.rule_outcomes import SCHEDULER
 from engine.placement import release_annotations
 from engine.policy import PolicySet
 from engine.release import HeldPod, ReleaseDecision
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterView
 from webhook.controllers.release.conditions import Wait
+from webhook.controllers.release.nominations import Nominations
 from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import Placer
 
@@ -125,7 +126,7 @@ class GangDecider:
     Args:
         placer: decides.
         policies: those in force.
-        state: the cluster, which the pods are nominated in.
+        nominations: counts the pods on their nodes.
         counts: where decisions are counted, also those of a pod that is decided again.
     """
 
@@ -133,12 +134,12 @@ class GangDecider:
         self,
         placer: Placer,
         policies: Callable[[], PolicySet],
-        state: ClusterState,
+        nominations: Nominations,
         counts: PolicyCounts,
     ) -> None:
         self._placer = placer
         self._policies = policies
-        self._state = state
+        self._nominations = nominations
         self._counts = counts
 
     def decide(self, parts: Sequence[GangPart]) -> GangDecision:
@@ -152,20 +153,21 @@ class GangDecider:
         """
         members = [held for part in parts for held in part.members]
         for held in members:
-            self._state.nominate(held.key, "")
+            self._nominations.withdraw(held.pod)
         decisions: dict[str, ReleaseDecision] = {}
         reason = ""
         for part in parts:
             placed = self._place(part)
-            for key, decision in placed.decisions.items():
-                self._state.nominate(key, decision.node_name)
+            for held in part.members:
+                if held.key in placed.decisions:
+                    self._nominations.nominate(held.pod, placed.decisions[held.key].node_name)
             decisions |= placed.decisions
             reason = reason or placed.reason
             if reason:
                 break
         if reason:
-            for key in decisions:
-                self._state.nominate(key, "")
+            for held in members:
+                self._nominations.withdraw(held.pod)
             return GangDecision(decisions, reason)
         return GangDecision({held.key: _TOO_LARGE for held in members} | decisions)
 

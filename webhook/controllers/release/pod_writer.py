@@ -272,7 +272,7 @@ def release_patch(
     return (*unchanged, *gate, *_annotating(document["metadata"], annotations))
 
 
-def stale_nomination_patch(raw: bytes, uid: str, node_name: str) -> Mapping[str, Any] | None:
+def unfollowed_nomination_patch(raw: bytes, uid: str, node_name: str) -> Mapping[str, Any] | None:
     """Return the merge patch of a pod's status that withdraws its nomination, None to leave it.
 
     It applies to this version of the pod alone. It is left to a pod that is bound, or nominated to
@@ -412,7 +412,7 @@ class PodWriter:
         with self._counted(WriteKind.WITHDRAW):
             await self._patch_status(held, {"nominatedNodeName": None}, condition)
 
-    async def withdraw_stale(self, pod: Pod, node_name: str) -> None:
+    async def withdraw_unfollowed(self, pod: Pod, node_name: str) -> None:
         """Take the nomination of a pod back that was released and is not bound.
 
         The pod is read before, and written in that version alone. A pod for which the scheduler
@@ -422,7 +422,7 @@ class PodWriter:
             path = _path(pod)
             raw = await self._paced.request("GET", path, b"", _JSON, is_large=False)
             with _patch_errors_as_changed():
-                patch = stale_nomination_patch(raw, pod.uid, node_name)
+                patch = unfollowed_nomination_patch(raw, pod.uid, node_name)
             if patch is None:
                 return
             body = msgspec.json.encode(patch)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -36,7 +35,6 @@ from engine.release import HeldPod, HeldPodRegistry
 from engine.report import ReleaseRates, expected_wait
 from engine.view import ClusterState, ClusterView
 from webhook.controllers.release.conditions import Place, Wait
-from webhook.controllers.release.reclaims import BlockedPod
 from webhook.placement.held_pods import HeldPods
 
 _TRY_AGAIN_SECONDS: Final = 5.0
@@ -264,10 +262,18 @@ def _deployment_of(pod: Pod) -> DeploymentPod | None:
     return deployment_pod_of(pod.generate_name, pod.labels, pod.owner_kinds)
 
 
-_LOOK_AGAIN_SECONDS: Final = 2.0
-"""After which a node is looked for again, for a pod that found none."""
-
 _ALONE: Final[Mapping[str, Sequence[HeldPod]]] = MappingProxyType({})
+
+
+class Turn(NamedTuple):
+    """A pod whose turn has come.
+
+    Attributes:
+        release: why its quota lets it go, None where it waits for none or surges.
+    """
+
+    held: HeldPod
+    release: QuotaRelease | None = None
 
 
 class QuotaQueue:
@@ -311,7 +317,6 @@ class QuotaQueue:
         self._pods = QueuedPods(state, self._queues)
         self._exceeded = ExceededQuotas(state, clock)
         self._cycle: QueueCycle | None = None
-        self._let_go: dict[str, QuotaRelease] = {}
         self._without_room: dict[str, QuotaWait] = {}
         self._waits: QuotaWaits | None = None  # made when they are asked for
         self.situation: QueueSituation | None = None
@@ -324,7 +329,7 @@ class QuotaQueue:
         decided: Iterable[str],
         view: ClusterView,
         together: Mapping[str, Sequence[HeldPod]] = _ALONE,
-    ) -> Iterator[HeldPod]:
+    ) -> Iterator[Turn]:
         """Return the pods that quota does not keep, in the order in which they are to be released.
 
         They are found one by one, so that nobody looks for more than can be released. Pods that
@@ -341,8 +346,8 @@ class QuotaQueue:
         self._decided, self._together = decided, together
         if not any(held.is_queued for held in ordered):
             self.clear()
-            return iter(ordered)
-        self._let_go, self._without_room, self._waits = {}, {}, None
+            return map(Turn, ordered)
+        self._without_room, self._waits = {}, None
         now = self._now()
         self._queues.update(view)
         self.situation = situation = self._situation(view, decided, ordered)
@@ -356,12 +361,12 @@ class QuotaQueue:
         )
         self._cycle = cycle
         self._note_within_min(cycle, now)
-        return chain(self._in_order(ordered, cycle.releases()), self._surging(ordered, view))
+        return self._turns(ordered, cycle.releases(), view)
 
     def clear(self) -> None:
         """Note that no pod waits for quota."""
         self._cycle = None
-        self._let_go, self._without_room, self._waits = {}, {}, None
+        self._without_room, self._waits = {}, None
         self._pods.clear()
         for record in self._records:
             record.waits_within_min_no_more()
@@ -403,7 +408,7 @@ class QuotaQueue:
             self._waits = QuotaWaits(others) if self._cycle is None else self._cycle.waits(others)
         return self._waits
 
-    def blocked(self) -> list[BlockedPod]:
+    def blocked(self) -> list[HeldPod]:
         """Return the pods within min that wait for room in the cohort or for a node, in order.
 
         One that stands for others is within it with all of them.
@@ -413,7 +418,7 @@ class QuotaQueue:
             return []
         waits = self.waits
         return [
-            BlockedPod(held, wait.reason)
+            held
             for held, _ in self._pods.items()
             if held.key in within_min
             and (wait := waits.get(held.key)) is not None
@@ -439,23 +444,20 @@ class QuotaQueue:
         queue = self._queues.get(namespace, quota_label(labels))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
-    def mode_without_node(self, held: HeldPod) -> ReclaimMode:
+    def mode_without_node(self, held: HeldPod, release: QuotaRelease | None) -> ReclaimMode:
         """Return what is to be done for a pod that quota lets go where no node takes it.
 
         On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
-        release = self._let_go.get(held.key)
         quota = self.quota_of(held.pod.namespace, held.pod.labels)
-        if release is None or quota is None or held not in self._pods:
+        if quota is None or release is None or not (self._reclaims and release.is_within_min):
             return ReclaimMode.OFF
-        may_reclaim = self._reclaims and release.is_within_min
-        return quota.reclaim if may_reclaim else ReclaimMode.OFF
+        return quota.reclaim
 
-    def keep_without_node(self, held: HeldPod) -> None:
+    def keep_without_node(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that no node takes a pod that stays held then."""
-        self._wait_for_capacity(held, self._let_go[held.key])
-        again_at = self._clock() + _LOOK_AGAIN_SECONDS
-        self._records.of(held).finds_no_node_within_min(self._now(), again_at)
+        self._wait_for_capacity(held, release)
+        self._records.of(held).finds_no_node_within_min(self._now(), self._clock())
 
     def refused(self, held: HeldPod, message: str) -> None:
         """Note that the release of a pod was refused as it exceeds its quota.
@@ -501,45 +503,40 @@ class QuotaQueue:
         """Return the pods that a pod stands for, itself included."""
         return self._together.get(held.key, (held,))
 
-    def _in_order(
-        self, ordered: Sequence[HeldPod], releases: Iterator[QuotaRelease]
-    ) -> Iterator[HeldPod]:
-        """Yield the pods that go, those that wait for quota in the places of all that do."""
+    def _turns(
+        self, ordered: Sequence[HeldPod], releases: Iterator[QuotaRelease], view: ClusterView
+    ) -> Iterator[Turn]:
+        """Yield the pods that go, those that wait for quota in the places of all that do.
+
+        After them come the pods of rollouts that may go though their quota has no room.
+        """
         by_key = {pod.key: held for held, pod in self._pods.items()}
-        resting = {
-            record.pod.uid
-            for record in self._records
-            if record.capacity_again_at is not None and record.capacity_again_at > self._clock()
-        }
+        at, let_go = self._clock(), set[str]()
         for held in ordered:
             if held not in self._pods:
-                yield held
+                yield Turn(held)
                 continue
             release = next(releases, None)
             if release is None:
                 continue
             turn = by_key[release.key]
-            self._let_go[release.key] = release
+            let_go.add(release.key)
             self._waits = None
-            if turn.pod.uid in resting:
+            again_at = self._records.of(turn).capacity_again_at
+            if again_at is not None and again_at > at:
                 self._wait_for_capacity(turn, release)
             else:
-                yield turn
-
-    def _surging(self, ordered: Sequence[HeldPod], view: ClusterView) -> Iterator[HeldPod]:
-        """Yield the pods of rollouts that may go though their quota has no room, after the rest."""
+                yield Turn(turn, release)
         if self._surges is None:
             return
         waiting = (
             held
-            for held in ordered
-            if held in self._pods
-            and held.key not in self._let_go
-            and not self._exceeded.keep(held, view)
+            for held, pod in self._pods.items()
+            if pod.key not in let_go and not self._exceeded.keep(held, view)
         )
         decided = (self._held.get(key) for key in self._decided)
         under_way = [held for held in decided if held is not None]
-        yield from self._surges.among(waiting, under_way, view)
+        yield from map(Turn, self._surges.among(waiting, under_way, view))
 
     def _wait_for_capacity(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that a pod within min waits for a node, after those of its quota that do."""

@@ -20,9 +20,9 @@ from engine.release import (
     HeldPodRecord,
     HeldPodRegistry,
     Next,
-    Refusal,
     ReleaseAttempt,
     ReleaseDecision,
+    WriteRefusal,
 )
 from webhook.cluster.client.connection import Connection
 from webhook.cluster.object_event import ObjectEvent, pod_reference
@@ -50,34 +50,15 @@ class Releases:
         self._pods = context.pods
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def keys(self) -> list[str]:
-        """The keys of the pods that are released now."""
-        return [record.pod.key for record in self._pods.releasing()]
-
-    def __contains__(self, held: object) -> bool:
-        """Whether a held pod is released now."""
-        return isinstance(held, HeldPod) and self._pods.attempt(held.pod) is not None
-
-    def schedulers_in_order(self) -> set[str]:
-        """Return the schedulers of which a pod that others wait for is about to be released."""
-        return {
-            record.pod.scheduler_name
-            for record in self._pods.releasing()
-            if record.attempt is not None
-            and record.attempt.held.pod.is_held_for_order
-            and record.attempt.is_about_to_go
-        }
-
     def may_try(self, held: HeldPod) -> bool:
         """Whether a pod may be written: nobody refuses it, and it is as we know it."""
         record = self._pods.find(held.pod)
         return record is None or record.may_be_written(held.version, self._context.clock())
 
-    def reserve(
+    def begin(
         self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
     ) -> ReleaseAttempt:
-        """Release a pod, beside others; where room is reserved for it, the view counts it already.
+        """Release a pod, beside others; where it is nominated, it counts on its node already.
 
         Args:
             held: the pod.
@@ -106,17 +87,17 @@ class Releases:
         if record.attempt is not None:
             self._give_back(record.attempt)
         if self.may_try(held):
-            record.is_stale(held.version, self._context.clock())
-            self._context.state.nominate(held.key, "")
+            record.outdated(held.version, self._context.clock())
+            self._context.nominations.withdraw(held.pod)
             self._run(self._write_back(held))
 
-    def withdraw_stale(self, record: HeldPodRecord) -> None:
+    def withdraw_unfollowed(self, record: HeldPodRecord) -> None:
         """Take the nomination of a released pod back that is not bound, beside other writes.
 
         As long as it stays the scheduler keeps the room, and an autoscaler adds no node for the
         pod.
         """
-        self._run(self._write_stale(record))
+        self._run(self._write_unfollowed(record))
 
     async def end(self) -> None:
         """End the writes, and take back what the view counts ahead of them."""
@@ -130,8 +111,7 @@ class Releases:
             self._give_back(attempt)
             # The view follows the watch, which shows a nomination of ours no second time.
             if not attempt.is_accepted:
-                held = attempt.held
-                self._context.state.nominate(held.key, self._seen_nomination(held))
+                self._context.nominations.follow(attempt.held)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -145,32 +125,31 @@ class Releases:
 
     async def _write(self, attempt: ReleaseAttempt, *, is_prepared: bool) -> None:
         held = attempt.held
+        was_refused = self._pods.of(held).was_refused  # it is forgotten once the release is seen
         try:
             if not is_prepared:
-                await self._prepare(attempt)
+                await self._prepare(attempt, was_refused=was_refused)
             await self._release(attempt)
-            record = self._pods.of(held)
-            record.release_accepted(attempt)
+            self._pods.of(held).release_accepted(attempt)
             self._context.health.accepted()
-            if record.was_refused:
+            if was_refused:
                 await self._end_condition(attempt)
         except WriteError as error:
             await self._failed(attempt, error)
         except Exception:  # noqa: BLE001 - no bug in the writes of a pod ends those of others
             _log.exception("pod `%s` could not be released", held.key)
-            self._pods.of(held).is_stale(held.version, self._context.clock())
+            self._pods.of(held).outdated(held.version, self._context.clock())
             self._give_back(attempt)
         finally:
             attempt.write_ended()
 
-    async def _prepare(self, attempt: ReleaseAttempt) -> None:
+    async def _prepare(self, attempt: ReleaseAttempt, *, was_refused: bool) -> None:
         """End the condition of a pod, and take back what it is nominated to without a reason.
 
         Of a pod whose release was refused the condition stays until it is released after all: it
         would come back with each attempt.
         """
         held, writer = attempt.held, self._context.writer
-        was_refused = self._pods.of(held).was_refused
         condition = None if was_refused else self._last_condition(attempt)
         if held.pod.nominated_node_name and not attempt.decision.node_name:
             await writer.withdraw(held, condition)
@@ -230,11 +209,11 @@ class Releases:
     async def _write_back(self, held: HeldPod) -> None:
         if await self._withdraw(held) and held.pod.nominated_node_name:
             # Until our own watch shows it, the pod looks nominated, and would be released as such.
-            self._pods.of(held).is_stale(held.version, self._context.clock(), is_unseen=True)
+            self._pods.of(held).outdated(held.version, self._context.clock(), is_unseen=True)
 
-    async def _write_stale(self, record: HeldPodRecord) -> None:
+    async def _write_unfollowed(self, record: HeldPodRecord) -> None:
         try:
-            await self._context.writer.withdraw_stale(record.pod, record.nominated_node)
+            await self._context.writer.withdraw_unfollowed(record.pod, record.unfollowed_nomination)
         except WriteError as error:
             key = record.pod.key
             _log.info("nomination of pod `%s`, which is not bound, stays: %s", key, error)
@@ -250,14 +229,7 @@ class Releases:
 
     def _give_back(self, attempt: ReleaseAttempt) -> None:
         if self._pods.of(attempt.held).given_back(attempt):
-            self._context.state.nominate(attempt.held.key, "")
-
-    def _seen_nomination(self, held: HeldPod) -> str:
-        """Return the node that the watch shows a pod nominated to, "" for none."""
-        now = self._context.held.get(held.key)
-        if now is None or now.pod.uid != held.pod.uid:
-            return ""
-        return now.pod.nominated_node_name
+            self._context.nominations.withdraw(attempt.held.pod)
 
 
 async def write_refusals(
@@ -274,7 +246,7 @@ async def write_refusals(
         refusal.event_at = at + (_EVENT_INTERVAL_SECONDS if written else _EVENT_RETRY_SECONDS)
 
 
-def _event_of(record: HeldPodRecord, refusal: Refusal) -> ObjectEvent:
+def _event_of(record: HeldPodRecord, refusal: WriteRefusal) -> ObjectEvent:
     pod = record.pod
     return ObjectEvent(
         about=pod_reference(pod.namespace, pod.name, pod.uid),

@@ -9,10 +9,11 @@ import pytest
 from engine.model.elastic_quota import ReclaimMode
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
 from engine.model.time import date
+from engine.release import Phase
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World
 from webhook.cluster.client.connection import connected
-from webhook.controllers.eviction.outcome import EvictionResult, Outcome
+from webhook.controllers.eviction.outcome import EvictionOutcome, EvictionResult
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def bind_when_ready(leader: Leader, name: str = "web") -> None:
 
     def bind() -> None:
         held = leader.held.get(f"shop/{name}")
-        if held is not None and leader.reclaims.is_ready(held):
+        if held is not None and leader.pods.of(held).phase is Phase.RESERVED:
             leader.world.bind(name, held.pod.nominated_node_name)
 
     leader.on_sleep = bind
@@ -46,7 +47,7 @@ async def test_room_is_reserved_then_made_then_used(world: World) -> None:
     leader = world.leader()
     bind_when_ready(leader)
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.BOUND]
+    assert leader.ended == [EvictionOutcome.BOUND]
     assert leader.evictions == [EvictionResult.EVICTED]
     assert len(world.pods("batch")) == 3
     victim = next(iter({"a1", "a2", "b1", "b2"} - world.pods("batch")))
@@ -93,7 +94,7 @@ async def test_a_dry_run_tells_the_plan_and_evicts_nobody(world: World) -> None:
         return world.seconds > 500
 
     await leader.lead_until(is_late)
-    assert leader.ended == [Outcome.REPORTED]
+    assert leader.ended == [EvictionOutcome.REPORTED]
     assert world.events() == [("web", "WouldReclaim")]
     assert any("would evict `batch/" in note for note in notes)
     assert len(world.pods("batch")) == 4
@@ -115,12 +116,12 @@ async def test_a_dry_run_tells_the_plan_for_a_pod_that_was_released_and_found_no
 
     def release() -> None:
         if world.seconds < 1:
-            leader.reclaims.add_unplaced("quota", held, world.now())
+            leader.pods.released_without_node(held, "quota", world.now())
 
     leader.on_sleep = release
     await leader.lead_until(lambda: bool(world.events()))
     assert world.seconds >= 60
-    assert leader.ended == [Outcome.REPORTED]
+    assert leader.ended == [EvictionOutcome.REPORTED]
     assert world.events() == [("web", "WouldReclaim")]
     assert len(world.pods("batch")) == 4
 
@@ -136,7 +137,7 @@ async def test_nothing_is_told_of_a_pod_that_found_a_node_meanwhile(world: World
 
     def release() -> None:
         if world.seconds < 1:
-            leader.reclaims.add_unplaced("quota", held, world.now())
+            leader.pods.released_without_node(held, "quota", world.now())
 
     leader.on_sleep = release
     await leader.lead_until(lambda: world.seconds > 100)
@@ -161,13 +162,15 @@ async def test_nobody_falls_below_min(world: World) -> None:
 
     def bind() -> None:
         for held in leader.held:
-            if leader.reclaims.is_in_vain(held):
+            if leader.pods.of(held).is_reclaim_in_vain:
                 in_vain.add(held.pod.name)
-            if leader.reclaims.is_ready(held):
+            if leader.pods.of(held).phase is Phase.RESERVED:
                 world.bind(held.pod.name, held.pod.nominated_node_name)
 
     leader.on_sleep = bind
-    await leader.lead_until(lambda: leader.ended == [Outcome.BOUND] * 3 and world.seconds > 300)
+    await leader.lead_until(
+        lambda: leader.ended == [EvictionOutcome.BOUND] * 3 and world.seconds > 300
+    )
     assert len(world.pods("batch")) == 1
     assert len(_bound(world)) == 3
     # The fourth waits for nothing that reclaim can do: it may go, for autoscalers to see.
@@ -206,7 +209,7 @@ async def test_the_room_is_kept_while_victims_end(world: World) -> None:
     assert (successor.evictions, successor.ended) == ([], [])
     world.server.delete("pods", "batch", victim)
     await successor.lead_until(lambda: bool(successor.ended))
-    assert successor.ended == [Outcome.BOUND]
+    assert successor.ended == [EvictionOutcome.BOUND]
     assert len(world.pods("batch")) == 3
 
 
@@ -229,7 +232,7 @@ async def test_a_victim_that_should_be_gone_is_waited_for_no_longer(world: World
     leader = world.leader()
     leader.on_sleep = delete_as_of_now
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.NO_ROOM]
+    assert leader.ended == [EvictionOutcome.NO_ROOM]
     assert world.seconds < 300
 
 
@@ -246,7 +249,7 @@ async def test_a_nomination_is_taken_back_where_nobody_leaves_its_node(world: Wo
     world.server.delete("pods", "batch", f"{other}1")  # there is room now, but on the other node
     successor = world.leader()
     await successor.lead_until(lambda: bool(successor.ended))
-    assert successor.ended == [Outcome.CHANGED]
+    assert successor.ended == [EvictionOutcome.CHANGED]
     assert not world.nominated("web")
     assert len(world.pods("batch")) == 3
     assert successor.context.guards.state.outcomes == {}  # nobody was evicted
@@ -266,7 +269,7 @@ async def test_whoever_refuses_the_dry_run_saves_all(world: World) -> None:
     leader = world.leader()
     world.server.fail_next(1, 403, method="POST", path_prefix="/api/v1/namespaces/batch/pods")
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.REFUSED]
+    assert leader.ended == [EvictionOutcome.REFUSED]
     assert len(world.pods("batch")) == 4
     assert not world.nominated("web")
     assert RECLAIM_PLAN_ANNOTATION not in world.stored("shop", "web")["metadata"]["annotations"]
@@ -284,7 +287,7 @@ async def test_a_pod_is_kept_until_the_end_of_its_nomination_is_seen(world: Worl
         assert held is not None
         is_lagging = bool(held.pod.nominated_node_name) and not world.nominated("web")
         if is_lagging:
-            lagged.append(leader.reclaims.keeps(held))
+            lagged.append(leader.pods.of(held).is_reclaiming)
         return is_lagging and len(lagged) < 20  # 2 s
 
     leader.is_behind = is_behind
@@ -303,7 +306,7 @@ async def test_a_quota_that_is_switched_off_stops_it_at_once(world: World) -> No
 
     leader.on_sleep = switch_off
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.CHANGED]
+    assert leader.ended == [EvictionOutcome.CHANGED]
     assert len(world.pods("batch")) == 4
 
 
@@ -318,14 +321,14 @@ async def test_a_pod_that_goes_away_ends_it(world: World) -> None:
 
     leader.on_sleep = delete
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.ABANDONED]
+    assert leader.ended == [EvictionOutcome.ABANDONED]
 
 
 async def test_room_that_is_not_used_counts_as_a_failure(world: World) -> None:
     world.queue("web", "2")
     leader = world.leader()
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.LOST]
+    assert leader.ended == [EvictionOutcome.LOST]
     assert leader.context.guards.state.outcomes == {"shop": (False,)}
     assert not world.nominated("web")
 
@@ -363,7 +366,7 @@ async def test_two_that_find_the_victims_of_each_other_leaving_do_not_wait_for_e
             (third,) = running.keys() - claimed
             world.server.delete("pods", *running[third].split("/"))
         for held in leader.held:
-            if leader.reclaims.is_ready(held):
+            if leader.pods.of(held).phase is Phase.RESERVED:
                 world.bind(held.pod.name, held.pod.nominated_node_name)
 
     leader.on_sleep = end_the_third

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from engine.eviction import Victim
 from engine.model.elastic_quota import NAME_LABEL, ReclaimMode
 from tests.engine.quota.tree.quotas import quota
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import World
 from webhook.cluster.client.connection import connected
-from webhook.controllers.eviction.outcome import EvictionResult, Outcome
+from webhook.controllers.eviction.outcome import EvictionOutcome, EvictionResult
 
 # `left` and `right` share 8 cores. Nothing is guaranteed, so each gets half as both want more.
 _LEFT = replace(
@@ -43,7 +44,7 @@ async def test_what_is_used_above_the_runtime_for_two_minutes_is_taken_back(worl
     await leader.lead_until(lambda: world.seconds > 118)
     assert len(world.pods("batch")) == 4
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.REVOKED]
+    assert leader.ended == [EvictionOutcome.REVOKED]
     assert leader.evictions == [EvictionResult.EVICTED] * 2
     assert len(world.pods("batch")) == 2
     victims = {"a1", "a2", "b1", "b2"} - world.pods("batch")
@@ -59,7 +60,7 @@ async def test_a_dry_run_tells_it_once_and_evicts_nobody(world: World) -> None:
     leader = world.leader()
     await leader.lead_until(lambda: world.seconds > 200)
     assert world.events() == [("left", "WouldRevoke")]
-    assert leader.ended == [Outcome.REPORTED]
+    assert leader.ended == [EvictionOutcome.REPORTED]
     assert len(world.pods("batch")) == 4
 
 
@@ -106,6 +107,26 @@ async def test_a_budget_that_allows_one_lets_one_go(world: World) -> None:
     leader = world.leader()
     await leader.lead_until(lambda: bool(leader.ended))
     assert len(world.pods("batch")) == 3
+
+
+async def test_what_a_budget_allows_is_not_taken_from_another_plan(world: World) -> None:
+    world.protect(1)
+    leader = world.leader()
+    leader.see()
+    victim = leader.running.get("batch/a1")
+    assert victim is not None
+    planned = Victim(
+        key=victim.key,
+        uid=victim.uid,
+        quota=None,
+        owner=victim.uid,
+        assigned_at=0,
+        node_name="a",
+        requests={},
+    )
+    leader.context.planned.set("uid-of-a-pod", [planned])
+    await leader.lead_until(lambda: world.seconds > 200)
+    assert len(world.pods("batch")) == 4
 
 
 async def test_guards_bound_how_many_go_at_once(world: World) -> None:

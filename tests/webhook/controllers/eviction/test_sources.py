@@ -13,11 +13,12 @@ from engine.model.pod_classes import (
     priority_class_of,
 )
 from engine.policy import PolicySet
+from engine.release import Phase
 from tests.engine.policy.worlds import policy
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World
 from webhook.cluster.client.connection import connected
-from webhook.controllers.eviction.outcome import Outcome
+from webhook.controllers.eviction.outcome import EvictionOutcome
 
 
 @pytest.fixture
@@ -68,11 +69,11 @@ def without_node(leader: Leader) -> None:
 
     def see() -> None:
         for held in leader.held:
-            if leader.reclaims.is_ready(held):
+            if leader.pods.of(held).phase is Phase.RESERVED:
                 leader.world.bind(held.pod.name, held.pod.nominated_node_name)
-            elif not leader.reclaims.keeps(held):
-                leader.preemptors.keep(held)
-        leader.preemptors.retain(leader.held)
+            elif leader.pods.of(held).phase is not Phase.RECLAIMING:
+                leader.pods.of(held).finds_no_node(leader.world.clock())
+        leader.pods.set_order(leader.held)
 
     leader.on_sleep = see
 
@@ -82,7 +83,7 @@ async def test_pods_of_lower_priority_make_room_at_once(world: World) -> None:
     leader = world.leader()
     without_node(leader)
     await leader.lead_until(lambda: bool(leader.ended))
-    assert leader.ended == [Outcome.BOUND]
+    assert leader.ended == [EvictionOutcome.BOUND]
     victim = next(iter({"a1", "a2", "b1", "b2"} - world.pods("batch")))
     assert world.stored("shop", "web")["spec"]["nodeName"] == victim[0]
     assert world.events() == [("web", "Preempting"), (victim, "Preempted")]
@@ -95,7 +96,7 @@ async def test_dry_run_tells_and_evicts_nobody(world: World) -> None:
     leader = world.leader()
     without_node(leader)
     await leader.lead_until(lambda: bool(world.events()))
-    assert leader.ended == [Outcome.REPORTED]
+    assert leader.ended == [EvictionOutcome.REPORTED]
     assert len(world.pods("batch")) == 4
     assert world.events() == [("web", "WouldPreempt")]
 
@@ -105,19 +106,19 @@ async def test_dry_run_tells_of_a_pod_that_was_released(world: World) -> None:
     hold(world)
     leader = world.leader()
     leader.see()
-    leader.reclaims.begin()
+    leader.pods.begin_evictions()
 
     def release() -> None:
         held = leader.held.get("shop/web")
-        if held is not None and leader.reclaims.is_running:
-            leader.reclaims.add_unplaced("preemption", held, world.now())
+        if held is not None and leader.pods.evicts:
+            leader.pods.released_without_node(held, "preemption", world.now())
             pod = world.stored("shop", "web")
             spec = {key: value for key, value in pod["spec"].items() if key != "schedulingGates"}
             world.server.replace({**pod, "spec": spec})
 
     leader.on_sleep = release
     await leader.lead_until(lambda: bool(world.events()))
-    assert leader.ended == [Outcome.REPORTED]
+    assert leader.ended == [EvictionOutcome.REPORTED]
     assert world.events() == [("web", "WouldPreempt")]
 
 
@@ -130,7 +131,7 @@ async def test_a_budget_is_in_the_way(world: World) -> None:
     assert len(world.pods("batch")) == 4
     held = leader.held.get("shop/web")
     assert held is not None
-    assert not leader.reclaims.is_in_vain(held)  # it waits: a budget may allow it later
+    assert not leader.pods.of(held).is_reclaim_in_vain  # it waits: a budget may allow it later
 
 
 async def test_a_class_tolerates_it(world: World) -> None:
@@ -154,7 +155,7 @@ async def test_a_pod_that_nobody_makes_room_for_waits_in_vain(world: World) -> N
 
     def is_in_vain() -> bool:
         held = leader.held.get("shop/web")
-        return held is not None and leader.reclaims.is_in_vain(held)
+        return held is not None and leader.pods.of(held).is_reclaim_in_vain
 
     await leader.lead_until(is_in_vain)
     assert len(world.pods("batch")) == 4
@@ -169,7 +170,7 @@ async def test_a_new_leader_goes_on(world: World) -> None:
     second = world.leader()
     without_node(second)
     await second.lead_until(lambda: bool(second.ended))
-    assert second.ended == [Outcome.BOUND]
+    assert second.ended == [EvictionOutcome.BOUND]
     assert len(world.pods("batch")) == 3
 
 

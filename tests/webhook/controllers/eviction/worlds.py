@@ -15,7 +15,7 @@ from engine.gang import GangKey
 from engine.model import api
 from engine.model.disruption_budget import disruption_budget_of
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey, ReclaimMode
-from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION, QueuedReason
+from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.node import node_of
 from engine.model.pod_shape import PodShape
 from engine.model.time import SECOND, Micros, micros
@@ -23,7 +23,7 @@ from engine.pipeline import Scope
 from engine.policy import PolicySet
 from engine.quota import RESOURCE_QUOTA_RULES
 from engine.quota.tree import QuotaPaths
-from engine.release import HeldPod
+from engine.release import HeldPod, HeldPodRegistry, Phase
 from engine.view import FRESH, ClusterState
 from tests.fake_api_server import FakeApiServer
 from webhook.cluster.client.connection import Connection
@@ -39,10 +39,9 @@ from webhook.controllers.eviction import (
     WaitingForQuota,
     build,
 )
-from webhook.controllers.eviction.outcome import Outcome
+from webhook.controllers.eviction.outcome import EvictionOutcome
 from webhook.controllers.eviction.sources import QuotaSource
-from webhook.controllers.release import GangPart
-from webhook.controllers.release.reclaims import BlockedPod, Preemptors, Reclaims
+from webhook.controllers.release import GangPart, Nominations
 from webhook.placement.held_pods import HeldPods
 
 Json = dict[str, Any]
@@ -210,12 +209,11 @@ class Leader:
             now=world.now,
             observers=[self.held, self.running],
         )
-        self.reclaims = Reclaims()
+        self.pods = HeldPodRegistry()
         connection = world.connection
         config_map = ConfigMapStore(
             connection, namespace="system", name="guards", may_write=lambda: self.leads
         )
-        self.preemptors = Preemptors(is_enabled=True, clock=world.clock)
         metrics = RecordedMetrics()
         self.ended, self.evictions = metrics.outcomes, metrics.results
         self.context = EvictionContext(
@@ -226,7 +224,8 @@ class Leader:
             state=self.applier.state,
             held=self.held,
             running=self.running,
-            reclaims=self.reclaims,
+            pods=self.pods,
+            nominations=Nominations(self.applier.state, self.held, self.pods),
             guards=Guards(config_map, world.now),
             standing=self._standing,
             tree=QuotaPaths(RESOURCE_QUOTA_RULES).tree,
@@ -246,7 +245,6 @@ class Leader:
         self.controller = build(
             self.context,
             waiting=waiting,
-            preemptors=self.preemptors,
             gangs=NoGangs(),
             eviction_delay=AFTER,
             is_ready=lambda: True,
@@ -270,12 +268,12 @@ class Leader:
             raw = msgspec.Raw(msgspec.json.encode(pod))
             applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
 
-    def blocked(self) -> list[BlockedPod]:
+    def blocked(self) -> list[HeldPod]:
         """Return the pods that wait for room, in order of their names."""
         return [
-            BlockedPod(held, QueuedReason.WAITING_FOR_QUOTA)
+            held
             for held in sorted(self.held, key=lambda held: held.key)
-            if not self.reclaims.keeps(held) and not self.reclaims.is_ready(held)
+            if self.pods.of(held).phase not in {Phase.RECLAIMING, Phase.RESERVED}
         ]
 
     async def lead_until(self, is_so: Callable[[], bool]) -> None:
@@ -308,7 +306,7 @@ class Leader:
 
     def note(self, name: str) -> str:
         held = self.held.get(f"shop/{name}")
-        note = None if held is None else self.reclaims.note(held)
+        note = None if held is None else self.pods.of(held).reclaim_note
         return "" if note is None else note.text
 
     def _step_clock(self) -> float:
@@ -330,7 +328,7 @@ class Leader:
         assert cpu is not None
         capacity = {"cpu": int(view.allocatable[cpu].sum())}
         usage = {name: dict(view.namespaces.requested.get(name, {})) for name in minimums}
-        for kept in self.reclaims:
+        for kept in self.pods.kept_for_reclaim():
             if kept.key not in {held.key for held in pods}:
                 usage["shop"]["cpu"] = usage["shop"].get("cpu", 0) + kept.pod.shape.requests["cpu"]
         used = sum(amounts.get("cpu", 0) for amounts in usage.values())
@@ -355,10 +353,10 @@ class RecordedMetrics(EvictionMetrics):
 
     def __init__(self) -> None:
         super().__init__(CollectorRegistry(), lambda: False)
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[EvictionOutcome] = []
         self.results: list[EvictionResult] = []
 
-    def ended(self, source: str, outcome: Outcome) -> None:
+    def ended(self, source: str, outcome: EvictionOutcome) -> None:
         super().ended(source, outcome)
         self.outcomes.append(outcome)
 
@@ -370,7 +368,7 @@ class RecordedMetrics(EvictionMetrics):
 class NoGangs:
     """Where every pod is by itself."""
 
-    def blocked(self) -> Sequence[BlockedPod]:
+    def blocked(self) -> Sequence[HeldPod]:
         return ()
 
     def waits(self, held: HeldPod) -> bool:

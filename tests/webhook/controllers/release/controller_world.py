@@ -28,7 +28,7 @@ from tests.webhook.controllers.release.gangs import controllers
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
-from webhook.controllers.release import GangDecider, ReleasedPods, ReleaseSettings, build_context
+from webhook.controllers.release import GangDecider, ReleasedPods, ReleaseRules, build_context
 from webhook.placement.explanations import Explanations
 from webhook.placement.held_pods import GangMembers, HeldPods
 from webhook.placement.live_policies import PolicyCounts
@@ -85,14 +85,14 @@ class Replica:
             held=self.held,
             unbound=self.unbound,
             now=world.now,
-            settings=ReleaseSettings(reclaims=True),
+            rules=ReleaseRules(reclaims=True),
             clock=world.clock,
             node_for=self._node_for,
         )
-        self.quota_queue, self.reclaims = self.release.quota_queue, self.release.reclaims
+        self.quota_queue, self.pods = self.release.quota_queue, self.release.pods
         self.controller, self.gangs = controllers(
             self.release,
-            GangDecider(placer, lambda: policies, self.state, self.counts),
+            GangDecider(placer, lambda: policies, self.release.nominations, self.counts),
             self.gang_members,
             is_ready=lambda: self.is_ready,
             sleep=self._sleep,

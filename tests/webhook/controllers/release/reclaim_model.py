@@ -94,7 +94,9 @@ class ReclaimCluster(QueueCluster):
 
     def check_nomination(self, replica: ReplicaModel, pod: Object, node_name: str) -> None:
         """Check it unless others are still to be evicted for it."""
-        if not any(held.pod.uid == pod["metadata"]["uid"] for held in replica.reclaims):
+        if not any(
+            held.pod.uid == pod["metadata"]["uid"] for held in replica.records.kept_for_reclaim()
+        ):
             super().check_nomination(replica, pod, node_name)
 
     def free(self) -> dict[str, int]:

@@ -46,7 +46,8 @@ def evictions_beside(
         state=release.state,
         held=release.held,
         running=running,
-        reclaims=release.reclaims,
+        pods=release.pods,
+        nominations=release.nominations,
         guards=guards,
         standing=partial(quotas_without, release.quota_queue, release.state),
         tree=QuotaPaths(RESOURCE_QUOTA_RULES).tree,
@@ -60,7 +61,6 @@ def evictions_beside(
     return build(
         context,
         waiting=waiting_for(release.quota_queue),
-        preemptors=release.preemptors,
         gangs=gangs,
         eviction_delay=after,
         is_ready=is_ready,

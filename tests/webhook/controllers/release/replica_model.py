@@ -37,7 +37,7 @@ from webhook.controllers.release import (
     GangDecider,
     ReleaseContext,
     ReleasedPods,
-    ReleaseSettings,
+    ReleaseRules,
     build_context,
 )
 from webhook.placement.explanations import Explanations
@@ -116,12 +116,12 @@ class ReplicaModel:
         self._applier.state.track_sums(policies.sum_profiles)
         self._policies = policies
         release = self._release(reclaims=reclaims, preempts=preempts)
-        self.reclaims = release.reclaims
+        self.records = release.pods
         explanations = Explanations(limit=10)
         placer = Placer(view=state.view, now=now, scope=Scope(), explanations=explanations)
         controller, gangs = controllers(
             release,
-            GangDecider(placer, lambda: policies, state, PolicyCounts()),
+            GangDecider(placer, lambda: policies, release.nominations, PolicyCounts()),
             self.gang_members,
             is_ready=lambda: self.is_ready,
             count=self.gang_outcomes.append,
@@ -154,7 +154,7 @@ class ReplicaModel:
             held=self.held,
             unbound=self.unbound,
             now=self._now,
-            settings=ReleaseSettings(reclaims=reclaims, preempts=preempts),
+            rules=ReleaseRules(reclaims=reclaims, preempts=preempts),
             clock=self._loop.time,
             node_for=self._node_for,
             preemption_of=self._preemption_of,

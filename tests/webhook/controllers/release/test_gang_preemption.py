@@ -94,7 +94,7 @@ def test_nobody_is_evicted_for_a_part_of_a_gang(cluster: GangPreemption) -> None
     assert cluster.low() == {"v-a", "v-b"}
     held = cluster.replicas[0].held.get("shop/p-b")
     assert held is not None
-    note = cluster.replicas[0].reclaims.note(held)
+    note = cluster.replicas[0].records.of(held).reclaim_note
     assert note is not None
     assert "no 10 pods of lower priority make room for all of it" in note.text
 

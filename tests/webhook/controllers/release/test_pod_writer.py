@@ -114,7 +114,7 @@ async def test_a_nomination_is_withdrawn(world: World) -> None:
         ({"conditions": None}, {"preemptionPolicy": None}, None, ""),
     ],
 )
-async def test_a_stale_nomination_is_withdrawn_from_the_pod_that_still_has_it(
+async def test_an_unfollowed_nomination_is_withdrawn_from_the_pod_that_still_has_it(
     world: World, status: dict[str, Any], spec: dict[str, Any], uid: str | None, left: str
 ) -> None:
     held = world.held()
@@ -122,7 +122,7 @@ async def test_a_stale_nomination_is_withdrawn_from_the_pod_that_still_has_it(
     status = {"nominatedNodeName": "node-1", **status}
     world.server.replace({**stored, "spec": {"containers": [], **spec}, "status": status})
     pod = replace(held.pod, uid=uid or held.pod.uid)
-    await world.writer.withdraw_stale(pod, "node-1")
+    await world.writer.withdraw_unfollowed(pod, "node-1")
     assert world.stored()["status"].get("nominatedNodeName", "") == left
 
 

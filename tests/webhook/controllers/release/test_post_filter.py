@@ -25,13 +25,13 @@ async def test_in_mode_dry_run_a_pod_without_a_node_is_told_of_later(world: Worl
     world.create("other", "elsewhere", "3", nodeName="a")
     world.queue("p", cpu="2")
     replica = world.replica()
-    replica.reclaims.begin()
+    replica.pods.begin_evictions()
     await replica.cycle()
     assert world.releases() == {"p"}
-    assert replica.reclaims.take_unplaced("quota", Micros(BEGIN - 1)) == []
-    (told,) = replica.reclaims.take_unplaced("quota", BEGIN)
+    assert replica.pods.take_released_without_node("quota", Micros(BEGIN - 1)) == []
+    (told,) = replica.pods.take_released_without_node("quota", BEGIN)
     assert told.key == "shop/p"
-    assert replica.reclaims.take_unplaced("quota", BEGIN) == []
+    assert replica.pods.take_released_without_node("quota", BEGIN) == []
 
 
 @pytest.mark.parametrize("mode", list(ReclaimMode))

@@ -9,7 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.model.hold import HOLD_GATE, RELEASED_ANNOTATION
+from engine.model.hold import (
+    HOLD_GATE,
+    QUEUED_CONDITION,
+    REFUSED_IN_ANNOTATION,
+    RELEASED_ANNOTATION,
+    WAIT_ANNOTATION,
+)
 from tests.webhook.controllers.release.controller_world import (
     CREATED,
     Replica,
@@ -149,3 +155,35 @@ async def test_where_the_leader_sees_no_pods_no_more_are_held(world: World) -> N
         world.seconds = seconds
         await leader.controller.cycle()  # its watch is stuck
         assert guard.refusal(world.now(), "mail") == refusal
+
+
+async def test_a_new_leader_names_the_pods_that_the_last_one_found_refused(world: World) -> None:
+    _create(world, "p", annotations={WAIT_ANNOTATION: "ReleaseRefused: denied the request: no"})
+    _create(world, "q")
+    replica = world.replica()
+    replica.see()
+    await replica.controller.cycle()
+    assert replica.annotations[REFUSED_IN_ANNOTATION] == "evil=1"
+    await replica.writes()
+    await replica.cycle()
+    assert replica.annotations[REFUSED_IN_ANNOTATION] == ""
+    await replica.controller.end()
+
+
+async def test_the_condition_of_a_refused_pod_ends_though_its_release_is_seen_before_the_answer(
+    world: World,
+) -> None:
+    _create(world, "p")
+    refused = {"type": QUEUED_CONDITION, "status": "True", "reason": "ReleaseRefused"}
+    world.server.replace({**world.stored("p"), "status": {"conditions": [refused]}})
+    world.server.fail_next(1, 403, method="PATCH", path_prefix=PODS, message="denied the request")
+    replica = world.replica()
+    await replica.cycle()
+    world.seconds += 2
+    await replica.controller.cycle()
+    await world.server.until(lambda: not world.gates("p"))
+    replica.see()
+    replica.pods.retain(replica.held.holds)
+    await replica.writes()
+    (condition,) = world.stored("p")["status"]["conditions"]
+    assert condition["status"] == "False"

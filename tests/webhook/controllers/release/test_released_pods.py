@@ -118,7 +118,7 @@ def test_who_begins_to_lead_has_released_nothing(world: World) -> None:
     assert (world.counted, world.pods.schedulers_in_order()) == ([], set())
 
 
-def test_a_nomination_is_stale_once_it_was_seen_for_as_long_as_a_release_lasts(
+def test_a_nomination_is_unfollowed_once_it_was_seen_for_as_long_as_a_release_lasts(
     world: World,
 ) -> None:
     world.unbound.pod_changed(nominated("a"), 1, b"")
@@ -127,15 +127,15 @@ def test_a_nomination_is_stale_once_it_was_seen_for_as_long_as_a_release_lasts(
     world.unbound.pod_changed(nominated("b"), 3, b"")
     world.pods.forget_releases()  # a leader begins
     world.seconds = 60
-    assert stale(world) == ["a"]
-    assert stale(world) == []
+    assert unfollowed(world) == ["a"]
+    assert unfollowed(world) == []
     world.seconds = 90
-    assert stale(world) == ["b"]
+    assert unfollowed(world) == ["b"]
     world.seconds = 120  # nobody has withdrawn that of a
-    assert stale(world) == ["a"]
+    assert unfollowed(world) == ["a"]
 
 
-def test_only_nominations_of_released_pods_are_stale(world: World) -> None:
+def test_only_nominations_of_released_pods_are_unfollowed(world: World) -> None:
     released: dict[str, Any] = {"annotations": {RELEASED_ANNOTATION: "node-1"}}
     elsewhere = {"annotations": {RELEASED_ANNOTATION: "node-2"}}
     by_the_deadman = {"annotations": {HOLD_REASONS_ANNOTATION: "quota"}}
@@ -153,7 +153,7 @@ def test_only_nominations_of_released_pods_are_stale(world: World) -> None:
         world.unbound.pod_changed(each, version, b"")
     world.unbound.pod_deleted("shop", "gone")
     world.seconds = 60
-    assert stale(world) == ["released", "by-the-deadman"]
+    assert unfollowed(world) == ["released", "by-the-deadman"]
 
 
 def nominated(name: str, **metadata: Any) -> Pod:  # noqa: ANN401 (parts of metadata)
@@ -166,5 +166,5 @@ def raw_with(condition: dict[str, str]) -> bytes:
     return msgspec.json.encode({"metadata": {}, "spec": {}, "status": status})
 
 
-def stale(world: World) -> list[str]:
-    return [each.pod.name for each in world.pods.take_stale_nominations(world.seconds)]
+def unfollowed(world: World) -> list[str]:
+    return [each.pod.name for each in world.pods.take_unfollowed(world.seconds)]
