@@ -423,7 +423,8 @@ class HeldPodRecord:
             return Phase.GATHERING
         if self.look_again_at is not None:
             return Phase.UNPLACED
-        return Phase.QUEUED if self.pod.is_queued else Phase.CREATED
+        is_queued = self.held is not None and self.held.is_queued
+        return Phase.QUEUED if is_queued else Phase.CREATED
 
     @property
     def is_refused(self) -> bool:
@@ -431,8 +432,8 @@ class HeldPodRecord:
         if self.refusal is not None:
             return True
         is_accepted = self.attempt is not None and self.attempt.is_accepted
-        noted = self.pod.annotations.get(WAIT_ANNOTATION, "").partition(":")[0]
-        return noted == QueuedReason.RELEASE_REFUSED and not is_accepted
+        noted = self.pod.annotations.get(WAIT_ANNOTATION, "")
+        return noted.startswith(QueuedReason.RELEASE_REFUSED) and not is_accepted
 
     def seen(self, held: HeldPod, *, evicts: bool) -> None:
         """Note how the pod is seen with our gate.
@@ -634,12 +635,12 @@ class HeldPodRecord:
     @property
     def is_reclaiming(self) -> bool:
         """Whether it must neither be decided nor released, as others are evicted for it."""
-        return self.reclaim in {ReclaimStage.LEFT, ReclaimStage.EVICTING}
+        return self.reclaim is ReclaimStage.EVICTING or self.reclaim is ReclaimStage.LEFT
 
     @property
     def is_kept_for_reclaim(self) -> bool:
         """Whether others are evicted for it, or were, so that its request counts as used."""
-        return self.reclaim in {ReclaimStage.EVICTING, ReclaimStage.READY}
+        return self.reclaim is ReclaimStage.EVICTING or self.reclaim is ReclaimStage.READY
 
     def reclaim_begins(self) -> None:
         """Keep the pod from being decided and released from now on."""
@@ -690,7 +691,10 @@ class HeldPodRegistry:
 
     def of(self, held: HeldPod) -> HeldPodRecord:
         """Return the record of a held pod, a new one if nothing is known of it."""
-        if held.pod.uid not in self._by_uid and self._is_replaced(held):
+        record = self._by_uid.get(held.pod.uid)
+        if record is not None and record.held is held:
+            return record
+        if record is None and self._is_replaced(held):
             # A write of it has ended late: the later pod of the name stays the one by key.
             self._by_uid[held.pod.uid] = HeldPodRecord(pod=held.pod)
         record = self.of_pod(held.pod)
@@ -726,9 +730,10 @@ class HeldPodRegistry:
         record = self._by_uid.get(pod.uid)
         return None if record is None else record.attempt
 
-    def releasing(self) -> list[HeldPodRecord]:
-        """Return the pods whose release is written, or not seen yet."""
-        return [record for record in self._by_uid.values() if record.attempt is not None]
+    def releasing(self) -> list[ReleaseAttempt]:
+        """Return the releases that are written, or not seen yet."""
+        attempts = (record.attempt for record in self._by_uid.values())
+        return [attempt for attempt in attempts if attempt is not None]
 
     def unbound(self) -> list[HeldPodRecord]:
         """Return the released pods that are not bound, the oldest first."""
@@ -779,6 +784,9 @@ class HeldPodRegistry:
         """Note that this replica evicts others from now on, for pods of earlier leaders too."""
         self.end_evictions()
         self.evicts = True
+        for record in self._by_uid.values():
+            if record.held is not None:
+                record.seen(record.held, evicts=True)
 
     def end_evictions(self) -> None:
         """Note that this replica evicts nobody any more; forget all reclaims."""

@@ -37,7 +37,6 @@ from webhook.controllers.eviction import (
     RunningPods,
     build,
     quotas_without,
-    waiting_for,
 )
 from webhook.controllers.gang import GangCollector, GangContext, GangController, GangMetrics
 from webhook.controllers.leader_election import Duty
@@ -71,7 +70,6 @@ from webhook.controllers.release import (
     ReleaseRules,
     Releases,
     SurgingPods,
-    build_context,
 )
 from webhook.serving.app import binding_path
 from webhook.serving.services import Context, quota_config
@@ -329,8 +327,8 @@ async def _release_context(context: Context) -> ReleaseContext:
         applied = policies_for(request, policies, cluster.now(), scope=settings.scope())
         return applied[0].placement.preemption if applied else ReclaimMode.OFF
 
-    return build_context(
-        connection,
+    return ReleaseContext(
+        connection=connection,
         identity=live.elector.identity,
         may_write=context.may_write,
         annotate=live.elector.annotate,
@@ -421,7 +419,7 @@ def _evictions(
             count_write=release.metrics.written,
             now=context.now,
         ),
-        waiting=waiting_for(release.quota_queue),
+        waiting=release.quota_queue,
         gangs=gangs,
         eviction_delay=Micros(settings.reclaim_after_seconds * SECOND),
         is_ready=inputs.are_ready,

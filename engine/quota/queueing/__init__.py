@@ -35,10 +35,8 @@ from engine.quota.queueing.queued_pod import (
     Bound,
     QueuedPod,
     QueueQuota,
-    borrowed,
     is_within_min,
     queue_quota,
-    share_per_mille,
     weighted_share,
 )
 
@@ -63,12 +61,10 @@ __all__ = [
     "QuotaRelease",
     "QuotaWait",
     "QuotaWaits",
-    "borrowed",
     "cohort_of_nodes",
     "is_within_min",
     "next_releases",
     "queue_quota",
-    "share_per_mille",
     "sum_of_min",
     "weighted_share",
 ]

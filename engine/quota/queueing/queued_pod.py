@@ -120,15 +120,6 @@ def is_within_min(requests: Amounts, used: Amounts, guaranteed: Amounts) -> bool
     return is_any
 
 
-def borrowed(used: Amounts, guaranteed: Amounts) -> dict[str, int]:
-    """Return what a quota uses above its min, resources of which it borrows nothing left out."""
-    return {
-        name: above
-        for name, amount in used.items()
-        if (above := amount - max(guaranteed.get(name, 0), 0)) > 0
-    }
-
-
 def weighted_share(
     used: Amounts, requests: Amounts, guaranteed: Amounts, capacity: Amounts, weight: int
 ) -> int:
@@ -150,22 +141,3 @@ def weighted_share(
         if above > 0 and (lendable := capacity.get(name, 0)) > 0:
             greatest = max(greatest, (above << _SCALE_BITS) // (lendable * weight))
     return greatest
-
-
-def share_per_mille(
-    used: Amounts, guaranteed: Amounts, capacity: Amounts, weight: int
-) -> tuple[int, str]:
-    """Return the share as Kueue shows it, in thousandths rounded up, and the dominant resource.
-
-    Of equal ratios the resource whose name is first counts; 0 and "" where nothing is borrowed.
-    """
-    ratios = (
-        ((above << _SCALE_BITS) // capacity[name], name, above)
-        for name, above in borrowed(used, guaranteed).items()
-        if capacity.get(name, 0) > 0
-    )
-    greatest = min(ratios, key=lambda ratio: (-ratio[0], ratio[1]), default=None)
-    if greatest is None:
-        return 0, ""
-    _, name, above = greatest
-    return -(-above * 1000 // (capacity[name] * weight)), name

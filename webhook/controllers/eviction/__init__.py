@@ -10,7 +10,7 @@ from webhook.controllers.eviction.controller import EvictionController, build
 from webhook.controllers.eviction.guards import Guards, RunningPods
 from webhook.controllers.eviction.outcome import EvictionMetrics, EvictionResult, EvictionWriter
 from webhook.controllers.eviction.plans import PlanInputs
-from webhook.controllers.eviction.sources import WaitingForQuota, quotas_without, waiting_for
+from webhook.controllers.eviction.sources import WaitingForQuota, quotas_without
 
 __all__ = [
     "EvictionContext",
@@ -25,5 +25,4 @@ __all__ = [
     "WaitingForQuota",
     "build",
     "quotas_without",
-    "waiting_for",
 ]

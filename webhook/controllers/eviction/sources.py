@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, Protocol
 
 from engine import eviction
@@ -139,17 +138,14 @@ class PlanSource(ABC):
         return needy
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingForQuota:
-    """The pods that wait for quota.
+class WaitingForQuota(Protocol):
+    """The pods that wait for quota."""
 
-    Attributes:
-        blocked: those within `min` that wait for room, in queue order.
-        mode_of: the mode of a pod's quota.
-    """
+    def blocked(self) -> Sequence[HeldPod]:
+        """Return those within `min` that wait for room, in queue order."""
 
-    blocked: Callable[[], Sequence[HeldPod]]
-    mode_of: Callable[[Pod], ReclaimMode]
+    def mode_of(self, pod: Pod) -> ReclaimMode:
+        """Return the mode of a pod's quota."""
 
 
 class QuotaSource(PlanSource):
@@ -233,16 +229,6 @@ def _changed() -> Steps[Plan | NoPlan]:
     """Return that there is no plan for a gang that is another by now."""
     yield from ()
     return NoPlan(reason=NoPlanReason.STALE, message="members of the gang came or went")
-
-
-def waiting_for(queue: QuotaQueue) -> WaitingForQuota:
-    """Return the pods that wait in a queue, with the modes of their quotas."""
-
-    def mode_of(pod: Pod) -> ReclaimMode:
-        quota = queue.quota_of(pod.namespace, pod.labels)
-        return ReclaimMode.OFF if quota is None else quota.reclaim
-
-    return WaitingForQuota(queue.blocked, mode_of)
 
 
 def quotas_without(

@@ -6,7 +6,7 @@ bindings. What never does: which node is better, who is held, and the state of a
 """
 
 from webhook.controllers.release.conditions import Wait
-from webhook.controllers.release.context import ReleaseContext, ReleaseRules, build_context
+from webhook.controllers.release.context import ReleaseContext, ReleaseRules
 from webhook.controllers.release.controller import ReleaseController
 from webhook.controllers.release.gangs import (
     GangDecider,
@@ -42,5 +42,4 @@ __all__ = [
     "SurgingPods",
     "Wait",
     "WriteError",
-    "build_context",
 ]

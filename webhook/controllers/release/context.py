@@ -42,131 +42,84 @@ class ReleaseRules:
     preempts: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ReleaseContext:
-    """What the release of held pods works with.
-
-    Attributes:
-        connection: to the API server, for nothing else.
-        identity: of this process, written in Events.
-        may_write: whether this replica leads at this very moment.
-        state: the cluster, in which nominated pods count.
-        held: the pods that are held.
-        unbound: observes those that are released.
-        metrics: of writes and holds.
-        writer: writes held pods.
-        health: whether pods are released.
-        conditions: what held pods say of their wait.
-        quota_queue: those that wait for quota.
-        pace: how long they wait for it.
-        nominations: the nodes that held pods count on.
-        preempts: whether others may be evicted for pods that no node takes.
-        scheduler_lease: tells when the scheduler was restarted.
-        order: of the held pods.
-        now: the time of day.
-        clock: seconds that only go forward.
-        node_for: a node that would take a held pod that counts on none, "" for none.
-        preemption_of: what the policy of a held pod says of preemption.
-    """
-
-    connection: Connection
-    identity: str
-    may_write: Callable[[], bool]
-    state: ClusterState
-    held: HeldPods
-    unbound: ReleasedPods
-    metrics: ReleaseMetrics
-    writer: PodWriter
-    health: ReleaseHealth
-    conditions: QueuedConditions
-    quota_queue: QuotaQueue
-    pace: QuotaPace
-    nominations: Nominations
-    preempts: bool
-    scheduler_lease: SchedulerLease
-    order: QueueOrder
-    now: Callable[[], Micros]
-    clock: Callable[[], float]
-    node_for: Callable[[HeldPod], str]
-    preemption_of: Callable[[HeldPod], ReclaimMode]
-
-    @property
-    def pods(self) -> HeldPodRegistry:
-        """The records of all held and released pods."""
-        return self.unbound.pods
-
-
-def build_context(  # noqa: PLR0913 - named parts, joined in one place
-    connection: Connection,
-    *,
-    identity: str,
-    may_write: Callable[[], bool],
-    annotate: Callable[[str, str], None],
-    state: ClusterState,
-    held: HeldPods,
-    unbound: ReleasedPods,
-    now: Callable[[], Micros],
-    rules: ReleaseRules,
-    clock: Callable[[], float] = time.monotonic,
-    metrics: ReleaseMetrics | None = None,
-    surges: SurgingPods | None = None,
-    node_for: Callable[[HeldPod], str] = lambda _held: "",
-    preemption_of: Callable[[HeldPod], ReclaimMode] = lambda _held: ReclaimMode.OFF,
-) -> ReleaseContext:
-    """Return what the release works with; nothing of it is written before somebody leads.
+    """What the release of held pods works with; nothing of it is written before somebody leads.
 
     Args:
         connection: to the API server, for nothing else: renewals of the Lease must not wait.
         identity: of this process, written in Events.
         may_write: whether this replica leads at this very moment.
         annotate: writes an annotation on the Lease.
-        state: the cluster.
+        state: the cluster, in which nominated pods count.
         held: the pods that are held.
         unbound: observes those that are released.
-        now: the time of day.
-        rules: of the release.
-        clock: seconds that only go forward.
+        rules: by which they are.
         metrics: of writes and holds.
         surges: finds the pods that may go above `max`; none does without it.
         node_for: a node that would take a held pod that counts on none, "" for none.
         preemption_of: what the policy of a held pod says of preemption.
+        now: the time of day.
+        clock: seconds that only go forward.
+
+    Attributes:
+        pods: the records of all held and released pods.
+        nominations: the nodes that they count on.
+        writer: writes held pods.
+        health: whether pods are released.
+        conditions: what held pods say of their wait.
+        quota_queue: those that wait for quota.
+        pace: how long they wait for it.
+        scheduler_lease: tells when the scheduler was restarted.
     """
-    pods, metrics = unbound.pods, metrics or ReleaseMetrics(CollectorRegistry())
-    return ReleaseContext(
-        connection=connection,
-        identity=identity,
-        may_write=may_write,
-        state=state,
-        held=held,
-        unbound=unbound,
-        metrics=metrics,
-        writer=PodWriter(
-            connection,
-            may_write=may_write,
-            clock=clock,
-            now=lambda: date(now()).astimezone(UTC),
-            count_write=metrics.written,
-            observe_hold=metrics.held_for,
-        ),
-        health=ReleaseHealth(annotate, clock),
-        conditions=QueuedConditions(pods),
-        quota_queue=QuotaQueue(
-            state,
-            held,
-            pods,
-            rules.queue,
-            now=now,
-            reclaims=rules.reclaims,
-            surges=surges,
-            clock=clock,
-        ),
-        pace=QuotaPace(now),
-        nominations=Nominations(state, held, pods),
-        preempts=rules.preempts,
-        scheduler_lease=SchedulerLease(connection),
-        order=rules.order,
-        now=now,
-        clock=clock,
-        node_for=node_for,
-        preemption_of=preemption_of,
-    )
+
+    connection: Connection
+    identity: str
+    may_write: Callable[[], bool]
+    annotate: Callable[[str, str], None]
+    state: ClusterState
+    held: HeldPods
+    unbound: ReleasedPods
+    rules: ReleaseRules
+    metrics: ReleaseMetrics = field(default_factory=lambda: ReleaseMetrics(CollectorRegistry()))
+    surges: SurgingPods | None = None
+    node_for: Callable[[HeldPod], str] = lambda _held: ""
+    preemption_of: Callable[[HeldPod], ReclaimMode] = lambda _held: ReclaimMode.OFF
+    now: Callable[[], Micros]
+    clock: Callable[[], float] = time.monotonic
+
+    pods: HeldPodRegistry = field(init=False)
+    nominations: Nominations = field(init=False)
+    writer: PodWriter = field(init=False)
+    health: ReleaseHealth = field(init=False)
+    conditions: QueuedConditions = field(init=False)
+    quota_queue: QuotaQueue = field(init=False)
+    pace: QuotaPace = field(init=False)
+    scheduler_lease: SchedulerLease = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what only the release works with."""
+        self.pods = self.unbound.pods
+        self.nominations = Nominations(self.state, self.held, self.pods)
+        self.writer = PodWriter(
+            self.connection,
+            may_write=self.may_write,
+            clock=self.clock,
+            now=lambda: date(self.now()).astimezone(UTC),
+            count_write=self.metrics.written,
+            observe_hold=self.metrics.held_for,
+        )
+        self.health = ReleaseHealth(self.annotate, self.clock)
+        self.conditions = QueuedConditions(self.pods)
+        self.quota_queue = QuotaQueue(
+            self.state,
+            self.held,
+            self.pods,
+            self.rules.queue,
+            now=self.now,
+            reclaims=self.rules.reclaims,
+            surges=self.surges,
+            clock=self.clock,
+        )
+        self.pace = QuotaPace(self.now)
+        self.scheduler_lease = SchedulerLease(self.connection)

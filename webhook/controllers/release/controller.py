@@ -138,7 +138,7 @@ class PostFilter:
         context = self._context
         record, now, at = context.pods.of(held), context.now(), context.clock()
         reclaim, preemption = self._quota_queue.mode_without_node(held, release), _OFF
-        if context.preempts and context.pods.evicts:
+        if context.rules.preempts and context.pods.evicts:
             preemption = context.preemption_of(held)
         is_behind_gang = self._gangs.reserves_from(held)
         modes = {reclaim, preemption}
@@ -246,6 +246,7 @@ class ReleaseController:
         await self._releases.end()
         # Nobody does so while this replica does not lead, and the pods come and go.
         self._pods.retain(lambda _: False)
+        self._quota_queue.clear()
 
     async def cycle(self) -> None:
         """Release the pods that may go now: start to write them."""
@@ -266,7 +267,7 @@ class ReleaseController:
             # 4. Release the next ones in order.
             if self._is_ready():
                 waiting = await self._release_next()
-                decided = [record.pod.key for record in self._pods.releasing()]
+                decided = [attempt.held.key for attempt in self._pods.releasing()]
                 self._context.pace.cycle_ended(self._quota_queue.waits, decided)
 
             # 5. Tell those that stay why they wait.
@@ -300,7 +301,7 @@ class ReleaseController:
             self._gangs.turns((), view)
             self._pods.set_order(())
             return ()
-        ordered = self._context.order.sorted(
+        ordered = self._context.rules.order.sorted(
             waiting, view, pod_of=lambda held: held.pod, failed_at=self._gangs.failed_at
         )
         turns = self._gangs.turns(ordered, view)
@@ -357,7 +358,7 @@ class ReleaseController:
                 ready.append(Turn(held, None))
             elif not (record.is_reclaiming or record.rests(at)):
                 queued.append(held)
-        under_way = [record.pod.key for record in self._pods.releasing()]
+        under_way = [attempt.held.key for attempt in self._pods.releasing()]
         under_way += [held.key for held in self._reserved()]
         return chain(ready, self._quota_queue.releasable(queued, under_way, view, turns.together))
 

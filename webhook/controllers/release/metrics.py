@@ -104,9 +104,10 @@ class ReleaseCollector(Collector):
         if not self.release.may_write():
             return gauge
         waits, oldest = self.release.quota_queue.waits, dict[QuotaKey, Micros]()
-        for key, since in self.release.quota_queue.within_min_since.items():
-            wait = waits.get(key)
-            if wait is not None:
+        for record in self.release.pods:
+            since = record.within_min_since
+            wait = None if since is None else waits.get(record.pod.key)
+            if since is not None and wait is not None:
                 oldest[wait.quota] = min(since, oldest.get(wait.quota, since))
         now = self.release.now()
         for quota in islice(sorted(oldest), _MOST_QUOTAS):

@@ -228,7 +228,8 @@ class SurgingPods:
             if of is None:
                 continue
             if surging is None:
-                surging = {*_deployments(under_way)}
+                going = ((each.pod.namespace, _deployment_of(each.pod)) for each in under_way)
+                surging = {(namespace, of.deployment) for namespace, of in going if of is not None}
             key = pod.namespace, of.deployment
             if key in surging or self._is_listed(view, *key) or not self._replaces(pod, of):
                 continue
@@ -249,13 +250,6 @@ class SurgingPods:
                 ):
                     return True
         return False
-
-
-def _deployments(pods: Iterable[HeldPod]) -> Iterator[tuple[str, str]]:
-    for held in pods:
-        of = _deployment_of(held.pod)
-        if of is not None:
-            yield held.pod.namespace, of.deployment
 
 
 def _deployment_of(pod: Pod) -> DeploymentPod | None:
@@ -365,7 +359,7 @@ class QuotaQueue:
 
     def clear(self) -> None:
         """Note that no pod waits for quota."""
-        self._cycle = None
+        self._cycle, self._together = None, _ALONE
         self._without_room, self._waits = {}, None
         self._pods.clear()
         for record in self._records:
@@ -392,15 +386,6 @@ class QuotaQueue:
         ]
 
     @property
-    def within_min_since(self) -> dict[str, Micros]:
-        """When each pod within min that waits was first seen to, by `namespace/name`."""
-        return {
-            record.pod.key: record.within_min_since
-            for record in self._records
-            if record.within_min_since is not None
-        }
-
-    @property
     def waits(self) -> QuotaWaits:
         """Why pods wait since the last cycle, for quota or for a node, by `namespace/name`."""
         if self._waits is None:
@@ -413,15 +398,12 @@ class QuotaQueue:
 
         One that stands for others is within it with all of them.
         """
-        within_min = self.within_min_since
-        if not within_min:
-            return []
-        waits = self.waits
+        waits, records = self.waits, self._records
         return [
             held
-            for held, _ in self._pods.items()
-            if held.key in within_min
-            and (wait := waits.get(held.key)) is not None
+            for held, pod in self._pods.items()
+            if records.of(held).within_min_since is not None
+            and (wait := waits.get(pod.key)) is not None
             and _is_blocked(wait)
         ]
 
@@ -444,15 +426,18 @@ class QuotaQueue:
         queue = self._queues.get(namespace, quota_label(labels))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
+    def mode_of(self, pod: Pod) -> ReclaimMode:
+        """Return whether pods that borrow are evicted for one within the `min` of its quota."""
+        quota = self.quota_of(pod.namespace, pod.labels)
+        return ReclaimMode.OFF if quota is None else quota.reclaim
+
     def mode_without_node(self, held: HeldPod, release: QuotaRelease | None) -> ReclaimMode:
         """Return what is to be done for a pod that quota lets go where no node takes it.
 
         On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
-        quota = self.quota_of(held.pod.namespace, held.pod.labels)
-        if quota is None or release is None or not (self._reclaims and release.is_within_min):
-            return ReclaimMode.OFF
-        return quota.reclaim
+        may_reclaim = self._reclaims and release is not None and release.is_within_min
+        return self.mode_of(held.pod) if may_reclaim else ReclaimMode.OFF
 
     def keep_without_node(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that no node takes a pod that stays held then."""

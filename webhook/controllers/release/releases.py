@@ -52,8 +52,7 @@ class Releases:
 
     def may_try(self, held: HeldPod) -> bool:
         """Whether a pod may be written: nobody refuses it, and it is as we know it."""
-        record = self._pods.find(held.pod)
-        return record is None or record.may_be_written(held.version, self._context.clock())
+        return self._pods.of(held).may_be_written(held.version, self._context.clock())
 
     def begin(
         self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
@@ -71,11 +70,9 @@ class Releases:
 
     def retry(self) -> None:
         """Write again what failed."""
-        for record in self._pods.releasing():
-            attempt = record.attempt
-            if attempt is None or attempt.is_writing or attempt.is_accepted:
-                continue
-            if self.may_try(attempt.held):
+        for attempt in self._pods.releasing():
+            is_idle = not (attempt.is_writing or attempt.is_accepted)
+            if is_idle and self.may_try(attempt.held):
                 self._start(attempt)
 
     def take_back(self, held: HeldPod) -> None:
@@ -104,10 +101,7 @@ class Releases:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for record in self._pods.releasing():
-            attempt = record.attempt
-            if attempt is None:
-                continue
+        for attempt in self._pods.releasing():
             self._give_back(attempt)
             # The view follows the watch, which shows a nomination of ours no second time.
             if not attempt.is_accepted:

@@ -6,30 +6,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.quantity import INT64_MAX
-from engine.quota.queueing import borrowed, share_per_mille, weighted_share
+from engine.quota.queueing import weighted_share
 
 amounts = st.integers(1, INT64_MAX)
 weights = st.integers(1, 1_000_000)
 
 
 def test_the_share_is_the_greatest_ratio_of_what_is_borrowed_over_the_weight() -> None:
-    # cpu (6 - 2) / 10, memory (9 - 0) / 90: 0.4 / 3 = 133.3 thousandths, rounded up as in Kueue
+    # cpu (6 - 2) / 10, memory (9 - 0) / 90: 0.4 / 3
     used, capacity = {"cpu": 6, "memory": 9}, {"cpu": 10, "memory": 90}
-    assert share_per_mille(used, {"cpu": 2}, capacity, 3) == (134, "cpu")
-    assert share_per_mille(used, {"cpu": 6, "memory": 9}, capacity, 3) == (0, "")
+    assert weighted_share(used, {}, {"cpu": 2}, capacity, 3) == (4 << 168) // (10 * 3)
+    assert weighted_share(used, {}, {"cpu": 6, "memory": 9}, capacity, 3) == 0
 
 
-def test_of_equal_ratios_the_first_name_is_dominant() -> None:
-    assert share_per_mille({"b": 1, "a": 2}, {}, {"a": 4, "b": 2}, 1) == (500, "a")
+def test_a_pod_to_be_admitted_counts_as_used() -> None:
+    # of cpu 8 with the pod, 4 above min, of 10
+    assert weighted_share({"cpu": 6}, {"cpu": 2}, {"cpu": 4}, {"cpu": 10}, 1) == (4 << 168) // 10
 
 
 def test_what_the_cohort_has_none_of_does_not_count() -> None:
-    assert share_per_mille({"gpu": 5, "cpu": 1}, {}, {"cpu": 4, "gpu": 0}, 1) == (250, "cpu")
     assert weighted_share({"gpu": 5}, {}, {}, {"cpu": 4}, 1) == 0
-
-
-def test_of_what_min_does_not_name_all_is_borrowed() -> None:
-    assert borrowed({"cpu": 3, "memory": 7, "pods": 0}, {"cpu": 4}) == {"memory": 7}
 
 
 @given(amounts, amounts, weights, amounts, amounts, weights)

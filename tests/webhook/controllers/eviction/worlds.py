@@ -17,6 +17,7 @@ from engine.model.disruption_budget import disruption_budget_of
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey, ReclaimMode
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.node import node_of
+from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.time import SECOND, Micros, micros
 from engine.pipeline import Scope
@@ -36,7 +37,6 @@ from webhook.controllers.eviction import (
     Guards,
     QuotasOfMoment,
     RunningPods,
-    WaitingForQuota,
     build,
 )
 from webhook.controllers.eviction.outcome import EvictionOutcome
@@ -238,13 +238,10 @@ class Leader:
             step_clock=self._step_clock,
             sleep=self._sleep,
         )
-        waiting = WaitingForQuota(
-            self.blocked, lambda pod: world.modes.get(pod.namespace, ReclaimMode.OFF)
-        )
-        self.quotas = QuotaSource(self.context, waiting, NoGangs(), AFTER)
+        self.quotas = QuotaSource(self.context, self, NoGangs(), AFTER)
         self.controller = build(
             self.context,
-            waiting=waiting,
+            waiting=self,
             gangs=NoGangs(),
             eviction_delay=AFTER,
             is_ready=lambda: True,
@@ -275,6 +272,9 @@ class Leader:
             for held in sorted(self.held, key=lambda held: held.key)
             if self.pods.of(held).phase not in {Phase.RECLAIMING, Phase.RESERVED}
         ]
+
+    def mode_of(self, pod: Pod) -> ReclaimMode:
+        return self.world.modes.get(pod.namespace, ReclaimMode.OFF)
 
     async def lead_until(self, is_so: Callable[[], bool]) -> None:
         """Lead until something is so; fail if that takes an hour."""

@@ -28,7 +28,7 @@ from tests.webhook.controllers.release.gangs import controllers
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.watch.event_applier import EventApplier
 from webhook.controllers.gang import GangOutcome
-from webhook.controllers.release import GangDecider, ReleasedPods, ReleaseRules, build_context
+from webhook.controllers.release import GangDecider, ReleaseContext, ReleasedPods, ReleaseRules
 from webhook.placement.explanations import Explanations
 from webhook.placement.held_pods import GangMembers, HeldPods
 from webhook.placement.live_policies import PolicyCounts
@@ -76,8 +76,8 @@ class Replica:
             view=self.state.view, now=world.now, scope=Scope(), explanations=self.explanations
         )
         self.state.track_sums(policies.sum_profiles)
-        self.release = build_context(
-            connection,
+        self.release = ReleaseContext(
+            connection=connection,
             identity="me",
             may_write=lambda: self.leads,
             annotate=self.annotations.__setitem__,

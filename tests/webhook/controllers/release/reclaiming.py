@@ -21,7 +21,6 @@ from webhook.controllers.eviction import (
     RunningPods,
     build,
     quotas_without,
-    waiting_for,
 )
 from webhook.controllers.gang import GangController
 from webhook.controllers.release import ReleaseContext
@@ -60,7 +59,7 @@ def evictions_beside(
     )
     return build(
         context,
-        waiting=waiting_for(release.quota_queue),
+        waiting=release.quota_queue,
         gangs=gangs,
         eviction_delay=after,
         is_ready=is_ready,

@@ -38,7 +38,6 @@ from webhook.controllers.release import (
     ReleaseContext,
     ReleasedPods,
     ReleaseRules,
-    build_context,
 )
 from webhook.placement.explanations import Explanations
 from webhook.placement.held_pods import GangMembers, HeldPods
@@ -145,8 +144,8 @@ class ReplicaModel:
         self._task: asyncio.Task[None] | None = None
 
     def _release(self, *, reclaims: bool, preempts: bool) -> ReleaseContext:
-        return build_context(
-            self.connection,
+        return ReleaseContext(
+            connection=self.connection,
             identity="me",
             may_write=lambda: self.leads,
             annotate=self.annotations.__setitem__,

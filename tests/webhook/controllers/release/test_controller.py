@@ -358,10 +358,16 @@ def _cannot_be_scheduled(world: World, name: str) -> None:
 
 async def test_nothing_of_held_pods_is_kept_where_nobody_leads(world: World) -> None:
     replica = world.replica()
+    world.quota("shop", maximum=0)
+    world.queue("q")
+    await replica.cycle()
+    assert list(replica.quota_queue.waits) == ["shop/q"]
     world.hold("a")
     replica.see()
-    held = next(iter(replica.held))
+    held = replica.held.get("shop/a")
+    assert held is not None
     record = replica.release.pods.of(held)
     record.write_refused("denied", None, world.now(), at=0)
     await replica.controller.end()
     assert not list(replica.release.pods)
+    assert not replica.quota_queue.waits

@@ -51,7 +51,9 @@ async def test_within_min_a_pod_without_a_node_stays_only_where_pods_are_evicted
     for _ in range(2):
         wait = replica.quota_queue.waits["shop/p"]
         assert (wait.reason, wait.is_within_min) == (QueuedReason.WAITING_FOR_CAPACITY, True)
-        assert replica.quota_queue.within_min_since == {"shop/p": BEGIN}
+        record = replica.pods.by_key("shop/p")
+        assert record is not None
+        assert record.within_min_since == BEGIN
         world.seconds += 1
         await replica.cycle()
     world.server.delete("pods", "elsewhere", "other")
@@ -60,7 +62,7 @@ async def test_within_min_a_pod_without_a_node_stays_only_where_pods_are_evicted
     await replica.cycle()
     assert world.releases() == {"p"}
     await replica.cycle()
-    assert replica.quota_queue.within_min_since == {}
+    assert replica.quota_queue.blocked() == []
 
 
 async def test_what_borrows_and_finds_no_node_is_released_for_autoscalers(world: World) -> None:
