@@ -44,6 +44,7 @@ class NamespaceFacts(NamedTuple):
     # changes when a quota comes, goes, or changes in anything but its version, its reservations and
     # its status
     quotas_version: int
+    pods_version: int  # changes when what pods request changes, of any namespace
 
 
 class Namespaces:
@@ -85,6 +86,7 @@ class Namespaces:
             quota_modes=self.quota_modes,
             quotas=self.quotas,
             quotas_version=self._quotas_version,
+            pods_version=totals.version + queued.version,
         )
 
     def unshare(self) -> None:
@@ -149,12 +151,14 @@ class NamespaceTotals:
         requested: of all pods, until `unshare` is called.
         scheduled: of those that are SCHEDULED, likewise.
         running: of those that are RUNNING, likewise.
+        version: grows with every change.
     """
 
     def __init__(self) -> None:
         self.requested: _Totals = {}
         self.scheduled: _Totals = {}
         self.running: _Totals = {}
+        self.version = 0
         # Of namespaces whose totals nobody else holds: the three totals, in the attributes too
         # unless they are empty.
         self._own: dict[str, tuple[_Total, _Total, _Total]] = {}
@@ -168,6 +172,7 @@ class NamespaceTotals:
 
     def add(self, namespace: str, added: Contribution, standing: int) -> None:
         """Add a pod to the totals of its standing: REQUESTED, SCHEDULED, RUNNING, added up."""
+        self.version += 1
         own = self._own.get(namespace)
         requested, scheduled, running = self._made_own(namespace) if own is None else own
         if standing & REQUESTED:
@@ -185,6 +190,7 @@ class NamespaceTotals:
 
     def subtract(self, namespace: str, removed: Contribution, standing: int) -> None:
         """Take a pod off totals that it was added to, exactly; of no pods nothing is left."""
+        self.version += 1
         own = self._own.get(namespace)
         requested, scheduled, running = self._made_own(namespace) if own is None else own
         if standing & RUNNING and _is_empty_without(running, removed.bare_requests):

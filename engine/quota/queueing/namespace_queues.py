@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from engine.model.domain import Domain
 from engine.model.elastic_quota import NAME_LABEL, UPSTREAM_GROUP, ElasticQuota, QuotaKey
 from engine.model.pod import Pod
 from engine.model.resources import Amounts, greater
@@ -353,7 +354,7 @@ class CohortLending:
         self._admitted: dict[str, _Admitted] = {}  # by key of the reservation, oldest first
         self._members: dict[str, QueueQuota] = {}  # by namespace
         self._members_of: tuple[int, Mapping[str, str]] | None = None
-        self._claimed: tuple[int, Cohort] | None = None  # of a version of the view
+        self._claimed: tuple[tuple[int, ...], Cohort] | None = None  # with the versions it is of
 
     def judge(self, namespace: str, request: QuotaRequest, used: Amounts) -> QuotaVerdict:
         """Return whether a pod may do without a turn; if so, it counts from now on.
@@ -428,15 +429,17 @@ class CohortLending:
 
     def _cohort(self, view: ClusterView) -> Cohort:
         """Return the cohort as if all that wait had what their quotas let them have."""
-        if self._claimed is None or self._claimed[0] != view.version:
-            requested = view.namespaces.requested
+        latest, facts = view.latest, view.namespaces
+        versions = latest[Domain.NODES], latest[Domain.PODS], facts.pods_version
+        if self._claimed is None or self._claimed[0] != versions:
+            requested = facts.requested
             usage = {
                 quota.key: requested.get(namespace, _NOTHING)
                 for namespace, quota in self._members.items()
             }
             cohort = self._bare_cohort(view, usage)
             claims = self._claims(view, usage, cohort)
-            self._claimed = view.version, Cohort(cohort.capacity, sum_of((cohort.used, claims)))
+            self._claimed = versions, Cohort(cohort.capacity, sum_of((cohort.used, claims)))
         return self._claimed[1]
 
     def _bare_cohort(self, view: ClusterView, usage: Mapping[QuotaKey, Amounts]) -> Cohort:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from engine.model.elastic_quota import TreeSettings
 from engine.model.time import Micros
+from engine.model.usage import NodeUsage
+from engine.quota import QuotaRequest, Reservation
 from engine.quota.queueing import (
+    CohortLending,
     NamespaceQueues,
     PodUnderWay,
     QueueDecision,
@@ -12,8 +15,8 @@ from engine.quota.queueing import (
     QueueRules,
     next_releases,
 )
-from engine.view import ClusterState, ClusterView
-from tests.builders import node_from
+from engine.view import AssumedPod, ClusterState, ClusterView
+from tests.builders import node_from, quota_from
 from tests.engine.quota.tree.quotas import quota, tree_pod
 
 
@@ -87,3 +90,37 @@ def test_nobody_waits_for_a_quota_that_does_not_exist() -> None:
     queues.update(state.view())
     assert queues.get("shop", "gone") is None
     assert queues.get("shop") is None
+
+
+def test_what_waiting_pods_claim_is_computed_again_only_when_pods_or_nodes_change() -> None:
+    state, computed = _state(), list[str]()
+    for namespace in ("shop", "mail"):
+        limits = {"min": {"cpu": "2"}, "max": {"cpu": "9"}}
+        metadata = {"namespace": namespace, "name": "quota"}
+        state.set_quota(quota_from({"metadata": metadata, "spec": limits}))
+
+    def assumed() -> tuple[AssumedPod, ...]:
+        computed.append("once more")
+        return ()
+
+    lending = CohortLending(
+        QueueRules(),
+        state.view,
+        assumed,
+        counted=state.requests,
+        version_of=lambda _uid: 0,
+        clock=lambda: 0.0,
+    )
+
+    def is_lent(cpu: int) -> bool:
+        request = QuotaRequest(Reservation("uid", "p", {"cpu": cpu}), dry_run=True)
+        return lending.judge("shop", request, {}).allowed
+
+    assert (is_lent(10_000), is_lent(10_001), len(computed)) == (True, False, 1)
+    state.set_usage(NodeUsage(node_name="node-a", usage={"cpu": 1}))
+    assert (is_lent(10_000), len(computed)) == (True, 1)
+    waiting = tree_pod("mail", "w", "1", queued=True)
+    state.set_pod(waiting, seen_at=Micros(0))
+    assert (is_lent(10_000), is_lent(9_000), len(computed)) == (False, True, 2)
+    state.delete_pod(waiting.key)
+    assert (is_lent(10_000), len(computed)) == (True, 3)

@@ -9,6 +9,7 @@ import pytest
 from engine.release import HeldPod
 from tests.webhook.controllers.release.controller_world import Replica, World, running_world
 from webhook.controllers.release import Nominations
+from webhook.controllers.release import nominations as nominations_module
 
 
 @pytest.fixture
@@ -85,3 +86,9 @@ def test_pods_are_set_aside_for_a_moment(replica: Replica, nominations: Nominati
     with nominations.set_aside([held]):
         assert replica.counted() == {}
     assert replica.counted() == {"a": 1}
+
+
+def test_nobody_else_counts_a_held_pod_on_a_node() -> None:
+    controllers = Path(nominations_module.__file__).parents[1]
+    callers = [path for path in controllers.rglob("*.py") if "state.nominate(" in path.read_text()]
+    assert [path.name for path in callers] == ["nominations.py"]
