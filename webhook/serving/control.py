@@ -351,7 +351,7 @@ async def _release_context(context: Context) -> ReleaseContext:
 
 def _evictions_and_releases(context: Context, release: ReleaseContext) -> Iterator[Duty]:
     """Evict pods for others, and release held pods: whoever is reclaimed for is not released."""
-    cluster, settings, policies = context.cluster, context.settings, context.policies
+    settings, policies = context.settings, context.policies
     registry = context.metrics.registry
     registry.register(ReleaseCollector(release))
     gang_metrics, releases = GangMetrics(registry), Releases(release)
