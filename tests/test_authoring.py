@@ -28,12 +28,17 @@ from tests.webhook.cluster.recording import fill
 from webhook.cli.app import run as run_command
 from webhook.cli.lint import LintReport
 
-GUIDE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
-STEPS = re.findall(
-    r"(?:^Save this as `([\w.]+)`[^\n]*\n\n)?```(yaml|console)\n(.*?)```",
-    GUIDE,
-    re.DOTALL | re.MULTILINE,
-)
+
+def steps_of(page: str) -> list[tuple[str, str, str]]:
+    """Return the files and commands of a page: the name of a file, the language, the text."""
+    return re.findall(
+        r"(?:^Save this as `([\w.]+)`[^\n]*\n\n)?```(yaml|console)\n(.*?)```",
+        (ROOT / "docs" / page).read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+
+
+STEPS = steps_of("authoring.md")
 COMMAND = re.compile(r"^\$ (.*?)\n(.*?)(?=^\$ |\Z)", re.DOTALL | re.MULTILINE)
 SHIPPED = sorted(path.parent.name for path in ROOT.glob("policies/*/policy.yaml"))
 WIDTH = 100  # columns of the terminal that the guide shows
@@ -69,13 +74,10 @@ def ran(command: str, folder: Path, kubeconfig: Path) -> str:
     return "\n".join(line.rstrip() for line in finished.stdout.splitlines()).strip()
 
 
-def test_the_guide_shows_what_its_commands_print(server: FakeApiServer, tmp_path: Path) -> None:
-    home, folder = tmp_path / "home", tmp_path / "work"
-    home.mkdir()
-    shutil.copytree(DATA, folder / "demo")
-    kubeconfig = server.kubeconfig(home)
+def shown_commands(steps: list[tuple[str, str, str]], folder: Path, kubeconfig: Path) -> list[str]:
+    """Write the files of a page and run its commands; return those, which print what it shows."""
     shown = list[str]()
-    for name, language, text in STEPS:
+    for name, language, text in steps:
         if language == "yaml":
             (folder / name).write_text(text, encoding="utf-8")
             continue
@@ -85,6 +87,18 @@ def test_the_guide_shows_what_its_commands_print(server: FakeApiServer, tmp_path
             printed = ran(command, folder, kubeconfig)
             assert re.fullmatch(pattern, printed, re.DOTALL), f"{command}\n{printed}"
             shown.append(command.split()[1])
+    return shown
+
+
+def test_the_page_on_lint_shows_what_it_prints(tmp_path: Path) -> None:
+    assert shown_commands(steps_of("lint.md"), tmp_path, tmp_path / "none") == ["lint"]
+
+
+def test_the_guide_shows_what_its_commands_print(server: FakeApiServer, tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    shutil.copytree(DATA, folder / "demo")
+    shown = shown_commands(STEPS, folder, server.kubeconfig(home))
     assert set(shown) == {"init", "lint", "test", "import", "eval", "explain"}
     Log.model_validate_json((folder / "lint.sarif").read_bytes())
     assert junitparser.JUnitXml.fromfile(str(folder / "results.xml")).tests == 2

@@ -61,13 +61,15 @@ def mistake(message: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError(_MISTAKE, "{text}", {"text": message, "hint": hint})
 
 
-def several_mistakes(mistakes: Iterable[tuple[Path, str]], hint: str = "") -> PydanticCustomError:
+def several_mistakes(
+    mistakes: Iterable[tuple[Path, str] | tuple[Path, str, Path]], hint: str = ""
+) -> PydanticCustomError:
     """Return the error of a validator that finds mistakes below it, each with its path.
 
-    They have one remedy, if any.
+    A third part of one leads to the first of its kind. They have one remedy, if any.
     """
     found = list(mistakes)
-    text = "; ".join(message for _, message in found)
+    text = "; ".join(each[1] for each in found)
     context = {"text": text, "mistakes": found, "hint": hint}
     return PydanticCustomError(_SEVERAL, "{text}", context)
 
@@ -108,7 +110,10 @@ def _problems(
     path = (*at, *error["loc"])
     kind = error["type"]
     if kind == _SEVERAL:
-        for below, message in error["ctx"]["mistakes"]:
+        for below, message, *first in error["ctx"]["mistakes"]:
+            if first:
+                line = document.place((*path, *first[0])).line
+                message = f"{message}: the first one is on line {line}"  # noqa: PLW2901
             yield document.problem((*path, *below), message, hint=error["ctx"]["hint"])
     elif kind == "missing":
         yield document.problem(path[:-1], f"missing key `{path[-1]}`")

@@ -62,10 +62,12 @@ def unique(items: tuple[_N, ...]) -> tuple[_N, ...]:
     """Reject two items of one name."""
     counts = Counter(item.name for item in items)
     twice = [name for name, count in counts.items() if count > 1]
-    last = {item.name: index for index, item in enumerate(items)}
+    names = [item.name for item in items]
+    last = {name: index for index, name in enumerate(names)}
     if twice:
         raise several_mistakes(
-            ((last[name], "name"), f"name `{name}` is used twice") for name in twice
+            ((last[name], "name"), f"name `{name}` is used twice", (names.index(name), "name"))
+            for name in twice
         )
     return items
 

@@ -8,16 +8,19 @@ pkg/apis/core/v1/defaults.go, pkg/kubeapiserver/options/plugins.go).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
-from engine.cel import ast
+from engine.cel import CelError, ast, compile_node, new_frame
 from engine.cel.unparse import unparse
 from engine.model.selectors import Operator
 from engine.policy import CompiledPolicy, ScoreRule
+from engine.policy.environment import ExpressionScope, environment
 from engine.policy.policy_set import Finding
 from engine.policy.schema import OnFilterError, OnScoreError
 from engine.policy_lint.reads import ANY, KeyRead, Part, ReadPath, Reads, path_of, programs_of
 
+_ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _CONTAINER: Final = frozenset(
     {
         "image",
@@ -66,6 +69,7 @@ _ALWAYS_THERE: Final[Mapping[ReadPath, frozenset[str]]] = {
 """The keys that each pod has, by the map that has them; the others may be absent."""
 
 _MAPS: Final = frozenset({"annotations", "labels", "limits", "nodeSelector", "requests"})
+_TEXTS: Final = frozenset({"annotations", "labels", "nodeSelector"})
 _IMPLY_LIMITS: Final = frozenset({"qosClass", "limits"})
 _LONGEST: Final = 160  # characters of an expression that a hint repeats
 
@@ -83,6 +87,46 @@ def absent_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
             what = _text(read)
             message = f"for a pod without `{what}` {_consequence(part)}"
             yield Finding(part.name, message, _hint(part, read), read.offset)
+
+
+def default_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each default that the function around it cannot read."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Call(
+                function=function, args=(ast.Alternative(other=ast.Literal() as other), *more)
+            ) if function in _DEFAULTS:
+                default = replace(node, args=(other, *more))
+                try:
+                    compile_node(default, _ENVIRONMENT)(new_frame({}))
+                except CelError as error:
+                    meant = unparse(_with_default(node))
+                    message = f"`{unparse(default)}` fails, where nothing else is there: {error}"
+                    yield Finding(part.name, message, f"write `{meant}`", other.offset)
+
+
+def _with_default(node: ast.Call) -> ast.Call:
+    """Return a call whose default it can read: the same as a number, or the least there is."""
+    read, *more = node.args
+    assert isinstance(read, ast.Alternative)  # noqa: S101 - INVARIANT: it was matched
+    assert isinstance(read.other, ast.Literal)  # noqa: S101 - likewise
+    try:
+        float(str(read.other.value))
+    except ValueError:
+        other = replace(read.other, value=_DEFAULTS[node.function])
+        return replace(node, args=(replace(read, other=other), *more))
+    return replace(node, function="double")
+
+
+_DEFAULTS: Final = {
+    "double": "0",
+    "duration": "0s",
+    "int": "0",
+    "quantity": "0",
+    "semver": "0.0.0",
+    "uint": "0",
+}
+"""What each function that reads a text reads as the least."""
 
 
 def _reads_at_risk(root: ast.Node) -> Iterator[KeyRead]:
@@ -140,7 +184,7 @@ def _hint(part: Part, read: KeyRead) -> str:
         return "read `pod.ownerKinds` instead, which is always there: `'Job' in pod.ownerKinds`"
     if read.path == _SPEC and read.key == "nodeName":
         return "a pod that is being placed has no node: drop it"
-    if optional := _optional(part.program.root, read):
+    if optional := _optional(part, read):
         return f"write `{optional}`"
     is_map = read.path[-1] in _MAPS
     asks = f"'{read.key}' in {unparse(read.of)}" if is_map else f"has({_text(read)})"
@@ -157,12 +201,14 @@ def _hint(part: Part, read: KeyRead) -> str:
     return f"write `{asks} && {inner}`" if part.is_condition else f"ask `{asks}` first"
 
 
-def _optional(root: ast.Node, read: KeyRead) -> str:
+def _optional(part: Part, read: KeyRead) -> str:
     """Return what is never absent, where it is compared with a constant or searched; "" elsewhere.
 
     It is the string, number, list or map that no pod names.
     """
-    path = (*read.path, read.key)
+    path, root = (*read.path, read.key), part.program.root
+    if part.variable and path_of(root, {}) == path and read.path[-1] in _TEXTS:
+        return f"{_start_of(read)}.orValue('')"
     if _is_test(root, path):
         return f"{_start_of(read)}.orValue(false)"
     if any(_is_element(node, path) for node, _ in ast.walk(root)):

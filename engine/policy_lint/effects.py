@@ -1,255 +1,45 @@
-"""Effects: rules that come to the same everywhere, or to an error, on the cluster of `samples`.
+"""Effects: what the rules of a policy come to, where they are tried.
 
-Where an expression reads texts, such as labels, the samples may lack what decides it: then nothing
-is said of it. Numbers, bools and moments are varied as far as real clusters go.
+On the built-in cluster only what is varied as far as real clusters go is judged: numbers, bools and
+moments. Where an expression reads texts, such as labels, that cluster may lack what decides it, so
+what holds for the labels of any cluster is found by `labels`. On a recording all rules are judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import cache, lru_cache
-from importlib.resources import files
-from typing import Any, Final
-from zlib import crc32
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel import CelError, Program, Reference, ast
-from engine.documents import read_documents
-from engine.errors import StowplanError
+from engine.cel import CelError, CelProblemsError, CelType, Program, Reference, ast
+from engine.cel.unparse import unparse
+from engine.errors import counted
 from engine.model.decision import PlacementRequest
-from engine.model.kinds import KINDS
-from engine.model.node import Node
-from engine.model.pod import Pod
-from engine.model.selectors import LabelSelector, Operator, is_label_key
-from engine.model.time import Micros, micros
-from engine.model.usage import NodeUsage
-from engine.plugins import FAULT, PASS
-from engine.policy import CompiledPolicy, FilterRule, NodeExpression, RuleContext, ScoreRule
+from engine.plugins import FAULT, PASS, PLUGINS
+from engine.policy import (
+    SCHEDULER_FILTERS,
+    CompiledPolicy,
+    FilterRule,
+    NodeExpression,
+    RuleContext,
+    ScoreRule,
+)
+from engine.policy.compile import SCORE, compile_expression
+from engine.policy.environment import ExpressionScope
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.policy_set import Finding, condition_part, variable_part
-from engine.policy_lint.reads import references_of
-from engine.view import ClusterState, ClusterView
+from engine.policy.rules import FilterEvaluator, PluginFilter, ScoreEvaluator
+from engine.policy.schema import OnFilterError
+from engine.policy_lint.reads import ANY, ORDERS, Reads, programs_of, references_of
+from engine.policy_lint.samples import FAULTS, Samples, why_left_alone
+from engine.view import BoolColumn
 
-# The cluster and the pods that a policy is tried on: those of `cluster.yaml`, varied for it.
-#
-# Nodes and pods of a real cluster have the labels that its policies speak of. So the texts of a
-# policy serve as keys and values of labels: each text is a label of some nodes and pods, with each
-# text as its value on some of them. All of it is deterministic.
-
-
-_Json = dict[str, Any]
-
-_KINDS: Final = {kind.kind: kind for kind in KINDS}
-_VARIATIONS_OF_NODES: Final = 8
-_VARIATIONS_OF_PODS: Final = 4
-_MOST_TEXTS: Final = 64
-_COMMON_TEXTS: Final = ("", "true", "1", "7", "x")
-_ONE_IN_THREE: Final = 3  # of the nodes and pods lacks a label
-_NAMESPACE: Final = "default"
-
-
-class OutOfTimeError(StowplanError):
-    """The time to try a policy is up; what was found of the part that was tried is void."""
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """What a policy is tried on."""
-
-    view: ClusterView  # the cluster
-    now: Micros  # the moment
-    selected: tuple[PlacementRequest, ...]  # pods to be created that the policy's selectors select
-    requests: tuple[PlacementRequest, ...]  # those of them that meet its match conditions
-    is_over: Callable[[], bool]  # whether the time is up
-
-    def in_time(self, requests: Iterable[PlacementRequest]) -> Iterator[PlacementRequest]:
-        """Yield requests to evaluate a part of the policy for."""
-        for request in requests:
-            self._check_time()
-            yield request
-        self._check_time()
-
-    def _check_time(self) -> None:
-        if self.is_over():
-            raise OutOfTimeError
-
-
-def samples_for(policy: CompiledPolicy, is_over: Callable[[], bool] = lambda: False) -> Samples:
-    """Return the cluster and the pods to try a policy on."""
-    texts = tuple(sorted(_texts(policy)))[:_MOST_TEXTS]
-    view, now = _cluster(texts)
-    requests = [
-        replace(request, expired=is_over)
-        for pod in _recorded()["pods"]
-        for request in _requests(pod, texts, policy)
-    ]
-    selected = tuple(request for request in requests if policy.selects(request))
-    errors: list[str] = []
-    met = tuple(request for request in selected if policy.meets(request, now, errors))
-    return Samples(view, now, selected, met, is_over)
-
-
-def _texts(policy: CompiledPolicy) -> set[str]:
-    """Return the texts in the expressions and selectors of a policy, and the keys they read."""
-    texts: set[str] = set()
-    for program in policy.programs:
-        texts |= {key for path in program.references for key in path[2:]}
-        for node, _ in ast.walk(program.root):
-            if isinstance(node, ast.Literal) and isinstance(node.value, str):
-                texts.add(node.value)
-    for selector in (policy.object_selector, policy.namespace_selector):
-        for requirement in selector.requirements:
-            texts |= {requirement.key, *requirement.values}
-    return texts
-
-
-@cache
-def _recorded() -> _Json:
-    data = files(__package__).joinpath("cluster.yaml").read_bytes()
-    (document,) = read_documents(data, "cluster.yaml")
-    assert isinstance(document.value, dict)  # noqa: S101 - INVARIANT: our own file
-    return document.value
-
-
-@lru_cache(maxsize=8)
-def _cluster(texts: tuple[str, ...]) -> tuple[ClusterView, Micros]:
-    """Return the nodes in all variations with their pods, and the moment."""
-    state, now = ClusterState(), micros(datetime.fromisoformat(_recorded()["now"]))
-    nodes, usages, pods = _objects()
-    for number, node in enumerate(nodes):
-        labels = _labels(texts, f"node {number}")
-        annotations = _labels(texts, f"annotated node {number}")
-        state.set_node(replace(node, labels={**node.labels, **labels}, annotations=annotations))
-    for usage in usages:
-        state.set_usage(usage)
-    for pod in pods:
-        state.set_pod(pod, seen_at=now)
-    return state.view(), now
-
-
-@cache
-def _objects() -> tuple[list[Node], list[NodeUsage], list[Pod]]:
-    nodes: list[Node] = []
-    usages: list[NodeUsage] = []
-    pods: list[Pod] = []
-    for variation in range(_VARIATIONS_OF_NODES):
-        for recorded in _recorded()["nodes"]:
-            name = f"{recorded['name']}-{variation}"
-            nodes.append(_decoded("Node", _node(name, recorded)))
-            if "usage" in recorded:
-                usages.append(_decoded("NodeMetric", _usage(name, recorded)))
-            # The first variation has them all, which is slow; what else varies are labels.
-            count = min(recorded["pods"], 1) if variation else recorded["pods"]
-            pods += (_decoded("Pod", _pod_on(name, number, recorded)) for number in range(count))
-    return nodes, usages, pods
-
-
-def _decoded(kind: str, value: _Json) -> Any:  # noqa: ANN401 - what the kind makes
-    found = _KINDS[kind]
-    return found.decode(msgspec.convert(value, found.wire))
-
-
-def _node(name: str, recorded: _Json) -> _Json:
-    ready = str(recorded.get("ready", True))
-    labels = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": recorded.get("arch", "amd64"),
-        "topology.kubernetes.io/zone": recorded.get("zone", "a"),
-    }
-    taint = {"key": recorded.get("taint", ""), "effect": "NoSchedule"}
-    changed = recorded["created"]
-    condition = {"type": "Ready", "status": ready, "lastTransitionTime": changed, "reason": ""}
-    return {
-        "metadata": {"name": name, "labels": labels, "creationTimestamp": recorded["created"]},
-        "spec": {
-            "taints": [taint] if taint["key"] else [],
-            "unschedulable": recorded.get("unschedulable", False),
-        },
-        "status": {"allocatable": recorded["size"], "conditions": [condition]},
-    }
-
-
-def _usage(name: str, recorded: _Json) -> _Json:
-    reported = recorded.get("reported", _recorded()["now"])
-    measured = {"nodeUsage": {"resources": recorded["usage"]}}
-    return {
-        "metadata": {"name": name},
-        "status": {"updateTime": reported, "nodeMetric": measured},
-    }
-
-
-def _pod_on(node: str, number: int, recorded: _Json) -> _Json:
-    name, resources = f"{node}-{number}", {"requests": recorded["each"]}
-    if "limits" in recorded:
-        resources["limits"] = recorded["limits"]
-    return {
-        "metadata": {"name": name, "namespace": _NAMESPACE, "uid": name},
-        "spec": {"nodeName": node, "containers": [{"name": "main", "resources": resources}]},
-        "status": {"phase": "Running"},
-    }
-
-
-def _requests(
-    recorded: _Json, texts: tuple[str, ...], policy: CompiledPolicy
-) -> Iterator[PlacementRequest]:
-    """Yield a pod to be created in all variations, half of which the policy selects."""
-    limits, requests = recorded.get("limits", {}), recorded.get("requests", {})
-    for variation in range(_VARIATIONS_OF_PODS):
-        labels = _labels(texts, f"pod {variation}")
-        namespace_labels = _labels(texts, f"namespace {variation}")
-        if variation % 2:
-            labels = _selected(labels, policy.object_selector)
-            namespace_labels = _selected(namespace_labels, policy.namespace_selector)
-        pod = {
-            "metadata": {
-                "name": recorded["name"],
-                "namespace": _NAMESPACE,
-                "labels": labels,
-                "annotations": _labels(texts, f"annotated pod {variation}"),
-            },
-            "spec": {
-                "containers": [
-                    {"name": "main", "resources": {"requests": requests, "limits": limits}}
-                ],
-                "priority": recorded.get("priority", 0),
-            },
-        }
-        yield PlacementRequest(
-            pod=_decoded("Pod", pod),
-            raw=msgspec.json.encode(pod),
-            namespace_labels=namespace_labels,
-            request={"operation": "CREATE", "namespace": _NAMESPACE, "name": recorded["name"]},
-        )
-
-
-def _labels(texts: Iterable[str], owner: str) -> dict[str, str]:
-    """Return labels of a node or pod: two of three keys, each with some text."""
-    values = (*texts, *_COMMON_TEXTS)
-    labels: dict[str, str] = {}
-    for key in filter(is_label_key, texts):
-        number = crc32(f"{key} of {owner}".encode())
-        if number % _ONE_IN_THREE:
-            labels[key] = values[number // _ONE_IN_THREE % len(values)]
-    return labels
-
-
-def _selected(labels: Mapping[str, str], selector: LabelSelector) -> dict[str, str]:
-    """Return labels changed so that a selector selects them."""
-    chosen = dict(labels)
-    for requirement in selector.requirements:
-        if requirement.matches(chosen.get(requirement.key)):
-            continue
-        chosen.pop(requirement.key, None)
-        if requirement.operator in {Operator.IN, Operator.EXISTS}:
-            chosen[requirement.key] = min(requirement.values, default="x")
-    return chosen
-
+_PLUGINS: Final = frozenset({"LimitAware", "LoadAware", "NodeResourcesFit", "TargetLoadPacking"})
+"""Those whose answers rest on such alone."""
 
 _VARIED: Final = frozenset(
     {
@@ -260,65 +50,236 @@ _VARIED: Final = frozenset(
         ("now",),
     }
 )
-"""What the samples vary as far as real clusters do."""
+"""What the built-in cluster varies as far as real clusters do."""
+
+_Values = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """A rule evaluated for one pod."""
+_TYPICAL_CORES: Final = (4, 32)  # of the nodes that parts of a score are compared on
+_NEGLIGIBLE: Final = 0.02  # of what another part differs by
+_SAME_ORDER: Final = 0.95  # the rank correlation of what ranks nodes alike
+_FEWEST_RANKED: Final = 3  # nodes that an order is seen of
+_AN_HOUR: Final = 3600.0  # seconds
 
-    request: PlacementRequest  # the pod
-    # a number for each node, not finite where it could not be evaluated; of a filter 1 where a node
-    # passes, else 0
-    values: NDArray[np.float64]
-    error: str  # why the first such node could not be
+
+_FIT: Final = "NodeResourcesFit"
+_SCHEDULER: Final = [rule for rule in SCHEDULER_FILTERS if rule.name in {_FIT, "NodeUnschedulable"}]
+_FAULTY: Final = f"node.conditions.exists(c, c.type in {list(FAULTS)} && c.status == 'True')"
+
+
+class Trials:
+    """The rules of a policy, evaluated on each node for each pod.
+
+    Attributes:
+        policy: the policy.
+        samples: the cluster and its pods.
+    """
+
+    def __init__(self, policy: CompiledPolicy, samples: Samples) -> None:
+        """Evaluate nothing yet."""
+        self.policy = policy
+        self.samples = samples
+        (self._rows,) = samples.view.valid.nonzero()
+        self._known: dict[int, list[_Values]] = {}
+
+    def of(self, rule: FilterRule | ScoreRule) -> list[_Values]:
+        """Return a number for each node, by pod: of a filter 1 where a node passes, else 0.
+
+        It is not finite where the rule could not be evaluated.
+        """
+        if id(rule) not in self._known:
+            requests = self.samples.in_time(self.samples.requests)
+            self._known[id(rule)] = [self.values(rule.evaluator, each)[0] for each in requests]
+        return self._known[id(rule)]
+
+    def values(
+        self, evaluator: FilterEvaluator | ScoreEvaluator, request: PlacementRequest
+    ) -> tuple[_Values, str]:
+        """Return a number for each node, and why the first such node has none."""
+        context = self.policy.context(request, self.samples.view, self.samples.now)
+        if isinstance(evaluator, PluginFilter | FilterExpression):
+            codes = evaluator.filter(context).codes.take(self._rows)
+            values = np.where(codes == FAULT, np.nan, codes == PASS)
+        else:
+            raw, faulty = evaluator.score(context, self._rows)
+            values = np.asarray(raw, np.float64)
+            values = values if faulty is None else np.where(faulty, np.nan, values)
+        failed = self._rows[~np.isfinite(values)]
+        error = evaluator.fault(context, int(failed[0])) if failed.size else ""
+        return values, next(iter(context.errors), error)
+
+    def left(self, filters: Iterable[FilterRule]) -> list[BoolColumn]:
+        """Return which nodes all of some filters keep, by pod."""
+        kept = [np.ones(self._rows.size, np.bool_) for _ in self.samples.requests]
+        for rule in filters:
+            pairs = zip(kept, self.of(rule), strict=True)
+            kept = [nodes & passing(rule, values) for nodes, values in pairs]
+        return kept
+
+    @cached_property
+    def takeable(self) -> list[BoolColumn]:
+        """Which nodes the scheduler may take by itself, by pod."""
+        sound = self.number(f"node.ready && !({_FAULTY}) ? 1 : 0") == 1
+        return [
+            sound & ~np.any([rule.rejects(context)[self._rows] for rule in _SCHEDULER], axis=0)
+            for context in self._contexts
+        ]
+
+    @cached_property
+    def with_room(self) -> list[BoolColumn]:
+        """Which nodes have room, by pod."""
+        (fit,) = (rule for rule in _SCHEDULER if rule.name == _FIT)
+        return [~fit.rejects(context)[self._rows] for context in self._contexts]
 
     @property
-    def fails(self) -> bool:
-        """Whether it could not be evaluated for any node."""
-        return not bool(np.isfinite(self.values).any())
+    def _contexts(self) -> Iterator[RuleContext]:
+        for request in self.samples.in_time(self.samples.requests):
+            yield self.policy.context(request, self.samples.view, self.samples.now)
+
+    def number(self, expression: str) -> _Values:
+        """Return the number that an expression of the node alone has on each node."""
+        program = compile_expression(expression, ExpressionScope.RULES, {})
+        return self.values(ScoreExpression(program), self.samples.requests[0])[0]
+
+    def name_of(self, index: int) -> str:
+        """Return the name of a node by its place among the values."""
+        return self.samples.view.names[int(self._rows[index])]
+
+
+def passing(rule: FilterRule, values: _Values) -> BoolColumn:
+    """Return which nodes a filter keeps, by its values."""
+    ignores_errors = rule.on_error is OnFilterError.IGNORE_RULE
+    kept: BoolColumn = (values == 1) | (np.isnan(values) & ignores_errors)
+    return kept
 
 
 def effect_findings(policy: CompiledPolicy, samples: Samples) -> Iterator[Finding]:
-    """Yield a finding for each part of a policy that has no effect or cannot be evaluated."""
-    if not policy.filters and not policy.scores:
-        yield Finding("", "it has neither filters nor scores: it has no effect")
-    for name, program in policy.conditions.items():
-        for message in _condition_warnings(policy, samples, program):
-            yield Finding(condition_part(name), message)
+    """Yield a finding for each part of a policy that does nothing, or hardly what is meant."""
+    if not samples.is_recorded:
+        if not policy.rules and not policy.placement.hold_reasons:
+            yield Finding("", "it has neither filters nor scores: it has no effect")
+        for name, program in policy.conditions.items():
+            for message in _condition_warnings(policy, samples, program):
+                yield Finding(condition_part(name), message)
     if not samples.requests:
+        yield from _applies_to_none(samples)
         return
-    yield from _effects_of_rules(policy, samples)
-
-
-def _effects_of_rules(policy: CompiledPolicy, samples: Samples) -> Iterator[Finding]:
     broken: set[str] = set()
     for name, program in policy.variables.items():
         if error := _failure_of_variable(policy, samples, program):
             broken.add(name)
             yield Finding(variable_part(name), f"always fails: {error}")
-    for rule in policy.rules:
-        evaluator = rule.evaluator
-        if not isinstance(evaluator, NodeExpression):
-            continue
-        if {path[1] for path in evaluator.program.references if path[0] == "variables"} & broken:
-            continue
-        for message in _rule_warnings(policy, rule, evaluator, samples):
-            yield Finding(rule.name, message)
+    trials = Trials(policy, samples)
+    judged = [
+        rule
+        for rule in policy.rules
+        if (samples.is_recorded or _is_tried(policy, rule))
+        and broken.isdisjoint(_variables_of(rule))
+    ]
+    explained: set[str] = set()
+    finders = (_useless, _unreachable, _inverted, _negligible, _repeated, _of_no_use_beside_others)
+    for find in finders:
+        found = [each for each in find(trials, judged) if each.part not in explained]
+        explained |= {each.part for each in found}
+        yield from found
+    yield from _for_nobody(trials, explained)
+    yield from _moves_nothing(trials)
+
+
+def _variables_of(rule: FilterRule | ScoreRule) -> Iterator[str]:
+    if isinstance(rule.evaluator, NodeExpression):
+        for path in rule.evaluator.program.references:
+            if path[0] == "variables":
+                yield from path[1:2]
+
+
+def _reads_of(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> frozenset[Reference]:
+    """Return what a rule reads; of a plugin everything."""
+    if not isinstance(rule.evaluator, NodeExpression):
+        return frozenset({("node",), ("pod",)})
+    return references_of(policy, rule.evaluator.program)
+
+
+def _is_tried(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> bool:
+    """Return whether all that a rule rests on is varied in the built-in cluster."""
+    if not isinstance(rule.evaluator, NodeExpression):
+        return any(PLUGINS[name] is rule.evaluator.entry for name in _PLUGINS)
+    references = set(references_of(policy, rule.evaluator.program))
+    if not _reads_nodes(references):
+        return True
+    if ("node", "conditions") in {path[:2] for path in references}:
+        types = {
+            each.literal.value
+            for program in programs_of(policy, rule.evaluator.program)
+            for each in Reads(program.root).comparisons
+            if each.path == ("node", "conditions", ANY, "type")
+        }
+        if types and types <= {"Ready", *FAULTS}:
+            references = {path for path in references if path[:2] != ("node", "conditions")}
+    return _is_varied(references)
+
+
+def _is_varied(references: Iterable[Reference]) -> bool:
+    return all(path[:2] in _VARIED or path[:1] in _VARIED for path in references)
+
+
+# Pods.
+
+
+def _applies_to_none(samples: Samples) -> Iterator[Finding]:
+    at = ("spec", "match")
+    if samples.left_alone:
+        why = " and ".join(dict.fromkeys(map(why_left_alone, samples.left_alone)))
+        message = f"it applies to no pod that is placed: {why}"
+        yield Finding("", message, "select other pods, or drop it", path=at)
+    elif samples.is_recorded and samples.all_pods:
+        count = counted(samples.all_pods, "pod")
+        yield Finding("", f"it applies to none of the {count} of the {samples.where}", path=at)
 
 
 def _condition_warnings(
     policy: CompiledPolicy, samples: Samples, program: Program
 ) -> Iterator[str]:
-    values, error = _values_of_pods(policy, samples, program, samples.selected)
-    if not _is_varied(references_of(policy, program)) or not samples.selected:
+    references = references_of(policy, program)
+    if not samples.selected or not (_is_varied(references) or _is_of_one_text(program)):
         return
+    values, error = _values_of_pods(policy, samples, program, samples.selected)
+    if ("now",) in references:
+        for moment in samples.moments:
+            at = replace(samples, now=moment)
+            values += _values_of_pods(policy, at, program, samples.selected[:1])[0]
     if not values:
         yield f"always fails: {error}"
-    elif len(values) == len(samples.selected) and all(value is True for value in values):
+    elif len(values) >= len(samples.selected) and all(value is True for value in values):
         yield "true for all pods: it has no effect"
     elif True not in values:
         yield "true for no pod: the policy applies to none"
+
+
+def _is_of_one_text(program: Program) -> bool:
+    """Return whether a condition compares one text of a pod with constants, and does no more."""
+    reads = Reads(program.root)
+    compared = {each.path for each in reads.comparisons} - _PARTIAL
+    calls = {node.function for node, _ in ast.walk(program.root) if isinstance(node, ast.Call)}
+    is_text = all(isinstance(each.literal.value, str) for each in reads.comparisons)
+    return (
+        len(compared) == 1
+        and len(program.references) == 1
+        and is_text
+        and not calls
+        and min(compared)[:2] in _TEXTS
+    )
+
+
+_PARTIAL: Final = frozenset({("pod", "labels", ANY), ("pod", "annotations", ANY)})
+_TEXTS: Final = frozenset(
+    {
+        *(("pod", name) for name in ("labels", "namespace", "ownerKinds")),
+        *(("pod", name) for name in ("priorityClassName", "schedulerName")),
+        ("namespaceObject", "metadata"),
+    }
+)
+"""What pods have in all values that it is compared with."""
 
 
 def _failure_of_variable(policy: CompiledPolicy, samples: Samples, program: Program) -> str:
@@ -345,60 +306,424 @@ def _values_of_pods(
     return values, error
 
 
-def _rule_warnings(
-    policy: CompiledPolicy,
-    rule: FilterRule | ScoreRule,
-    evaluator: NodeExpression,
-    samples: Samples,
-) -> Iterator[str]:
-    requests = samples.in_time(samples.requests)
-    trials = [_tried(policy, evaluator, request, samples) for request in requests]
-    references = references_of(policy, evaluator.program)
-    if not _is_varied(references) and any(path[0] == "node" for path in references):
-        return
-    if all(trial.fails for trial in trials):
-        if _is_varied(references):
-            yield f"always fails: {trials[0].error}"
-    elif isinstance(rule, ScoreRule):
-        if all(_is_constant(trial.values) for trial in trials):
-            yield "its score is the same for all nodes: it has no effect"
-    elif _is_varied(references):
-        yield from _filter_warnings(trials, reads_anything=bool(references))
+# Rules by themselves.
 
 
-def _filter_warnings(trials: Sequence[_Trial], *, reads_anything: bool) -> Iterator[str]:
-    if all(bool((trial.values == 1).all()) for trial in trials):
-        yield "true for all nodes: it has no effect"
-    elif reads_anything and not any(bool((trial.values == 1).any()) for trial in trials):
-        yield "true for no node: it rejects all of them"  # that of a constant is known by then
+_Rules = Sequence[FilterRule | ScoreRule]
 
 
-def _tried(
-    policy: CompiledPolicy, evaluator: NodeExpression, request: PlacementRequest, samples: Samples
-) -> _Trial:
-    context = policy.context(request, samples.view, samples.now)
-    (rows,) = samples.view.valid.nonzero()
-    values = _values(evaluator, context, rows)
-    faulty = rows[~np.isfinite(values)]
-    error = evaluator.fault(context, int(faulty[0])) if faulty.size else ""
-    return _Trial(request, values, next(iter(context.errors), error))
+def _useless(trials: Trials, judged: _Rules) -> Iterator[Finding]:
+    """Yield the rules that always fail, or treat all nodes alike."""
+    nodes, no_effect = trials.samples.nodes, trials.samples.no_effect
+    for rule in judged:
+        found, reads = trials.of(rule), _reads_of(trials.policy, rule)
+        if not any(np.isfinite(values).any() for values in found):
+            if (
+                trials.samples.is_recorded
+                or not isinstance(rule.evaluator, NodeExpression)
+                or _is_varied(reads)
+            ):
+                _, error = trials.values(rule.evaluator, trials.samples.requests[0])
+                yield Finding(rule.name, f"always fails: {error}")
+        elif not _reads_nodes(reads):
+            yield _reads_no_node(rule, reads)
+        elif isinstance(rule, ScoreRule):
+            if all(map(_is_constant, found)):
+                numbers = {values[np.isfinite(values)][0] for values in found if values.size}
+                is_number = len(numbers) == 1 and isinstance(rule.evaluator, NodeExpression)
+                points = f"{numbers.pop():g}" if is_number else "for each pod"
+                message = f"it gives all {nodes} the same, {points}: {no_effect}"
+                yield Finding(rule.name, message)
+        elif all(bool(passing(rule, values).all()) for values in found):
+            yield Finding(rule.name, f"it keeps all {nodes}, for each pod: {no_effect}")
+        elif not any(bool(passing(rule, values).any()) for values in found):
+            yield Finding(rule.name, f"it rejects all {nodes}, for each pod")
 
 
-def _values(
-    evaluator: NodeExpression, context: RuleContext, rows: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    if isinstance(evaluator, ScoreExpression):
-        return np.asarray(evaluator.score(context, rows)[0], np.float64)
-    assert isinstance(evaluator, FilterExpression)  # noqa: S101 - the only other kind
-    codes = evaluator.filter(context).codes.take(rows)
-    return np.where(codes == FAULT, np.nan, codes == PASS)
+def _reads_nodes(references: Iterable[Reference]) -> bool:
+    return any(path[0] == "node" for path in references)
 
 
-def _is_constant(values: NDArray[np.float64]) -> bool:
+def _reads_no_node(rule: FilterRule | ScoreRule, references: Collection[Reference]) -> Finding:
+    if isinstance(rule, ScoreRule):
+        message = "it reads nothing of the node, so all nodes get the same: it has no effect"
+        return Finding(rule.name, message, "read a value of `node`, or drop it")
+    message = "it reads nothing of the node: for a pod it keeps all nodes, or none"
+    hint = "write what chooses pods in `match.matchConditions`" if references else "drop it"
+    return Finding(rule.name, message, hint)
+
+
+def _is_constant(values: _Values) -> bool:
     """Return whether all nodes that could be evaluated have the same value."""
     sound = values[np.isfinite(values)]
     return sound.size == 0 or bool((sound == sound[0]).all())
 
 
-def _is_varied(references: Iterable[Reference]) -> bool:
-    return all(path[:2] in _VARIED or path[:1] in _VARIED for path in references)
+def _unreachable(trials: Trials, judged: _Rules) -> Iterator[Finding]:
+    """Yield the filters that keep what the scheduler never takes, or reject nothing else."""
+    pods = [index for index, nodes in enumerate(trials.takeable) if nodes.any()]
+    for rule in judged:
+        if not isinstance(rule, FilterRule) or not pods:
+            continue
+        kept = [passing(rule, trials.of(rule)[index]) for index in pods]
+        if not any((nodes & trials.takeable[i]).any() for i, nodes in zip(pods, kept, strict=True)):
+            message = (
+                f"it keeps only nodes of the {trials.samples.where} that take no pods:"
+                " they are cordoned, not ready or full"
+            )
+            is_of_room = all(each[:2] in _ROOM for each in _reads_of(trials.policy, rule))
+            hint = "drop it: the scheduler looks for room itself" if is_of_room else _negated(rule)
+            yield Finding(rule.name, message, hint)
+        elif _reads_of(trials.policy, rule) and all(
+            each[:2] in _ROOM for each in _reads_of(trials.policy, rule)
+        ):
+            every = [passing(rule, values) for values in trials.of(rule)]
+            if all(
+                (nodes | ~room).all() for nodes, room in zip(every, trials.with_room, strict=True)
+            ):
+                message = (
+                    "it rejects only nodes without room, which the scheduler leaves out itself"
+                )
+                yield Finding(rule.name, message, "drop it")
+
+
+def _negated(rule: FilterRule) -> str:
+    """Return the hint to write the opposite of a filter, "" for a plugin."""
+    if not isinstance(rule.evaluator, NodeExpression):
+        return ""
+    match rule.evaluator.program.root:
+        case ast.Not(operand=opposite):
+            pass
+        case ast.Binary(operator=sign) as root if sign in _OPPOSITES:
+            opposite = replace(root, operator=_OPPOSITES[sign])
+        case root:
+            opposite = ast.Not(root, offset=0)
+    return f"for the others write `{unparse(opposite)}`"
+
+
+_OPPOSITES: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+_ROOM: Final = frozenset(
+    {("node", "allocatable"), ("node", "requested"), ("pod", "requests"), ("node", "podCount")}
+)
+
+
+_LOADS: Final = {
+    ("node", "usage"): "in use",
+    ("node", "limits"): "promised by limits",
+}
+_SHARES: Final = ("cpu", "memory")
+_AGE: Final = "double(int(now) - int(node.creationTimestamp))"
+
+
+def _inverted(trials: Trials, judged: _Rules) -> Iterator[Finding]:
+    """Yield the rules that choose the nodes that are in heaviest use, or that just came."""
+    for rule in judged:
+        if not isinstance(rule.evaluator, NodeExpression):
+            continue
+        references = _reads_of(trials.policy, rule)
+        for path, what in _LOADS.items():
+            if any(each[:2] == path for each in references):
+                yield from _towards(trials, rule, ".".join(path), what)
+                break
+        if isinstance(rule, FilterRule) and ("node", "creationTimestamp") in references:
+            ages = trials.number(_AGE)
+            if all(_parts(values, -ages) for values in trials.of(rule)) and all(
+                ages[values == 1].max() < _AN_HOUR for values in trials.of(rule)
+            ):
+                message = "it keeps only nodes younger than an hour, and rejects all others"
+                yield Finding(rule.name, message, _turned(rule, ("node",)))
+
+
+def _towards(
+    trials: Trials, rule: FilterRule | ScoreRule, path: str, what: str
+) -> Iterator[Finding]:
+    """Yield that a rule chooses the nodes with the greatest shares."""
+    shares = [trials.number(f"{path}.{each} / node.allocatable.{each}") for each in _SHARES]
+    mean: _Values = np.mean(shares, axis=0)
+    alike = _parts if isinstance(rule, FilterRule) else _prefers
+    for share, resource in zip((*shares, mean), (*_SHARES, "cpu"), strict=True):
+        if not all(alike(values, share) for values in trials.of(rule)):
+            continue
+        most = int(np.nanargmax(share))
+        percent = round(float(shares[_SHARES.index(resource)][most]) * 100)
+        seen = f"`{trials.name_of(most)}`, with {percent} % of its {resource} {what}"
+        where = trials.samples.where
+        if isinstance(rule, ScoreRule):
+            text = unparse(rule.evaluator.program.root)  # type: ignore[union-attr]
+            yield Finding(
+                rule.name,
+                f"it prefers the fullest node: in the {where} {seen}",
+                f"for the node with the least write `-({text})`;"
+                " to fill nodes up to a target use the plugin `TargetLoadPacking`",
+            )
+        else:
+            yield Finding(
+                rule.name,
+                f"it keeps the fullest nodes alone: in the {where} such as {seen}",
+                _turned(rule, tuple(path.split("."))),
+            )
+        return
+
+
+def _prefers(values: _Values, measure: _Values) -> bool:
+    """Return whether values are the greater, the greater a measure is."""
+    finite = values[np.isfinite(values)]
+    if np.unique(finite).size == len((False, True)):
+        return _parts(np.where(np.isfinite(values), values == finite.max(), np.nan), measure)
+    return _ranks(values, measure)
+
+
+def _ranks(values: _Values, measure: _Values) -> bool:
+    """Return whether values order the nodes as a measure does."""
+    both = np.isfinite(values) & np.isfinite(measure)
+    if not _told_apart(values[both], measure[both]):
+        return False
+    one, other = (
+        np.unique(each[both], return_inverse=True)[1].astype(np.float64)
+        for each in (values, measure)
+    )
+    return bool(np.corrcoef(one, other)[0, 1] > _SAME_ORDER)
+
+
+def _told_apart(*measures: _Values) -> bool:
+    """Return whether there are enough values to see an order in."""
+    return min(np.unique(each).size for each in measures) >= _FEWEST_RANKED
+
+
+def _parts(values: _Values, measure: _Values) -> bool:
+    """Return whether exactly the nodes with the greatest measure pass."""
+    known = np.isfinite(values) & np.isfinite(measure)
+    kept, rejected = measure[known & (values == 1)], measure[known & (values == 0)]
+    return bool(kept.size and rejected.size and kept.min() >= rejected.max())
+
+
+_TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _turned(rule: FilterRule | ScoreRule, path: Reference) -> str:
+    """Return the hint to turn around the comparison of a value."""
+    assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins compare nothing
+    for node, _ in ast.walk(rule.evaluator.program.root):
+        if isinstance(node, ast.Binary) and node.operator in ORDERS:
+            read = [".".join(_path(each)) for each, _ in ast.walk(node)]
+            if any(each.startswith(".".join(path)) for each in read):
+                turned = replace(node, operator=_TURNED[node.operator])
+                whole = _replaced(rule.evaluator.program.root, node, turned)
+                return f"for the others write `{unparse(whole)}`"
+    return ""
+
+
+def _replaced(root: ast.Node, part: ast.Node, new: ast.Node) -> ast.Node:
+    """Return a tree with one part replaced."""
+    if root is part:
+        return new
+    return ast.with_children(root, [_replaced(each, part, new) for each in ast.children(root)])
+
+
+def _path(node: ast.Node) -> tuple[str, ...]:
+    root, keys, _ = ast.field_path(node)
+    return (root.name, *keys) if isinstance(root, ast.Variable) else ()
+
+
+def _negligible(trials: Trials, judged: _Rules) -> Iterator[Finding]:
+    """Yield the scores that add up parts of which one decides alone."""
+    cores = trials.number("node.allocatable.cpu")
+    low, high = _TYPICAL_CORES
+    typical = np.ones(cores.size, np.bool_)
+    if not trials.samples.is_recorded:
+        typical = (cores >= low) & (cores <= high)
+    types = {name: each.result_type for name, each in trials.policy.variables.items()}
+    for rule in judged:
+        if not isinstance(rule, ScoreRule) or not isinstance(rule.evaluator, NodeExpression):
+            continue
+        terms = [each for each in _terms(rule.evaluator.program.root) if not _is_weighted(each)]
+        spans = {unparse(each): _span(trials, unparse(each), types, typical) for each in terms}
+        spans = {text: span for text, span in spans.items() if span}
+        if len(spans) > 1:
+            most, least = max(spans, key=spans.__getitem__), min(spans, key=spans.__getitem__)
+            if spans[least] < _NEGLIGIBLE * spans[most]:
+                yield Finding(
+                    rule.name,
+                    f"`{least}` has no say: between nodes of the {trials.samples.where} it differs"
+                    f" by {spans[least]:.3g}, `{most}` by {spans[most]:.3g}",
+                    "make a score of each: its points go from 0 to 100, times its `weight`",
+                )
+
+
+def _terms(node: ast.Node) -> Iterator[ast.Node]:
+    """Yield what is added up."""
+    match node:
+        case ast.Binary(operator="+" | "-", left=left, right=right):
+            yield from _terms(left)
+            yield from _terms(right)
+        case ast.Negate(operand=operand):
+            yield from _terms(operand)
+        case _:
+            yield node
+
+
+def _is_weighted(node: ast.Node) -> bool:
+    """Return whether a part of a sum has a factor, by which its author weighs it."""
+    return (
+        isinstance(node, ast.Binary)
+        and node.operator == "*"
+        and any(isinstance(each, ast.Literal) for each in (node.left, node.right))
+    )
+
+
+def _span(
+    trials: Trials, expression: str, types: Mapping[str, CelType], nodes: BoolColumn
+) -> float:
+    """Return by how much a part of a score differs between nodes at most."""
+    try:
+        program = compile_expression(expression, ExpressionScope.RULES, types, SCORE)
+    except CelProblemsError:
+        return 0.0
+    found = (
+        trials.values(ScoreExpression(program), request)[0][nodes]
+        for request in trials.samples.in_time(trials.samples.requests)
+    )
+    sound = (values[np.isfinite(values)] for values in found)
+    return max((float(np.ptp(values)) for values in sound if values.size), default=0.0)
+
+
+# Rules beside others.
+
+
+def _repeated(trials: Trials, judged: _Rules) -> Iterator[Finding]:
+    """Yield the scores that rank nodes as another one does, or the other way round."""
+    scores = [rule for rule in judged if isinstance(rule, ScoreRule)]
+    for index, rule in enumerate(scores):
+        for other in scores[:index]:
+            pairs = [
+                (_normalized(one[nodes]), _normalized(two[nodes]))
+                for one, two, nodes in zip(
+                    trials.of(rule), trials.of(other), trials.takeable, strict=True
+                )
+            ]
+            pairs = [(one, two) for one, two in pairs if one.any() or two.any()]
+            if pairs and all(np.allclose(one, two, equal_nan=True) for one, two in pairs):
+                where = trials.samples.where
+                message = f"it gives each node of the {where} the same points as `{other.name}`"
+                hint = f"drop it, and give `{other.name}` `weight: {rule.weight + other.weight}`"
+                yield Finding(rule.name, message, hint)
+                return
+            ranked = [pair for pair in pairs if _told_apart(*pair)]
+            if ranked and all(_ranks(one, -two) for one, two in ranked):
+                message = (
+                    f"it takes back what `{other.name}` gives: one prefers what the other avoids"
+                )
+                yield Finding(rule.name, message, "drop one of the two")
+                return
+
+
+def _normalized(values: _Values) -> _Values:
+    """Return values from 0 to 1."""
+    sound = values[np.isfinite(values)]
+    if not sound.size or sound.min() == sound.max():
+        return np.zeros(values.size)
+    scaled: _Values = (values - sound.min()) / np.ptp(sound)
+    return scaled
+
+
+def _for_nobody(trials: Trials, explained: Collection[str]) -> Iterator[Finding]:
+    """Yield the rules that have an effect for pods alone that are not placed."""
+    samples = trials.samples
+    if samples.is_recorded or not samples.left_alone:
+        return
+    for rule in trials.policy.rules:
+        if not isinstance(rule.evaluator, NodeExpression) or rule.name in explained:
+            continue
+        if any(_has_effect(rule, values) for values in trials.of(rule)):
+            continue
+        for request in samples.in_time(samples.left_alone):
+            if _has_effect(rule, trials.values(rule.evaluator, request)[0]):
+                why = why_left_alone(request)
+                message = f"it has an effect only for pods that are not placed: {why}"
+                yield Finding(rule.name, message)
+                break
+
+
+def _has_effect(rule: FilterRule | ScoreRule, values: _Values) -> bool:
+    if isinstance(rule, FilterRule):
+        return not bool(passing(rule, values).all())
+    return not _is_constant(values)
+
+
+def _of_no_use_beside_others(trials: Trials, judged: _Rules) -> Iterator[Finding]:
+    """Yield the rules that change nothing where the filters of the policy did their part."""
+    policy, samples = trials.policy, trials.samples
+    filters = [rule for rule in policy.filters if rule in judged]
+    left = trials.left(filters)
+    taken = [nodes & able for nodes, able in zip(left, trials.takeable, strict=True)]
+    if len(filters) > 1 and samples.is_recorded and not any(nodes.any() for nodes in left):
+        message = f"the filters together reject all {samples.nodes}, for each pod"
+        yield Finding(filters[-1].name, f"{message}, though each keeps some")
+        return
+    for rule in filters:
+        for other in filters:
+            if other is not rule and _is_idle(trials, rule, other):
+                yield Finding(
+                    rule.name,
+                    f"filter `{other.name}` rejects all that it rejects: {samples.no_effect}",
+                    f"drop one of the two, `{rule.name}` or `{other.name}`",
+                )
+                return
+    of_filters = [_reads_of(policy, each) for each in filters]
+    for score in policy.scores:
+        reads = _reads_of(policy, score)
+        if score not in judged or not (
+            samples.is_recorded or reads <= _OF_THE_SCHEDULER or any(map(reads.__le__, of_filters))
+        ):
+            continue
+        pairs = list(zip(trials.of(score), taken, strict=True))
+        if any(nodes.sum() > 1 for _, nodes in pairs) and all(
+            _is_constant(values[nodes]) for values, nodes in pairs
+        ):
+            message = f"all nodes of the {samples.where} that the filters and the scheduler leave"
+            yield Finding(score.name, f"{message} get the same: {samples.no_effect}")
+
+
+_OF_THE_SCHEDULER: Final = frozenset({("node", "ready"), ("node", "unschedulable")})
+
+
+def _is_idle(trials: Trials, rule: FilterRule, other: FilterRule) -> bool:
+    """Return whether another filter that reads as much rejects more than one, and all of that."""
+    if not _reads_of(trials.policy, rule) <= _reads_of(trials.policy, other):
+        return False
+    pairs = [
+        (passing(rule, one), passing(other, two))
+        for one, two in zip(trials.of(rule), trials.of(other), strict=True)
+    ]
+    if all(bool((kept == others).all()) for kept, others in pairs):
+        return _is_copy(rule.evaluator, other.evaluator)
+    return all(bool((kept | ~others).all()) for kept, others in pairs)
+
+
+def _is_copy(one: FilterEvaluator, other: FilterEvaluator) -> bool:
+    if isinstance(one, NodeExpression) and isinstance(other, NodeExpression):
+        return one.program.root == other.program.root
+    return False
+
+
+def _moves_nothing(trials: Trials) -> Iterator[Finding]:
+    """Yield that no node of a recording is better than another by `minGain`."""
+    policy, samples = trials.policy, trials.samples
+    least = policy.placement.min_gain
+    if not samples.is_recorded or least <= 1 or not policy.scores:
+        return
+    weights = sum(rule.weight for rule in policy.scores)
+    most = 0.0
+    for index, nodes in enumerate(trials.left(policy.filters)):
+        points = np.zeros(int(nodes.sum()))
+        for rule in policy.scores:
+            values = trials.of(rule)[index][nodes]
+            if values.size and np.isfinite(values).all():
+                normalized = rule.evaluator.normalize(values)
+                points += 0 if normalized is None else rule.weight * normalized
+        most = max(most, float(np.ptp(points)) / weights if points.size else 0.0)
+    if most < least:
+        message = (
+            f"of the {samples.nodes} none is better than another by more than {most:.0f} points"
+        )
+        yield Finding("", f"{message}: no pod is moved", path=("spec", "placement", "minGain"))

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from engine.documents import TEMPLATE_HINT, TEMPLATE_MESSAGE, Document, Path, left_over
 from engine.errors import Diagnostic, Place
-from engine.model.policy_resource import DynamicFilters
+from engine.model.policy_resource import DynamicFilters, WhenNoneFits
 from engine.model.well_known import HOSTNAME_LABEL
-from engine.policy import CompiledPolicy, ScoreRule
+from engine.policy import (
+    SCHEDULER_FILTERS,
+    CompiledPolicy,
+    Mode,
+    NodeExpression,
+    PolicySet,
+    ScoreRule,
+)
 from engine.policy.policy_set import Finding
-from engine.policy_lint.absent import absent_findings
-from engine.policy_lint.effects import OutOfTimeError, effect_findings, samples_for
-from engine.policy_lint.logic import logic_findings
+from engine.policy.rules import PluginFilter
+from engine.policy_lint.absent import absent_findings, default_findings
+from engine.policy_lint.effects import effect_findings
+from engine.policy_lint.labels import joint_findings, label_findings
+from engine.policy_lint.logic import conflict_findings, implication_findings, logic_findings
 from engine.policy_lint.on_cluster import KnownCluster, cluster_findings
-from engine.policy_lint.reads import parts_of
+from engine.policy_lint.reads import Part, parts_of
+from engine.policy_lint.samples import OutOfTimeError, samples_for
 from engine.policy_lint.units import (
     Amount,
     absolute_findings,
     amount_of,
+    division_findings,
     ordering_findings,
+    span_of,
     unit_findings,
 )
 from engine.policy_lint.vocabulary import (
+    alphabet_findings,
     generated_name_findings,
+    pattern_findings,
     selector_findings,
     status_findings,
     vocabulary_findings,
@@ -75,10 +90,71 @@ def meaning_findings(policy: CompiledPolicy) -> Iterator[Finding]:
         if isinstance(part.rule, ScoreRule):
             yield from absolute_findings(policy, part, amounts)
         yield from logic_findings(part)
+        yield from implication_findings(policy, part)
+        yield from default_findings(part)
         yield from status_findings(part)
         yield from ordering_findings(policy, part)
         yield from generated_name_findings(part)
         yield from absent_findings(policy, part)
+        if part.rule is not None:
+            yield from division_findings(part)
+        yield from pattern_findings(part)
+        yield from alphabet_findings(part)
+        yield from _unused_findings(policy, part)
+    yield from conflict_findings(policy)
+    yield from _of_the_scheduler(policy)
+    yield from _scale_findings(policy, amounts)
+
+
+def _unused_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield that nothing reads a variable."""
+    if part.variable:
+        reads = {path[:2] for program in policy.programs for path in program.references}
+        if not reads & {("variables",), ("variables", part.variable)}:
+            message, hint = "nothing reads it", f"read `variables.{part.variable}`, or drop it"
+            yield Finding(part.name, message, hint)
+
+
+def _of_the_scheduler(policy: CompiledPolicy) -> Iterator[Finding]:
+    """Yield the filters that the scheduler applies by itself, with the same args."""
+    own = [
+        rule.evaluator.plugin
+        for rule in SCHEDULER_FILTERS
+        if isinstance(rule.evaluator, PluginFilter)
+    ]
+    for rule in policy.filters:
+        plugin = rule.evaluator.plugin if isinstance(rule.evaluator, PluginFilter) else None
+        if any(type(plugin) is type(each) and vars(plugin) == vars(each) for each in own):
+            message = "the scheduler filters by this plugin itself: it has no effect"
+            yield Finding(rule.name, message, "drop it")
+
+
+_OTHER_SCALE: Final = 10
+
+
+def _scale_findings(policy: CompiledPolicy, amounts: Mapping[str, Amount]) -> Iterator[Finding]:
+    """Yield a finding for each score whose numbers look like a weight beside those of another."""
+    spans = [
+        (span, rule)
+        for rule in policy.scores
+        if isinstance(rule.evaluator, NodeExpression)
+        and (span := span_of(rule.evaluator.program, amounts))
+    ]
+    for span, rule in spans:
+        for less, other in spans:
+            times = span / less
+            if times >= _OTHER_SCALE and rule.weight == other.weight:
+                weight = min(round(times), _MOST_WEIGHT)
+                yield Finding(
+                    rule.name,
+                    f"its numbers are {times:g} times those of `{other.name}`, and count as much:"
+                    " the points of each score go from 0 to 100",
+                    f"to make it count more write `weight: {weight}`, else divide by {times:g}",
+                )
+                return
+
+
+_MOST_WEIGHT: Final = 100
 
 
 def observed_findings(
@@ -86,7 +162,13 @@ def observed_findings(
 ) -> Iterator[Finding]:
     """Yield a finding for each part that has no effect, or fails, when it is tried."""
     try:
-        yield from effect_findings(policy, samples_for(policy, is_over))
+        samples = samples_for(policy, is_over)
+        of_labels = tuple(label_findings(policy, samples))
+        yield from of_labels
+        explained = {found.part for found in of_labels}
+        for found in effect_findings(policy, samples):
+            if found.part not in explained:
+                yield found
     except OutOfTimeError:
         yield Finding("", _TOO_LONG)
 
@@ -94,10 +176,12 @@ def observed_findings(
 _NAMES_NODES = (
     "`dynamicFilters: Required` writes node names, and Karpenter adds no node for such a pod"
 )
+_NO_DYNAMIC = "`dynamicFilters` has no effect: all filters are on labels, and are required anyway"
 _NO_PROMISE = (
     "a kubelet that restarts then rejects running pods that require it, and a descheduler evicts"
     " them; a score only prefers"
 )
+_ALL_POINTS: Final = 100
 _DYNAMIC_FILTERS = ("spec", "placement", "dynamicFilters")
 
 _LOST = {
@@ -189,10 +273,13 @@ def policy_warnings(
     )
     # Where the text of a part says why it has no effect, that alone is named.
     explained = {found.part for _, found in causes if found.part}
+    explained |= {found.part for found in policy.warnings}
     consequences = (
         *_of(Check.LABELS, _impossible_filters(policy)),
         *_of(Check.MEANING, observed_findings(policy, is_over)),
     )
+    seen = explained | {found.part for _, found in consequences}
+    of_cluster = () if cluster is None else cluster_findings(policy, cluster)
     found = (
         *_of(Check.PLACEMENT, _placement_findings(policy)),
         *causes,
@@ -200,11 +287,37 @@ def policy_warnings(
         *_of(Check.LABELS, _label_findings(policy)),
         *_of(Check.UNUSUAL, policy.warnings),
         *_of(Check.COST, policy.slow_parts),
-        *_of(Check.CLUSTER, () if cluster is None else cluster_findings(policy, cluster)),
+        *_of(
+            Check.CLUSTER, (each for each in of_cluster if not each.part or each.part not in seen)
+        ),
     )
     # A plugin that filters and ranks by the same args gives each warning twice.
     once = {(check, str(each)): each for check, each in reversed(found)}
     return tuple(warning_of(policy, check, each) for (check, _), each in reversed(once.items()))
+
+
+_MOST_OTHERS: Final = 16  # policies on the same labels that one is compared with
+
+
+def joint_warnings(policies: PolicySet) -> tuple[PolicyWarning, ...]:
+    """Return a warning for each policy that leaves no node for pods of another one."""
+    enforced = [policy for policy in policies if policy.mode is Mode.ENFORCE]
+    keys = {policy.name: _constrained_keys(policy) for policy in enforced}
+    found: list[PolicyWarning] = []
+    for policy in enforced:
+        alike = (
+            each for each in enforced if each is not policy and keys[each.name] & keys[policy.name]
+        )
+        if others := tuple(islice(alike, _MOST_OTHERS)):
+            samples = samples_for(policy, others=others)
+            findings = joint_findings(policy, others, samples)
+            found += (warning_of(policy, Check.LABELS, each) for each in findings)
+    return tuple(found)
+
+
+def _constrained_keys(policy: CompiledPolicy) -> frozenset[str]:
+    summaries = [rule.labels.summary for rule in policy.filters]
+    return frozenset[str]().union(*(each.keys for each in summaries if each.constrains_labels))
 
 
 def _of(check: Check, findings: Iterable[Finding]) -> Iterator[tuple[Check, Finding]]:
@@ -239,8 +352,26 @@ def _name_findings(policy: CompiledPolicy) -> Iterator[Finding]:
 
 def _placement_findings(policy: CompiledPolicy) -> Iterator[Finding]:
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
-        yield Finding("", _NAMES_NODES, path=_DYNAMIC_FILTERS)
+        is_used = any(rule.dynamic for rule in policy.filters)
+        yield Finding("", _NAMES_NODES if is_used else _NO_DYNAMIC, path=_DYNAMIC_FILTERS)
     yield from _lost_wishes(policy)
+    yield from _idle_options(policy)
+
+
+def _idle_options(policy: CompiledPolicy) -> Iterator[Finding]:
+    placement, at = policy.placement, ("spec", "placement")
+    if not policy.rules:
+        return
+    if placement.min_gain >= _ALL_POINTS and policy.scores:
+        message = "`minGain` is all points there are: a pod is moved only from a node with none"
+        hint = "1 to 10 are usual; to move pods for filters alone, drop the `scores`"
+        yield Finding("", message, hint, path=(*at, "minGain"))
+    elif placement.min_gain > 1 and not policy.scores:
+        message = "`minGain` has no effect: the policy has no scores"
+        yield Finding("", message, "drop it, or give it `scores`", path=(*at, "minGain"))
+    if placement.when_none_fits is not WhenNoneFits.ALLOW and not policy.filters:
+        message = f"`whenNoneFits: {placement.when_none_fits}` has no effect: there are no filters"
+        yield Finding("", message, "drop it, or give it `filters`", path=(*at, "whenNoneFits"))
 
 
 def _lost_wishes(policy: CompiledPolicy) -> Iterator[Finding]:

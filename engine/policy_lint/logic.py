@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from engine.cel import ast
 from engine.cel.unparse import unparse
-from engine.cel.values import LIST
+from engine.cel.values import LIST, STRING
+from engine.policy import CompiledPolicy, FilterRule
 from engine.policy.policy_set import Finding
-from engine.policy_lint.reads import EQUALITIES, ORDERS, Part
+from engine.policy_lint.reads import EQUALITIES, ORDERS, Part, parts_of
 
 _MOST_STEPS: Final = 20_000  # of one condition: its cases times its size
 _OTHER: Final = "\0"  # a string that no constant is
@@ -34,6 +35,59 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def logic_findings(part: Part) -> Iterator[Finding]:
     """Yield the innermost parts of an expression that are always true, or never."""
     yield from _constant_parts(part, part.program.root)
+
+
+def conflict_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    """Yield the match conditions, and the filters, that are never true together with another."""
+    parts = tuple(parts_of(policy))
+    of_pods = [part for part in parts if part.is_condition]
+    of_nodes = [part for part in parts if isinstance(part.rule, FilterRule)]
+    for message, together in ((_NO_POD, of_pods), (_NO_NODE, of_nodes)):
+        for index, part in enumerate(together):
+            for other in together[:index]:
+                roots = (_inlined(each.program.root, policy) for each in (other, part))
+                if _Cases(ast.And(tuple(roots), offset=0)).constant is False and all(
+                    _Cases(each.program.root).constant is None for each in (other, part)
+                ):
+                    yield Finding(part.name, message.format(other.name))
+                    return
+
+
+_NO_POD: Final = "no pod meets both this and {}: the policy applies to none"
+_NO_NODE: Final = "no node passes both this filter and `{}`"
+
+
+def _inlined(node: ast.Node, policy: CompiledPolicy) -> ast.Node:
+    """Return a tree with what variables stand for in their place."""
+    match node:
+        case ast.Select(operand=ast.Variable(name="variables"), field=name):
+            return _inlined(policy.variables[name].root, policy)
+    return ast.with_children(node, [_inlined(child, policy) for child in ast.children(node)])
+
+
+def implication_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield that a filter asks something of the pod and of the node: other pods have no node."""
+    root = part.program.root
+    if not isinstance(part.rule, FilterRule) or not isinstance(root, ast.And):
+        return
+    of_pod = [each for each in root.operands if not _reads(each, "node")]
+    if not of_pod or len(of_pod) == len(root.operands):
+        return
+    of_node = [each for each in root.operands if _reads(each, "node")]
+    asked, rest = (
+        each[0] if len(each) == 1 else ast.And(tuple(each), offset=0) for each in (of_pod, of_node)
+    )
+    for each in of_pod:
+        if each in [program.root for program in policy.conditions.values()]:
+            return
+    meant = ast.Or((ast.Not(asked, offset=0), rest), offset=0)
+    message = f"for a pod of which `{unparse(asked)}` is false it rejects all nodes"
+    hint = f"for such a pod to go anywhere write `{unparse(meant)}`"
+    yield Finding(part.name, message, hint, root.offset)
+
+
+def _reads(node: ast.Node, name: str) -> bool:
+    return any(isinstance(each, ast.Variable) and each.name == name for each, _ in ast.walk(node))
 
 
 def _constant_parts(part: Part, node: ast.Node) -> list[Finding]:
@@ -167,6 +221,7 @@ def _compared(node: ast.Node) -> tuple[ast.Node, str, list[Any]] | None:
             return None
     if isinstance(left, ast.Literal):
         return None
+    left = _plain(left)
     if sign == "in" and isinstance(right, ast.ListLiteral) and not right.optionals:
         constants = [each.value for each in right.elements if isinstance(each, ast.Literal)]
         is_known = len(constants) == len(right.elements) and all(map(_is_text, constants))
@@ -175,6 +230,16 @@ def _compared(node: ast.Node) -> tuple[ast.Node, str, list[Any]] | None:
         return None
     is_known = _is_number(right.value) or (sign in EQUALITIES and _is_text(right.value))
     return (left, sign, [right.value]) if is_known else None
+
+
+def _plain(node: ast.Node) -> ast.Node:
+    """Return a value as it is read without asking whether it is there: absent, it is empty."""
+    if isinstance(node, ast.Alternative) and node.other == ast.Literal("", STRING, offset=0):
+        node = node.operand
+    root, keys, _ = ast.field_path(node)
+    for key in keys:
+        root = ast.Select(root, key, offset=0)
+    return root
 
 
 def _domain(constants: list[Any]) -> list[Any]:

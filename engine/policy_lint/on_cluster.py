@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-
 from engine.cel import ast
-from engine.errors import counted, did_you_mean
+from engine.errors import did_you_mean
 from engine.model.decision import PlacementRequest
 from engine.model.node import Node
 from engine.model.pod import Pod
@@ -21,12 +19,14 @@ from engine.model.pod_classes import PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL, SYSTEM_CLASSES
-from engine.policy import CompiledPolicy, FilterRule, RuleContext, ScoreRule
+from engine.policy import CompiledPolicy
 from engine.policy.policy_set import Finding
+from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.reads import ANY, EQUALITIES, Part, ReadPath, Reads, parts_of, path_text
+from engine.policy_lint.samples import samples_of
+from engine.policy_lint.vocabulary import is_known
 from engine.view import ClusterView
 
-_MOST_TRIED: Final = 300  # pods that rules are evaluated for
 _MOST_LISTED: Final = 5
 _SEARCHES: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "contains": lambda text, part: part in text,
@@ -134,19 +134,11 @@ def cluster_findings(policy: CompiledPolicy, cluster: KnownCluster) -> Iterator[
         *(found for part in parts_of(policy) for found in _words(part, cluster)),
     ]
     yield from words
-    matched = _matched(policy, cluster)
-    if not matched:
-        if cluster.pods:
-            count = counted(len(cluster.pods), "pod")
-            text = f"it applies to none of the {count} of the recording"
-            yield Finding("", text, path=("spec", "match"))
-        return
-    explained = {found.part for found in words}
-    yield from (
-        each
-        for each in _rules_without_effect(policy, cluster, matched)
-        if each.part not in explained
-    )
+    samples = samples_of(policy, cluster.view, cluster.now, cluster.pods)
+    explained = {found.part for found in words if found.part}
+    for found in effect_findings(policy, samples):
+        if found.part not in explained:
+            yield found
 
 
 def _keys(maps: Iterable[Mapping[str, str]]) -> frozenset[str]:
@@ -197,7 +189,9 @@ def _not_there(
     there = sorted(filter(None, values))
     listed = ", ".join(f"`{value}`" for value in there[:_MOST_LISTED])
     more = f" and {len(there) - _MOST_LISTED} more" if len(there) > _MOST_LISTED else ""
-    near = did_you_mean(str(literal.value), there) if what.startswith("is ") else ""
+    value = str(literal.value)
+    is_word = what.startswith("is ") and not is_known(path, value)
+    near = did_you_mean(value, there) if is_word else ""
     hint = near or (f"there are {listed}{more}" if there else "")
     return Finding(
         part.name, f"no `{path_text(path)}` of the recording {what}", hint, literal.offset
@@ -234,50 +228,3 @@ def _words_of_selector(
             message = f"no label `{requirement.key}` of the recording is {asked}"
             near = did_you_mean(min(requirement.values), sorted(values))
             yield Finding("", message, near or f"there are {there}", path=at)
-
-
-def _matched(policy: CompiledPolicy, cluster: KnownCluster) -> list[PlacementRequest]:
-    """Return pods that a policy applies to, one of those that differ in no more than the name."""
-    unlike: dict[object, PlacementRequest] = {}
-    errors: list[str] = []
-    for request in cluster.pods:
-        pod = request.pod
-        kind = (pod.namespace, pod.owner_uid or pod.name, pod.shape)
-        is_new = kind not in unlike
-        if is_new and policy.selects(request) and policy.meets(request, cluster.now, errors):
-            unlike[kind] = request
-    return list(unlike.values())[:_MOST_TRIED]
-
-
-def _rules_without_effect(
-    policy: CompiledPolicy, cluster: KnownCluster, matched: Sequence[PlacementRequest]
-) -> Iterator[Finding]:
-    contexts = [policy.context(each, cluster.view, cluster.now) for each in matched]
-    nodes = counted(int(np.count_nonzero(cluster.view.valid)), "node")
-    for rule in policy.rules:
-        message = ""
-        if isinstance(rule, ScoreRule):
-            if all(_is_same(rule, context) for context in contexts):
-                message = f"it gives all {nodes} of the recording the same, for each pod"
-        else:
-            message = _effect_of(rule, contexts, nodes)
-        if message:
-            yield Finding(rule.name, message)
-
-
-def _effect_of(rule: FilterRule, contexts: Sequence[RuleContext], nodes: str) -> str:
-    """Return that a filter treats all nodes alike, "" where it does not."""
-    kept, rejected = True, True
-    for context in contexts:
-        rejects = rule.rejects(context)[context.view.valid]
-        kept, rejected = kept and not rejects.any(), rejected and bool(rejects.all())
-    if rejected:
-        return f"it rejects all {nodes} of the recording, for each pod"
-    return f"it keeps all {nodes} of the recording, for each pod" if kept else ""
-
-
-def _is_same(rule: ScoreRule, context: RuleContext) -> bool:
-    (rows,) = context.view.valid.nonzero()
-    points = np.asarray(rule.evaluator.score(context, rows)[0], np.float64)
-    sound = points[np.isfinite(points)]
-    return sound.size == 0 or bool((sound == sound[0]).all())

@@ -20,7 +20,7 @@ from engine.model.quantity import counts_bytes
 from engine.policy import CompiledPolicy
 from engine.policy.environment import TABLE, ExpressionScope, environment
 from engine.policy.policy_set import Finding
-from engine.policy_lint.reads import ORDERS, Part, path_of, references_of
+from engine.policy_lint.reads import EQUALITIES, ORDERS, Part, path_of, references_of
 
 _ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _UNITS: Final[Mapping[str, str]] = {entry.path: entry.unit for entry in TABLE}
@@ -34,6 +34,7 @@ _EXTREMES: Final = frozenset({"math.greatest", "math.least"})
 _PERCENT = 100.0
 _GREATEST_SCALE: Final = 1e30
 _MEBI: Final = 1 << 20
+_MOST_GIBI: Final = 512
 _FEWEST_BYTES: Final = _MEBI
 _MOST_CORES_OF_A_POD: Final = 200
 _MOST_CORES_OF_A_NODE: Final = 1000
@@ -104,6 +105,32 @@ def absolute_findings(
     )
 
 
+def span_of(program: Program, variables: Mapping[str, Amount]) -> float:
+    """Return by how much a score differs: of constants, or of a share of a node; 0 if unknown."""
+    constants = list(_choices(program.root))
+    if len(constants) > 1 and None not in constants:
+        numbers = [number for number in constants if number is not None]
+        return max(numbers) - min(numbers)
+    amount = amount_of(program, variables)
+    is_share = isinstance(amount, Measured) and amount.unit is _Unit.SHARE
+    return abs(amount.scale) if is_share and isinstance(amount, Measured) else 0.0
+
+
+def _choices(node: ast.Node) -> Iterator[float | None]:
+    """Yield what a choice is between, None for anything but a constant."""
+    match node:
+        case ast.Conditional(then=then, otherwise=otherwise):
+            yield from _choices(then)
+            yield from _choices(otherwise)
+        case ast.Negate(operand=ast.Literal() as operand):
+            number = _constant(operand)
+            yield None if number is None else -number
+        case ast.Literal() | ast.Call():
+            yield _constant(node)
+        case _:
+            yield None
+
+
 class _Mix(NamedTuple):
     """A part of a tree that mixes up units; the message goes on from its text."""
 
@@ -145,7 +172,12 @@ class _Reader:
                 return self.visit(node.body)
             case ast.Binary():
                 return self._binary(node)
-        return _result(node, [self.visit(child) for child in ast.children(node)])
+        known = [self.visit(child) for child in ast.children(node)]
+        if isinstance(node, ast.Call) and node.function in {"int", "uint"} and _is_share(known[0]):
+            cut = unparse(node.args[0])
+            hint = f"leave out `{node.function}`: write `{cut}`"
+            self.mixes.append(_Mix(node, " is 0 for all that is less than the whole", hint))
+        return _result(node, known)
 
     def _binary(self, node: ast.Binary) -> Amount:
         left, right = self.visit(node.left), self.visit(node.right)
@@ -186,6 +218,9 @@ class _Reader:
                 self.mixes.append(_Mix(node, what))
         elif advice := _ADVICE[left.unit](left, abs(right)):
             self.mixes.append(_Mix(node, f": {advice.unit}", advice.hint))
+        elif node.operator in EQUALITIES and left.path.startswith("node.usage.") and right:
+            less = unparse(replace(node, operator="<="))
+            self.mixes.append(_Mix(node, ": usage is hardly ever just that", f"write `{less}`"))
 
 
 def _result(node: ast.Node, known: Sequence[Amount]) -> Amount:
@@ -202,6 +237,10 @@ def _result(node: ast.Node, known: Sequence[Amount]) -> Amount:
         case ast.Call(function=function, args=(_, _)) if function in _EXTREMES:
             return _either(known[0], known[1])
     return None
+
+
+def _is_share(amount: Amount) -> bool:
+    return isinstance(amount, Measured) and amount.unit is _Unit.SHARE and abs(amount.scale) <= 1
 
 
 def _differ(left: Measured, right: Measured) -> bool:
@@ -292,10 +331,16 @@ def _bytes_advice(measured: Measured, number: float) -> _Advice | None:
         return _Advice(unit, "divide it by what the node offers for a fraction")
     if measured.scale != 1:
         return _Advice(unit)
-    return _Advice(unit, f"for {number:g} Mi write `{number * _MEBI:.1f}`")
+    hint = f"for {number:g} Mi write `{number * _MEBI:.1f}`"
+    if number <= _MOST_GIBI:
+        hint += f", for {number:g} Gi `{number * (_MEBI << 10):.1f}`"
+    return _Advice(unit, hint)
 
 
 def _cores_advice(measured: Measured, number: float) -> _Advice | None:
+    if 0 < number < 1 and measured.path.rpartition(".")[0] in _IN_USE and measured.scale == 1:
+        unit = f"`{measured.path}` is in cores, and this is less than one"
+        return _Advice(unit, "divide it by `node.allocatable.cpu` for a fraction")
     most = _MOST_CORES_OF_A_NODE
     if measured.path.startswith("pod."):
         most = _MOST_CORES_OF_A_POD
@@ -328,6 +373,30 @@ _ADVICE: Final = {
     _Unit.SHARE: _share_advice,
 }
 """The advice for a constant that something measured is compared with, None if it fits."""
+
+
+def division_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each division of counted pods whose rest is missed."""
+    root = part.program.root
+    whole = {
+        id(side)
+        for node, _ in ast.walk(root)
+        if isinstance(node, ast.Binary) and node.operator in EQUALITIES | ORDERS
+        for side, other in ((node.left, node.right), (node.right, node.left))
+        if isinstance(other, ast.Literal) and isinstance(other.value, int)
+    }
+    for node, _ in ast.walk(root):
+        match node:
+            case ast.Binary(operator="/", left=left, right=ast.Literal(value=int(number))):
+                path = ".".join(path_of(left, {}))
+                if _UNITS.get(path) == "pods" and id(node) not in whole:
+                    yield Finding(
+                        part.name,
+                        f"unit? `{unparse(node)}` is a whole number: the rest is cut off",
+                        f"write `double({unparse(left)}) / {number}.0`",
+                        node.offset,
+                    )
+
 
 _NUMBER: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[0-9]*\.[0-9]+")
@@ -370,19 +439,17 @@ def _hint(node: ast.Binary, written: str | None) -> str:
         one, other = (f"quantity({unparse(side)})" for side in (node.left, node.right))
         return f"compare quantities: `{one}.compareTo({other}) {node.operator} 0`"
     if written is None or _NUMBER.fullmatch(written):
-        sides = (_converted(side, "int", "0") for side in (node.left, node.right))
-    elif _DECIMAL.fullmatch(written) and not _could_be_version(node):
-        sides = (_converted(side, "double", "0") for side in (node.left, node.right))
-    else:
-        one, other = (_semver(side) for side in (node.left, node.right))
-        return f"compare versions: `{one}.compareTo({other}) {node.operator} 0`"
-    left, right = sides
-    return f"compare numbers: `{unparse(replace(node, left=left, right=right))}`"
+        return f"compare numbers: `{_numbers(node, 'int')}`"
+    one, other = (_semver(side) for side in (node.left, node.right))
+    versions = f"compare versions: `{one}.compareTo({other}) {node.operator} 0`"
+    if not _DECIMAL.fullmatch(written):
+        return versions
+    return f"{versions}; if it is no version, numbers: `{_numbers(node, 'double')}`"
 
 
-def _could_be_version(node: ast.Binary) -> bool:
-    """Return whether what is compared is called a version."""
-    return "version" in unparse(node).lower()
+def _numbers(node: ast.Binary, function: str) -> str:
+    left, right = (_converted(side, function, "0") for side in (node.left, node.right))
+    return unparse(replace(node, left=left, right=right))
 
 
 def _converted(node: ast.Node, function: str, absent: str) -> ast.Node:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from engine.cel import ast
 from engine.cel.unparse import unparse
 from engine.cel.values import STRING
-from engine.documents import Document, Path
+from engine.documents import Document, Path, left_over
 from engine.errors import did_you_mean
 from engine.model.well_known import NAMESPACE_NAME_LABEL, REGION_LABEL, ZONE_LABEL
 from engine.policy import CompiledPolicy
@@ -53,6 +53,7 @@ _CLOSED: Final[Mapping[ReadPath, tuple[str, ...]]] = {
         "koord-free",
         "",
     ),
+    ("pod", "notEvictableBy", ANY): ("ClusterAutoscaler", "Karpenter"),
     ("request", "operation"): ("CREATE",),
 }
 """All values of a field."""
@@ -83,6 +84,13 @@ _OPEN: Final[Mapping[ReadPath, tuple[str, ...]]] = {
 }
 """Usual values of a field that may have others."""
 
+_OF_MAPS: Final[Mapping[ReadPath, str]] = {
+    ("node", "conditions", ANY): "type",
+    ("node", "taints", ANY): "key",
+    ("pod", "tolerations", ANY): "key",
+}
+"""Elements that are maps, with the field that names one."""
+
 _INSTEAD: Final[Mapping[ReadPath, Mapping[str, str]]] = {
     ("pod", "ownerKinds", ANY): {
         "Deployment": "its pods are owned by a ReplicaSet: write `'ReplicaSet'`",
@@ -109,6 +117,13 @@ _LABEL_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
 """All values of a label of nodes; each may be absent, and count as ""."""
 
 _MACHINES: Final = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64"}
+
+
+def _machine(value: str) -> str:
+    """Return the architecture that is meant, "" if none is."""
+    lower = value.casefold()
+    return lower if lower in _ARCHITECTURES else _MACHINES.get(lower, "")
+
 
 _KARPENTER_AWS: Final = (
     "instance-category instance-cpu instance-cpu-manufacturer instance-family instance-generation "
@@ -221,6 +236,11 @@ _ALIKE: Final = 0.9  # of two keys of labels that are meant to be one
 _PLURALS_OF: Final = 0.8  # of their last parts, where the domains are one
 
 
+def is_known(path: ReadPath, value: str) -> bool:
+    """Return whether a field may have a value anywhere, by what Kubernetes knows."""
+    return value in (*_CLOSED.get(path, ()), *_LABEL_VALUES.get(path[-1], ()))
+
+
 class _Unknown(NamedTuple):
     message: str
     hint: str
@@ -240,7 +260,10 @@ def vocabulary_findings(part: Part) -> Iterator[Finding]:
 def selector_findings(policy: CompiledPolicy, document: Document) -> Iterator[Finding]:
     """Yield a finding for each label in a selector or list that is nearly a well-known one."""
     for path, key, known in _label_keys(document):
-        if found := _near(key, known):
+        found = _near(key, known)
+        if known is not _OF_NODES and key in _OF_NODES:
+            found = _of_nodes(key, str(path[2]))
+        if found:
             yield Finding("", *found, path=path)
     for name, selector in (
         ("namespaceSelector", policy.namespace_selector),
@@ -261,14 +284,23 @@ def _value(compared: Comparison) -> _Unknown | None:
     if not isinstance(value, str):
         return None
     what = f"`{path_text(path)}` is never `{value}`"
+    if path in _OF_MAPS:
+        *owner, _ = path
+        field = _OF_MAPS[path]
+        meant = f"{path_text(tuple(owner))}.exists(e, e.{field} == '{value}')"
+        return _Unknown(f"`{path_text(tuple(owner))}` has no strings in it", f"write `{meant}`")
     if instead := _INSTEAD.get(path, {}).get(value):
         return _Unknown(what, instead)
     known = _CLOSED.get(path)
     if known is None and path[:-1] in {("node", "labels"), ("pod", "nodeSelector")}:
+        if shape := _value_by_shape(path[-1], value):
+            return shape
         known = _LABEL_VALUES.get(path[-1])
         known = (*known, "") if known else None
     if known is not None and value not in known:
-        near = _MACHINES.get(value) if known[0] == "amd64" else _alike(value, known)
+        is_machine = known[0] == _ARCHITECTURES[0]
+        near = _machine(value) if is_machine else _alike(value, known)
+        near = known[0] if known[1:] == ("",) else near
         listed = ", ".join(f"`{each}`" for each in known if each)
         return _Unknown(what, f"write `'{near}'`" if near else f"it is one of {listed}")
     usual = _OPEN.get(path)
@@ -282,6 +314,8 @@ def _value(compared: Comparison) -> _Unknown | None:
 def _key(path: ReadPath, key: str) -> _Unknown | None:
     """Return what is wrong with a key of a map, None if nothing is."""
     known = _KEYS.get(path)
+    if key in _OF_NODES and path in _NOT_OF_NODES:
+        return _of_nodes(key, path_text(path))
     if known is not None:
         return _near(key, known)
     fields = _FIELDS.get(path)
@@ -292,6 +326,23 @@ def _key(path: ReadPath, key: str) -> _Unknown | None:
     if path == ("object",) and key == "status":
         return _Unknown(what, "a pod that is being created has no status yet")
     return _Unknown(what, f"write `{near}`") if near else None
+
+
+_NOT_OF_NODES: Final = frozenset(
+    {
+        ("node", "annotations"),
+        ("pod", "annotations"),
+        ("pod", "labels"),
+        ("object", "metadata", "labels"),
+        ("namespaceObject", "metadata", "labels"),
+    }
+)
+
+
+def _of_nodes(key: str, where: str) -> _Unknown:
+    """Return that a label of nodes is looked for elsewhere."""
+    hint = f"read `node.labels[?'{key}'].orValue('')` in a filter or a score"
+    return _Unknown(f"`{key}` is a label of nodes, hardly in `{where}`", hint)
 
 
 def _near(key: str, known: Iterable[str]) -> _Unknown | None:
@@ -454,3 +505,149 @@ def why_it_changes(key: str) -> str:
     """Return why a label changes while pods run on its node, "" of one that is not known to."""
     by_prefix = (why for prefix, why in _BY_PREFIX.items() if key.startswith(prefix))
     return _BY_KEY.get(key) or next(by_prefix, "")
+
+
+_ANCHORED: Final = re.compile(r"\^.*|.*\$|\.\*.*\.\*", re.DOTALL)
+_GLOB: Final = re.compile(r"\^?([-A-Za-z0-9_]*[-A-Za-z0-9_/])\*([-A-Za-z0-9_]*)\$?")
+_FLAGS: Final = re.compile(r"\(\?[a-z]+\)")
+_SLASHED: Final = re.compile(r"/(.*)/")
+_CHOICE: Final = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
+
+
+def pattern_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each pattern that is found anywhere in a string."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Call(
+                function="matches", args=(of, ast.Literal(value=str(pattern)) as literal)
+            ):
+                if glob := _GLOB.fullmatch(pattern):
+                    message = f"in a pattern `*` repeats the sign before it: `{pattern}`"
+                    anything = replace(literal, value=f"^{glob[1]}.*{glob[2]}$")
+                    hint = f"write `{unparse(replace(node, args=(of, anything)))}`"
+                    yield Finding(part.name, message, hint, literal.offset)
+                    continue
+                if not pattern or _ANCHORED.fullmatch(_FLAGS.sub("", pattern)):
+                    continue
+                if slashed := _SLASHED.fullmatch(pattern):
+                    meant = replace(literal, value=slashed[1])
+                    hint = f"write `{unparse(replace(node, args=(of, meant)))}`"
+                    message = "a pattern has no slashes around it"
+                    yield Finding(part.name, message, hint, literal.offset)
+                    continue
+                inner = pattern.removeprefix(".*").removesuffix(".*")
+                has_choice = "|" in _CHOICE.sub("", pattern)
+                whole = f"^({pattern})$" if has_choice else f"^{pattern}$"
+                anchored = ast.Literal(whole, STRING, offset=0)
+                yield Finding(
+                    part.name,
+                    f"`{pattern}` is found anywhere in the string, also in `x{pattern}x`"
+                    if pattern.isalnum()
+                    else f"`{pattern}` is found anywhere in the string",
+                    f"for the whole string write `{unparse(replace(node, args=(of, anchored)))}`,"
+                    f" for a part of it `.*{inner}.*`",
+                    literal.offset,
+                )
+
+
+_PLACE_LABELS: Final = {
+    ZONE_LABEL: "zone",
+    "failure-domain.beta.kubernetes.io/zone": "zone",
+    REGION_LABEL: "region",
+    "failure-domain.beta.kubernetes.io/region": "region",
+}
+_DIRECTION: Final = "(?:north|south|east|west|central)+"
+_CLOUD_REGION: Final = (
+    rf"(?:[a-z]{{2}}(?:-gov|-iso[a-z]?)?-{_DIRECTION}-[0-9]|"
+    rf"(?:africa|asia|australia|europe|me|northamerica|southamerica|us)-{_DIRECTION}[0-9]+)"
+)
+_REGION: Final = re.compile(_CLOUD_REGION)
+_ZONE_OF_REGION: Final = re.compile(rf"({_CLOUD_REGION})-?[a-z]")
+_INSTANCE_LABELS: Final = frozenset(
+    {"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
+)
+_ROLE: Final = "node-role.kubernetes.io/"
+_FAMILY: Final = re.compile(r"(?:[a-z]{1,3}[0-9][a-z]{0,3}(?:-[a-z0-9]+)?|[a-z][0-9][a-z]?)")
+_SIZED: Final = re.compile(
+    r"[a-z]{1,3}[0-9][a-z0-9-]*\.(?:nano|micro|small|medium|metal|[0-9]*x?large)"
+)
+
+
+def _value_by_shape(key: str, value: str) -> _Unknown | None:
+    """Return what is wrong with a label's value that has the shape of another label's."""
+    what, is_of = f"`{key}` is hardly `{value}`", _PLACE_LABELS.get(key)
+    if is_of == "zone" and _REGION.fullmatch(value):
+        zone = f"{value}a" if value.count("-") > 1 else f"{value}-b"
+        hint = f"write a zone, as `'{zone}'`, or read `{REGION_LABEL}`"
+        return _Unknown(f"{what}: that is a region", hint)
+    if is_of == "region" and (found := _ZONE_OF_REGION.fullmatch(value)):
+        return _Unknown(f"{what}: that is a zone", f"write `'{found[1]}'`, or read `{ZONE_LABEL}`")
+    if is_of and value != value.lower() and _REGION.match(value.lower()):
+        return _Unknown(f"{what}: clouds write it in small letters", f"write `'{value.lower()}'`")
+    if key.startswith(_ROLE) and value:
+        asks = f"'{key}' in node.labels"
+        return _Unknown(f"{what}: most clusters set it without a value", f"write `{asks}`")
+    if key in _INSTANCE_LABELS:
+        if _FAMILY.fullmatch(value):
+            return _Unknown(
+                f"{what}: that is a family of machines",
+                f"write the whole type, as `'{value}.xlarge'`, or `.startsWith('{value}.')`",
+            )
+        lower = value.lower().replace("_", ".")
+        if lower != value and _SIZED.fullmatch(lower):
+            return _Unknown(what, f"write `'{lower}'`")
+    return None
+
+
+_TEXT_SEARCHES: Final = frozenset({"contains", "endsWith", "startsWith"})
+_OF_NAMES: Final = frozenset({("node", "name"), ("pod", "name"), ("pod", "namespace")})
+_OF_LABELS: Final = frozenset(
+    {
+        ("node", "labels"),
+        ("pod", "labels"),
+        ("pod", "nodeSelector"),
+        ("namespaceObject", "metadata", "labels"),
+    }
+)
+_FOREIGN: Final = re.compile(r"[^-A-Za-z0-9_.]")
+_WILDCARD: Final = re.compile(r"(\^?)([-A-Za-z0-9_.]*)([*%]?)")
+
+
+def alphabet_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each text with a sign that the names and labels of objects never have."""
+    reads = Reads(part.program.root)
+    searches = [each for each in reads.searches if each.operator in _TEXT_SEARCHES]
+    for compared in (*reads.comparisons, *searches):
+        path, value = compared.path, compared.literal.value
+        is_name = path in _OF_NAMES
+        if not isinstance(value, str) or not (is_name or path[:-1] in _OF_LABELS):
+            continue
+        if left_over(value) or path[-1] == ANY:
+            continue
+        if found := _FOREIGN.search(value):
+            hint = _pattern_hint(path, value)
+            message = f"`{path_text(path)}` never has `{found[0]}`"
+            yield Finding(part.name, message, hint, compared.literal.offset)
+        elif is_name and value != value.lower():
+            message = f"`{path_text(path)}` has lower-case letters alone"
+            hint = f"write `'{value.lower()}'`"
+            yield Finding(part.name, message, hint, compared.literal.offset)
+
+
+def _pattern_hint(path: ReadPath, value: str) -> str:
+    """Return how to look for what is written as a pattern."""
+    found = _WILDCARD.fullmatch(value)
+    if found is None or not found[2]:
+        pattern = value.replace("*", ".*") if "*" in value else ""
+        return f"a pattern is written `.matches('^{pattern}$')`" if pattern else ""
+    return f"there are no patterns: write `{_written(path)}.startsWith('{found[2]}')`"
+
+
+def _written(path: ReadPath) -> str:
+    """Return how a value is read that may be absent."""
+    *parent, key = path
+    return (
+        f"{path_text(tuple(parent))}[?'{key}'].orValue('')"
+        if path not in _OF_NAMES
+        else path_text(path)
+    )

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Self, cast
 
 import msgspec
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AwareDatetime, BeforeValidator, Field, model_validator
 
 from engine import documents
 from engine.builtin_admission import BuiltinAdmission
-from engine.documents import Document, read_documents, validate_model
+from engine.documents import Document, mistake, read_documents, validate_model
 from engine.errors import Diagnostic, InvalidFileError, did_you_mean
 from engine.model import api
 from engine.model.decision import PlacementRequest, Verdict
@@ -224,6 +224,15 @@ class Expectation(Model):
     errors: Annotated[
         tuple[str, ...], Field(description="Parts of the errors that must be reported.")
     ] = ()
+
+    @model_validator(mode="after")
+    def _expects_something(self) -> Self:
+        if not any(dict(self).values()):
+            raise mistake(
+                "the case expects nothing, so it passes whatever the policies say",
+                "expect a `verdict`, such as `Place`, the `best` node, or the `rejected` nodes",
+            )
+        return self
 
 
 class WrittenCase(Model):

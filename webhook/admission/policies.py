@@ -119,7 +119,12 @@ class PolicyReviews:
             return _refused(request, _mistakes([_too_costly(resource, cost, cost_of_others)]))
         warnings = [
             *self._effect_of_place(resource, is_taken=is_taken),
-            *self._lint(compiled.policy),
+            # One that has no effect anywhere has none to be warned of.
+            *(
+                ()
+                if resource.namespace in self._excluded_namespaces
+                else self._lint(compiled.policy)
+            ),
         ]
         admitted = wire.allowed(request.uid, warnings=_counted(warnings))
         return ReviewResult(Outcome.ADMITTED, admitted)

@@ -18,7 +18,7 @@ from engine.errors import Diagnostic, InvalidFileError, StowplanError, counted
 from engine.model.label_condition import Exactness
 from engine.model.policy_resource import DynamicFilters, PlacementAt
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
-from engine.policy_lint import CHECKS, KnownCluster, PolicyWarning, policy_warnings
+from engine.policy_lint import CHECKS, KnownCluster, PolicyWarning, joint_warnings, policy_warnings
 from webhook.cli import console
 from webhook.cli.console import plain_table, run_on_changes
 from webhook.cli.exit_codes import Exit
@@ -98,8 +98,9 @@ class LintRun:
     @classmethod
     def of(cls, policies: PolicySet, cluster: KnownCluster | None = None) -> LintRun:
         """Return what came of files without a mistake."""
-        found = (policy_warnings(policy, cluster=cluster) for policy in policies)
-        return cls(policies, warnings=tuple(each for warnings in found for each in warnings))
+        alone = (policy_warnings(policy, cluster=cluster) for policy in policies)
+        found = (*(each for warnings in alone for each in warnings), *joint_warnings(policies))
+        return cls(policies, warnings=found)
 
     @classmethod
     def failed(cls, error: InvalidFileError) -> LintRun:

@@ -73,11 +73,11 @@ def test_everything_that_is_written_is_heeded() -> None:
         ),
         (
             "filters: [{plugin: LimitAware}, {plugin: LimitAware}]",
-            "name `LimitAware` is used twice",
+            "name `LimitAware` is used twice: the first one is on line 5",
         ),
         (
             "variables: [{name: a, expression: '1'}, {name: a, expression: '2'}]",
-            "name `a` is used twice",
+            "name `a` is used twice: the first one is on line 5",
         ),
         ("filters: [{name: a, expression: ''}]", "must not be empty"),
         ("filters: [{name: a, expression: 'true', weight: 1}]", "unknown key `weight`"),

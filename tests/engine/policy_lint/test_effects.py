@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.policy_lint.effects import effect_findings, samples_for
+from engine.policy_lint.effects import effect_findings
+from engine.policy_lint.samples import samples_for
 from engine.view import Sum
 from tests.engine.policy.worlds import policy
 
@@ -54,7 +55,12 @@ def test_nodes_differ_in_whatever_rules_read() -> None:
     assert any(usage is not None for usage in usages)
 
 
-_SAME = "its score is the same for all nodes: it has no effect"
+_OF_PODS = "it reads nothing of the node: for a pod it keeps all nodes, or none"
+_NODES = "152 nodes of the built-in cluster"
+_SAME = (
+    "it reads nothing of the node, so all nodes get the same: it has no effect;"
+    " read a value of `node`, or drop it"
+)
 
 
 def _warnings(spec: str) -> list[str]:
@@ -78,7 +84,10 @@ def _of_filter(expression: str) -> list[str]:
         ("5", _SAME),
         ("pod.requests.cpu", _SAME),
         ("size(pod.labels)", _SAME),
-        ("node.allocatable.cpu > 0.0 ? 1 : 0", _SAME),
+        (
+            "node.allocatable.cpu > 0.0 ? 1 : 0",
+            f"it gives all {_NODES} the same, 1: it has no effect",
+        ),
     ],
 )
 def test_a_score_without_effect_is_a_warning(expression: str, warning: str) -> None:
@@ -88,9 +97,13 @@ def test_a_score_without_effect_is_a_warning(expression: str, warning: str) -> N
 @pytest.mark.parametrize(
     ("expression", "warning"),
     [
-        ("true", "true for all nodes: it has no effect"),
-        ("node.podCount >= 0", "true for all nodes: it has no effect"),
-        ("node.allocatable.cpu < 0.0", "true for no node: it rejects all of them"),
+        ("true", f"{_OF_PODS}; drop it"),
+        (
+            "pod.priority > 1000",
+            f"{_OF_PODS}; write what chooses pods in `match.matchConditions`",
+        ),
+        ("node.podCount >= 0", f"it keeps all {_NODES}, for each pod: it has no effect"),
+        ("node.allocatable.cpu < 0.0", f"it rejects all {_NODES}, for each pod"),
         ("1 / 0 > 0", "always fails: division by zero"),
     ],
 )
@@ -105,12 +118,11 @@ def test_a_filter_without_effect_is_a_warning(expression: str, warning: str) -> 
         "!node.unschedulable",
         "has(node.usage)",
         "node.usage.cpu / node.allocatable.cpu < 0.65",
-        "node.requested.memory + pod.requests.memory <= node.allocatable.memory",
+        "node.requested.memory + pod.requests.memory <= 0.9 * node.allocatable.memory",
         "node.limits.cpu / node.allocatable.cpu < 6.0",
         "node.allocatable.cpu >= 512",
         "node.podCount < 500",
         "'nvidia.com/gpu' in node.allocatable",
-        "pod.priority > 1000",
         "pod.qosClass == 'Guaranteed' || node.podCount < 10",
         # What texts decide is unknown.
         "node.labels.rack.startsWith('r-17')",
@@ -133,6 +145,11 @@ def test_a_broken_variable_is_the_only_warning_of_what_reads_it() -> None:
 
 def test_a_policy_without_rules_has_no_effect() -> None:
     assert _warnings("filters: []") == ["it has neither filters nor scores: it has no effect"]
+
+
+@pytest.mark.parametrize("option", ["preemption: On", "releaseInOrder: true"])
+def test_a_policy_that_holds_pods_needs_no_rules(option: str) -> None:
+    assert _warnings(f"placement: {{{option}}}") == []
 
 
 @pytest.mark.parametrize(
@@ -159,3 +176,17 @@ def test_a_match_condition_without_effect_is_a_warning(condition: str, warning: 
 def test_a_match_condition_with_an_effect_is_none(condition: str) -> None:
     spec = f'match: {{matchConditions: [{{name: m, expression: "{condition}"}}]}}'
     assert _warnings(f"{spec}\nfilters: [{{name: r, expression: node.ready}}]") == []
+
+
+def test_a_policy_that_speaks_of_many_names_is_tried_with_some_of_them() -> None:
+    names = [f"team-{number}" for number in range(500)]
+    kinds = [f"Kind{number}" for number in range(500)]
+    compiled = policy(
+        "match:\n  matchConditions:\n"
+        f'  - {{name: n, expression: "pod.namespace in {names}"}}\n'
+        f'  - {{name: o, expression: "pod.ownerKinds.exists(k, k in {kinds})"}}\n'
+        f'  - {{name: s, expression: "pod.schedulerName in {[*names, "default-scheduler"]}"}}\n'
+        "filters: [{name: r, expression: node.podCount < 50}]"
+    )
+    samples = samples_for(compiled)
+    assert 0 < len(samples.selected) <= 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from engine.errors import InvalidFileError
 from engine.model import api
 from engine.model.node import NodeCondition
+from engine.model.time import SECOND, Micros
+from engine.policy import CompiledPolicy
 from engine.policy_lint import policy_warnings
 from engine.view import ClusterView
-from tests.engine.policy.worlds import NOW, node, policy, request_of, view_of
+from tests.engine.policy.worlds import NOW, node, policy, request_of, usage, view_of
 
+_LOAD = "node.usage.cpu / node.allocatable.cpu"
 _ZONE = "topology.kubernetes.io/zone"
 _ARM: dict[str, str] = {"kubernetes.io/arch": "arm64", "gen": "10", "pool": "a", _ZONE: "z1"}
 _AMD: dict[str, str] = {"kubernetes.io/arch": "amd64", "gen": "9", "pool": "b", _ZONE: "z2"}
@@ -23,12 +27,13 @@ def _world() -> ClusterView:
     """Return nodes `arm`, which is full and tainted, and `amd`, which has no fault."""
     pressure = NodeCondition("DiskPressure", "True", "", None)
     calm = NodeCondition("DiskPressure", "False", "", None)
+    hot, cool = (usage(name, cpu=cpu) for name, cpu in (("arm", 3900), ("amd", 400)))
     down, up = (NodeCondition("Ready", status, "", None) for status in ("False", "True"))
     taint = api.Taint(key="a", effect="NoSchedule")
-    return view_of(
-        node("arm", labels=_ARM, conditions=(pressure, down), taints=(taint,), ready=False),
-        node("amd", labels=_AMD, conditions=(calm, up)),
-    )
+    arm = node("arm", labels=_ARM, conditions=(pressure, down), taints=(taint,), ready=False)
+    amd = node("amd", labels=_AMD, conditions=(calm, up))
+    young, old = Micros(NOW - 60 * SECOND), Micros(NOW - 864_000 * SECOND)
+    return view_of(replace(arm, created=young), replace(amd, created=old), hot, cool)
 
 
 class Mended(NamedTuple):
@@ -86,13 +91,18 @@ _CASES = (
         ("amd",),
     ),
     Mended(
-        "node.conditions.exists(c, c.status == 'False')",
+        "!node.conditions.exists(c, c.status == 'False')",
         "`node.conditions.exists(c, c.type == 'Ready' && c.status == 'False')`",
-        "node.conditions.exists(c, c.type == 'Ready' && c.status == 'False')",
-        ("arm",),
+        "!node.conditions.exists(c, c.type == 'Ready' && c.status == 'False')",
+        ("amd",),
     ),
     Mended("node.ready == 'True'", "`node.ready`", "node.ready", ("amd",)),
-    Mended("node.ready == 'false'", "`!node.ready`", "!node.ready", ("arm",)),
+    Mended(
+        "node.ready == 'false' || node.labels.pool == 'b'",
+        "`!node.ready`",
+        "!node.ready || node.labels.pool == 'b'",
+        ("amd", "arm"),
+    ),
     Mended(
         "node.labels.pool == 'b' || 'c'",
         "`node.labels.pool in ['b', 'c']`",
@@ -100,15 +110,15 @@ _CASES = (
         ("amd",),
     ),
     Mended(
-        "node.labels.pool != 'b' && 'c'",
-        "`!(node.labels.pool in ['b', 'c'])`",
-        "!(node.labels.pool in ['b', 'c'])",
+        "node.labels[?'pool'].orValue('') != 'b' && 'c'",
+        "`!(node.labels[?'pool'].orValue('') in ['b', 'c'])`",
+        "!(node.labels[?'pool'].orValue('') in ['b', 'c'])",
         ("arm",),
     ),
     Mended(
-        "node.labels.pool != 'a' || node.labels.pool != 'c'",
-        "`!(node.labels.pool in ['a', 'c'])`",
-        "!(node.labels.pool in ['a', 'c'])",
+        "node.labels[?'pool'].orValue('') != 'a' || node.labels[?'pool'].orValue('') != 'c'",
+        "`!(node.labels[?'pool'].orValue('') in ['a', 'c'])`",
+        "!(node.labels[?'pool'].orValue('') in ['a', 'c'])",
         ("amd",),
     ),
     Mended(
@@ -159,10 +169,10 @@ _CASES = (
     ),
     # One that does not select arm64 stays off it.
     Mended(
-        "pod.nodeSelector['kubernetes.io/arch'] == 'arm64' || node.labels['pool'] != 'a'",
+        "pod.nodeSelector['kubernetes.io/arch'] == 'arm64' || node.labels['pool'] == 'b'",
         "`pod.nodeSelector[?'kubernetes.io/arch'].orValue('')`",
         "pod.nodeSelector[?'kubernetes.io/arch'].orValue('') == 'arm64' || "
-        "node.labels['pool'] != 'a'",
+        "node.labels['pool'] == 'b'",
         ("amd",),
     ),
     Mended(
@@ -172,9 +182,9 @@ _CASES = (
         ("amd", "arm"),
     ),
     Mended(
-        "object.spec.tolerations.exists(t, t.key == 'a') || node.labels.pool != 'a'",
+        "object.spec.tolerations.exists(t, t.key == 'a') || node.labels.pool == 'b'",
         "`object.spec.?tolerations.orValue([])`",
-        "object.spec.?tolerations.orValue([]).exists(t, t.key == 'a') || node.labels.pool != 'a'",
+        "object.spec.?tolerations.orValue([]).exists(t, t.key == 'a') || node.labels.pool == 'b'",
         ("amd",),
     ),
     Mended(
@@ -210,6 +220,43 @@ _CASES = (
         "now - node.creationTimestamp > duration('720h') || node.labels.pool == 'b'",
         ("amd",),
     ),
+    Mended(
+        f"{_LOAD} > 0.65",
+        f"`{_LOAD} < 0.65`",
+        f"{_LOAD} < 0.65",
+        ("amd",),
+    ),
+    Mended(
+        "now - node.creationTimestamp < duration('600s')",
+        "`now - node.creationTimestamp > duration('600s')`",
+        "now - node.creationTimestamp > duration('600s')",
+        ("amd",),
+    ),
+    Mended("!node.ready", "`node.ready`", "node.ready", ("amd",)),
+    Mended(
+        "node.labels['pool'] != 'a'",
+        "`node.labels[?'pool'].orValue('')`",
+        "node.labels[?'pool'].orValue('') != 'a'",
+        ("amd",),
+    ),
+    Mended(
+        "node.labels.pool.matches('b')",
+        "`node.labels.pool.matches('^b$')`",
+        "node.labels.pool.matches('^b$')",
+        ("amd",),
+    ),
+    Mended(
+        "'Job' in pod.ownerKinds && node.labels.pool == 'b'",
+        "`!('Job' in pod.ownerKinds) || node.labels.pool == 'b'`",
+        "!('Job' in pod.ownerKinds) || node.labels.pool == 'b'",
+        ("amd", "arm"),
+    ),
+    Mended(
+        "'a' in node.taints || node.labels.pool == 'c'",
+        "`node.taints.exists(e, e.key == 'a')`",
+        "node.taints.exists(e, e.key == 'a') || node.labels.pool == 'c'",
+        ("arm",),
+    ),
     Mended("node.labels.pool == \u2018a\u2019", "`'a'`", "node.labels.pool == 'a'", ("arm",)),
     Mended("node.labels.gpu == true", "`'true'`", "node.labels.gpu == 'true'", ()),
     Mended(
@@ -219,6 +266,37 @@ _CASES = (
         ("amd",),
     ),
 )
+
+
+@pytest.mark.parametrize(
+    ("written", "followed", "best"),
+    [
+        (_LOAD, f"-({_LOAD})", "amd"),
+        (
+            "node.labels['pool'] == 'a' ? 0 : 1",
+            "node.labels[?'pool'].orValue('') == 'a' ? 0 : 1",
+            "amd",
+        ),
+        (
+            "double(node.labels[?'gen'].orValue(''))",
+            "double(node.labels[?'gen'].orValue('0'))",
+            "arm",
+        ),
+    ],
+)
+def test_a_hint_for_a_score_leads_to_the_best_node(written: str, followed: str, best: str) -> None:
+    def scored(expression: str) -> CompiledPolicy:
+        return policy(f"scores:\n- name: r\n  expression: |-\n    {expression}")
+
+    (warning,) = policy_warnings(scored(written))
+    code = re.search(r"`(.*?)`", warning.hint)
+    assert code is not None
+    assert code[1] in followed
+    compiled, view = scored(followed), _world()
+    assert policy_warnings(compiled) == ()
+    (rows,) = view.valid.nonzero()
+    points = compiled.scores[0].outcome(compiled.context(request_of(), view, NOW), rows).normalized
+    assert view.names[rows[points.argmax()]] == best
 
 
 def _filter(expression: str) -> str:

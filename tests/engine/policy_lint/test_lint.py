@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from engine.documents import read_documents
-from engine.policy import CompiledPolicy, load_policies
+from engine.policy import CompiledPolicy, PolicySet, load_policies
 from engine.policy.compile import compile_policy
-from engine.policy_lint import CHECKS, Check, PolicyWarning, policy_warnings
-from engine.policy_lint.effects import samples_for
+from engine.policy_lint import CHECKS, Check, PolicyWarning, joint_warnings, policy_warnings
 from engine.policy_lint.lint import meaning_findings, observed_findings
+from engine.policy_lint.samples import samples_for
 from tests.engine.policy.worlds import policy
 
 
@@ -29,7 +29,7 @@ def test_a_policy_that_takes_too_long_is_tried_in_part_and_says_so() -> None:
     filters: [{name: r, expression: node.usage.cpu < 0.0}]
     """)
     of_variable, of_rule = observed_findings(compiled)
-    assert (of_rule.part, of_rule.message[:16]) == ("r", "true for no node")
+    assert (of_rule.part, of_rule.message[:14]) == ("r", "it rejects all")
     moments = iter([False] * (len(samples_for(compiled).requests) + 1))
     found, last = observed_findings(compiled, lambda: next(moments, True))
     assert found == of_variable
@@ -54,7 +54,7 @@ spec:
     - name: joined
       expression: "node.taints.exists(t, t.key == pod.labels['a'] + node.name)"
     - name: zone
-      expression: node.labels.zone == 'not a value!'
+      expression: node.labels.z == '-'
   scores:
     - name: size
       expression: "node.allocatable.cpu > 4000 ? 5 : 6"
@@ -70,6 +70,10 @@ _SHIPPED = (*load_policies([_ROOT / "policies", _ROOT / "webhook" / "demo" / "po
 def test_the_policies_that_ship_give_no_warning(compiled: CompiledPolicy) -> None:
     found = policy_warnings(compiled)
     assert [each for each in found if each.check is not Check.PLACEMENT] == []
+
+
+def test_the_policies_that_ship_contradict_none_of_the_others() -> None:
+    assert joint_warnings(PolicySet(_SHIPPED)) == ()
 
 
 def test_a_unit_explains_why_a_rule_has_no_effect() -> None:
@@ -141,6 +145,8 @@ def test_a_promise_on_a_label_that_changes_while_pods_run_is_warned_of(expressio
 
 def test_every_check_is_explained() -> None:
     assert set(CHECKS) == set(Check)
+    page = (_ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
+    assert [check for check in Check if f"`{check.value}`" not in page] == []
 
 
 def test_a_plugin_that_filters_and_ranks_by_the_same_args_is_warned_of_once() -> None:

@@ -99,9 +99,9 @@ def test_logic_that_comes_to_the_same_always_is_named(expression: str, warning: 
 @pytest.mark.parametrize(
     "expression",
     [
-        "node.labels.a != 'x' && node.labels.a != 'y'",
+        "node.labels[?'a'].orValue('') != 'x' && node.labels[?'a'].orValue('') != 'y'",
         "node.labels.a == 'x' || node.labels.a == 'y'",
-        "node.labels.a == 'x' || node.labels.b != 'x'",
+        "node.labels.a == 'x' || node.labels[?'b'].orValue('') != 'x'",
         "node.podCount > 10 && node.podCount < 20",
         "size(node.taints) > 0 || node.podCount > 3",
         "node.ready || node.unschedulable",

@@ -7,13 +7,25 @@ from engine.model.decision import PlacementRequest
 from engine.policy_lint import Check, KnownCluster, policy_warnings
 from engine.policy_lint.on_cluster import cluster_findings
 from tests.builders import request_from
-from tests.engine.policy.worlds import NOW, Json, node, policy, view_of
+from tests.engine.policy.worlds import GIB, NOW, Json, node, policy, view_of
 
 _TAINT = api.Taint(key="dedicated", value="batch", effect="NoSchedule")
 _NODES = (
-    node("n1", labels={"pool": "general", "zone": "a"}, allocatable={"cpu": 4000}),
-    node("n2", labels={"pool": "batch", "zone": "b"}, allocatable={"cpu": 8000}, taints=(_TAINT,)),
+    node(
+        "n1",
+        labels={"pool": "general", "zone": "a", "kubernetes.io/arch": "amd64"},
+        allocatable={"cpu": 4000, "memory": GIB, "pods": 110},
+    ),
+    node(
+        "n2",
+        labels={"pool": "batch", "zone": "b"},
+        allocatable={"cpu": 8000, "memory": GIB, "pods": 110},
+        taints=(_TAINT,),
+    ),
 )
+
+
+_ALL = "2 nodes of the recording"
 
 
 def _pod(name: str, image: str, **spec: object) -> PlacementRequest:
@@ -42,6 +54,10 @@ def _findings(spec: str) -> list[str]:
         ("node.labels['pool'] == 'bach'", "is `bach`; did you mean `batch`?"),
         ("node.labels['zone'] in ['a', 'c']", "no `node.labels.zone` of the recording is `c`"),
         ("!node.taints.exists(t, t.key == 'gpu')", "`node.taints[].key` of the recording is `gpu`"),
+        (
+            "node.labels[?'kubernetes.io/arch'].orValue('') == 'arm64'",
+            "is `arm64`; there are `amd64`",
+        ),
         ("pod.namespace == 'shp' && node.podCount < 9", "is `shp`; did you mean `shop`?"),
         ("pod.priorityClassName == 'silver'", "`pod.priorityClassName` of the recording is"),
         ("'nvidia.com/gpu' in node.allocatable", "no node offers a resource `nvidia.com/gpu`"),
@@ -79,15 +95,32 @@ def test_words_that_are_there_are_none(expression: str) -> None:
         ),
         (
             "filters: [{name: r, expression: node.allocatable.cpu > 1}]",
-            "r: it keeps all 2 nodes of the recording, for each pod",
+            "r: it keeps all 2 nodes of the recording, for each pod: it has no effect there",
         ),
         (
             "scores: [{name: r, expression: node.podCount}]",
-            "r: it gives all 2 nodes of the recording the same, for each pod",
+            "r: it gives all 2 nodes of the recording the same, 0: it has no effect there",
         ),
         (
             "filters: [{plugin: LimitAware, args: {defaultLimitToAllocatableRatio: {cpu: 400}}}]",
-            "LimitAware: it keeps all 2 nodes of the recording, for each pod",
+            f"LimitAware: it keeps all {_ALL}, for each pod: it has no effect there",
+        ),
+        (
+            """
+            filters:
+            - {name: a, expression: node.labels.zone == 'a'}
+            - {name: b, expression: node.allocatable.cpu > 5}
+            """,
+            f"b: the filters together reject all {_ALL}, for each pod, though each keeps some",
+        ),
+        (
+            """
+            placement: {at: Binding, minGain: 60}
+            scores:
+            - {name: a, expression: node.allocatable.cpu}
+            - {name: b, expression: 'node.labels.zone == "a" ? 1 : 0'}
+            """,
+            f"of the {_ALL} none is better than another by more than 0 points: no pod is moved",
         ),
     ],
 )
@@ -107,6 +140,19 @@ def test_a_policy_that_applies_to_no_pod_says_which_word_is_at_fault() -> None:
         "no node has a label `rack` in the recording",
         "it applies to none of the 2 pods of the recording",
     ]
+
+
+def test_a_policy_for_pods_that_are_left_alone_says_why() -> None:
+    proxy = request_from({"metadata": {"namespace": "kube-system", "name": "proxy"}, "spec": {}})
+    cluster = KnownCluster(view=_CLUSTER.view, now=NOW, pods=(*_CLUSTER.pods, proxy))
+    compiled = policy("""
+    match: {matchConditions: [{name: m, expression: pod.name == 'proxy'}]}
+    filters: [{name: r, expression: node.allocatable.cpu > 5}]
+    """)
+    (found,) = cluster_findings(compiled, cluster)
+    assert found.message == (
+        "it applies to no pod that is placed: namespace kube-system is excluded"
+    )
 
 
 def test_it_is_compared_with_a_cluster_only_where_one_is_given() -> None:

@@ -120,7 +120,7 @@ def test_a_score_by_what_is_in_use_needs_what_the_node_has_of_it(score: str, sha
 @pytest.mark.parametrize(
     "score",
     [
-        "node.usage.cpu / node.allocatable.cpu",
+        "-node.usage.cpu / node.allocatable.cpu",
         "node.allocatable.cpu - node.usage.cpu",
         "node.allocatable.memory",
         "-node.podCount",

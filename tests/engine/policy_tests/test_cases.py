@@ -27,7 +27,9 @@ def _report(folder: Path, text: str) -> str:
     return str(caught.value).replace(f"{folder}/", "")
 
 
-def _one(cluster: str = "{}", pod: str = "{}", expect: str = "{}", more: str = "") -> str:
+def _one(
+    cluster: str = "{}", pod: str = "{}", expect: str = "{verdict: Place}", more: str = ""
+) -> str:
     return (
         "- name: n\n"
         "  now: 2026-01-01T00:00:10Z\n"
@@ -114,6 +116,8 @@ def test_the_pod_may_be_one_of_a_workload(tmp_path: Path) -> None:
         ("- [", "cases.yaml:1:3: not YAML"),
         (_one(expect="{bests: a}"), "cases.yaml:5:12: unknown key `bests`"),
         (_one(expect="{verdict: place}"), "hint: did you mean `Place`?"),
+        (_one(expect="{}"), "cases.yaml:5:11: the case expects nothing"),
+        (_one(expect="{errors: [], rejected: {}}"), "hint: expect a `verdict`, such as `Place`"),
         (_one(cluster="{node: []}"), "cases.yaml:3:13: unknown key `node`"),
         (_one(cluster="[]"), "cases.yaml:3:12: expected lists of Kubernetes objects"),
         (_one(cluster="{nodes: {}}"), "cases.yaml:3:20: expected a list"),

@@ -22,7 +22,7 @@ CASE = """\
       - {metadata: {name: a, labels: {n: "1", zone: x}}, status: {allocatable: {cpu: 4, pods: 9}}}
       - {metadata: {name: b}, status: {allocatable: {cpu: 8, pods: 9}}}
   pod: {spec: {containers: [{resources: {requests: {cpu: 500m}}}]}}
-  expect: {}
+  expect: {verdict: Place}
 """
 
 

@@ -97,6 +97,29 @@ def test_a_folder_that_holds_no_policy_is_a_mistake(stowplan: Stowplan, tmp_path
     assert (empty.status, empty.err) == (3, f"{tmp_path}: holds no policy\n")
 
 
+def test_policies_that_contradict_each_other_are_named_together(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    head = "apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\n"
+    (tmp_path / "a.yaml").write_text(
+        f"{head}metadata: {{name: all}}\nspec:\n  filters:\n"
+        "    - {name: here, expression: \"node.labels['zone'] == 'a'\"}\n"
+    )
+    web = (
+        f"{head}metadata: {{name: web}}\nspec:\n"
+        "  match: {objectSelector: {matchLabels: {app: web}}}\n  filters:\n"
+        "    - {name: there, expression: \"node.labels['zone'] == 'b'\"}\n"
+    )
+    (tmp_path / "b.yaml").write_text(web)
+    (line,) = (each for each in stowplan("lint", tmp_path).out.splitlines() if "warning" in each)
+    assert line == (
+        f"{tmp_path / 'b.yaml'}:7:34: warning: there: no node passes both this filter and `here` of"
+        " policy `all`, which applies to the same pods"
+    )
+    (tmp_path / "b.yaml").write_text(web.replace("spec:", "spec:\n  mode: Audit"))
+    assert "warning" not in stowplan("lint", tmp_path).out
+
+
 def test_a_recorded_cluster_shows_words_and_rules_that_mean_nothing_there(
     stowplan: Stowplan, tmp_path: Path
 ) -> None:

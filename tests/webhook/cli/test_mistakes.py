@@ -247,11 +247,19 @@ WARNED = (
     # Effects on the sample cluster.
     Mistake("filters: []", ("it has neither filters nor scores: it has no effect",)),
     Mistake(_scored("1 / 0"), ("r: always fails: division by zero",)),
-    Mistake(_scored("5"), ("r: its score is the same for all nodes: it has no effect",)),
-    Mistake(_scored("pod.requests.cpu"), ("its score is the same for all nodes",)),
+    Mistake(_scored("5"), ("it reads nothing of the node, so all nodes get the same",)),
+    Mistake(
+        _scored("pod.requests.cpu"), ("it reads nothing of the node, so all nodes get the same",)
+    ),
     Mistake(_scored("node.ready || true ? 1 : 0"), ("`node.ready || true` is always true",)),
-    Mistake(_filtered("true"), ("r: true for all nodes: it has no effect",)),
-    Mistake(_filtered("node.podCount < 0"), ("r: true for no node: it rejects all of them",)),
+    Mistake(
+        _filtered("true"),
+        ("r: it reads nothing of the node: for a pod it keeps all nodes, or none",),
+    ),
+    Mistake(
+        _filtered("node.podCount < 0"),
+        ("r: it rejects all 152 nodes of the built-in cluster, for each pod",),
+    ),
     Mistake(
         _scored("node.allocatable.cpu - pod.limits.cpu"),
         (
@@ -285,7 +293,7 @@ ACCEPTED = (
 
 POSSIBLE = (
     "now - node.creationTimestamp > duration('10m')",
-    "node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')",
+    "!node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')",
 )
 
 
