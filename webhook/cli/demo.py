@@ -6,8 +6,11 @@ import asyncio
 import logging
 import shlex
 import shutil
+import ssl
 import sys
-from collections.abc import Mapping
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +40,8 @@ from engine.simulation import (
     what_if,
 )
 from engine.view import ClusterView, Sum
+from webhook.admission import wire
 from webhook.cli import console
-from webhook.cli.api_server import ApiServer, connected
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.console import plain_table
 from webhook.cli.exit_codes import Exit
@@ -47,6 +50,7 @@ from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_patch
 from webhook.pages import figures_table, report_page
 from webhook.serving.composition import run_server
+from webhook.serving.server import RunningServer
 from webhook.settings import Settings
 
 _DATA = Path(webhook.demo.__file__).parent
@@ -56,6 +60,7 @@ _PAGE = "stowplan-report.html"
 _LIMITS_SCORE = "ResourceLimitAware"
 _MILLICORES = 1000
 _SEED = 1  # of ties of the scheduler
+_REVIEW_SECONDS = 10
 
 
 class DemoError(StowplanError):
@@ -81,7 +86,7 @@ async def run_demo(data: Path, output: Console, *, page: Path) -> None:
     try:
         async with (
             run_server(settings, recording, now=lambda: moment) as server,
-            connected(server) as caller,
+            _connected(server) as caller,
         ):
             output.print(
                 f"A webhook listens on {server.url}; its cluster is a recording of"
@@ -100,7 +105,7 @@ async def run_demo(data: Path, output: Console, *, page: Path) -> None:
 
 
 async def _limits_that_add_up(
-    file: Path, view: ClusterView, now: Micros, caller: ApiServer, output: Console
+    file: Path, view: ClusterView, now: Micros, caller: _ApiServer, output: Console
 ) -> None:
     output.print("\n[bold]1. Limits that add up[/]")
     output.print(
@@ -163,7 +168,7 @@ def _another_node_at_binding(
     show_patch(output, [*encode_binding(decision, binding)])
 
 
-async def _a_namespace_at_its_quota(file: Path, caller: ApiServer, output: Console) -> None:
+async def _a_namespace_at_its_quota(file: Path, caller: _ApiServer, output: Console) -> None:
     output.print("\n[bold]3. A namespace at its quota[/]")
     output.print(
         "Pod batch/thumbnailer requests 1 core. The pods of namespace batch request 3.5 of the 4"
@@ -292,3 +297,77 @@ def _from_here(path: Path) -> str:
     """Return a path, quoted for a shell, relative if below the working directory."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """The reason for a denial."""
+
+    code: int
+    message: str
+
+
+class _Response(msgspec.Struct, frozen=True):
+    """The response of a webhook to a review."""
+
+    uid: str
+    allowed: bool
+    patch: bytes = b"[]"  # base64 on the wire
+    status: _Status | None = None
+
+    @property
+    def operations(self) -> list[dict[str, Any]]:
+        """The patch, decoded."""
+        return msgspec.json.decode(self.patch, type=list[dict[str, Any]])
+
+
+class _Review(msgspec.Struct, frozen=True):
+    response: _Response
+
+
+class _ApiServer:
+    """Sends reviews of pods as an API server does: over TLS, trusting one authority."""
+
+    def __init__(self, session: aiohttp.ClientSession, server: RunningServer) -> None:
+        self._session = session
+        self._server = server
+
+    async def review(self, path: str, pod: Mapping[str, Any]) -> _Response:
+        """Return the response to the review of a pod's creation."""
+        # The same review has the same uid in each run, for the same output.
+        key = f"{path}/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        request = {
+            "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, key)),
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "operation": "CREATE",
+            "name": pod["metadata"]["name"],
+            "namespace": pod["metadata"]["namespace"],
+            "userInfo": {"username": "demo"},
+            "object": pod,
+        }
+        body = {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "request": request}
+        async with self._session.post(
+            f"{self._server.url}/{path}?timeout={_REVIEW_SECONDS}s",
+            data=msgspec.json.encode(body),
+            headers={"Content-Type": "application/json"},
+        ) as answer:
+            return msgspec.json.decode(await answer.read(), type=_Review).response
+
+    async def latest_decision(self) -> DecisionReport:
+        """Return the newest decision, from the debug page."""
+        url = f"{self._server.metrics_url}/debug/decisions"
+        async with self._session.get(url, params={"limit": 1}) as answer:
+            (report,) = msgspec.json.decode(await answer.read(), type=list[DecisionReport])
+            return report
+
+
+@asynccontextmanager
+async def _connected(server: RunningServer) -> AsyncIterator[_ApiServer]:
+    """Connect to a webhook, as its caller."""
+    trust = ssl.create_default_context(cadata=server.ca_pem.decode())
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=trust),
+        timeout=aiohttp.ClientTimeout(total=_REVIEW_SECONDS),
+        raise_for_status=True,
+    ) as session:
+        yield _ApiServer(session, server)
