@@ -13,8 +13,7 @@ from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.pod import Pod
 from engine.model.policy_resource import PlacementOptions, WhenNoneFits
 from engine.model.ranking import Ranking
-from engine.model.resources import Amounts
-from engine.model.rule_outcomes import FilterOutcome, ScoreOutcome, and_not
+from engine.model.rule_outcomes import FilterOutcome, and_not
 from engine.model.time import Micros
 from engine.model.well_known import SYSTEM_CLASSES
 from engine.placement.stored_pod import SPREAD, contexts_of, is_kept_off, with_exclusion
@@ -32,7 +31,6 @@ from engine.view import (
     BoolColumn,
     ClusterView,
     Freshness,
-    IntColumn,
     hash_of,
     name_hashes,
 )
@@ -85,10 +83,15 @@ def decide(
         return _abstain(request, view, now, "no policy matches", errors=match.errors)
 
     # 3. Decide by those in Enforce mode; note the decision of those in Audit mode.
-    decision = _decide_by(match.enforced, request, view, now, freshness, errors=match.errors)
+    if match.enforced:
+        contexts = contexts_of(match.enforced, request, view, now, freshness)
+        decision = decide_in(contexts, match.enforced, errors=match.errors)
+    else:
+        reason = "no policy in Enforce mode matches"
+        decision = _abstain(request, view, now, reason, errors=match.errors)
     if match.audited:
-        audit = _decide_by(match.audited, request, view, now, freshness, errors=())
-        decision = replace(decision, audit=audit)
+        contexts = contexts_of(match.audited, request, view, now, freshness)
+        decision = replace(decision, audit=decide_in(contexts, match.audited))
     return decision
 
 
@@ -122,23 +125,9 @@ def audit(
     if skip_reason(request.pod, scope):
         return None
     audited = policies.match(request, now).audited
-    return _decide_by(audited, request, view, now, freshness, errors=()) if audited else None
-
-
-def _decide_by(
-    policies: Sequence[CompiledPolicy],
-    request: PlacementRequest,
-    view: ClusterView,
-    now: Micros,
-    freshness: Freshness,
-    *,
-    errors: tuple[str, ...],
-) -> Decision:
-    """Decide by policies that all apply, highest priority first."""
-    if not policies:
-        return _abstain(request, view, now, "no policy in Enforce mode matches", errors=errors)
-    contexts = contexts_of(policies, request, view, now, freshness)
-    return decide_in(contexts, policies, errors=errors)
+    if not audited:
+        return None
+    return decide_in(contexts_of(audited, request, view, now, freshness), audited)
 
 
 def decide_in(
@@ -193,11 +182,14 @@ def decide_in(
     ]
 
     # 3. Weigh; the ranking by these sums is made as far as it is read.
-    totals = _weighted_sum(scores, candidates.size)
+    totals = np.zeros(candidates.size, np.int64)
+    for score in scores:
+        totals += score.normalized if score.weight == 1 else score.normalized * score.weight
     ranking = Ranking(candidates, totals, lambda rows: _tie_breakers(view, rows, request.pod))
 
     # 4. Decide, with the reasons.
     reachable = left[len(scheduler_outcomes) - 1]
+    estimators = (policy.estimator for policy in policies)
     return Decision(
         pod=request.pod,
         verdict=_verdict(candidates, placement, reachable, scheduler_outcomes),
@@ -210,7 +202,7 @@ def decide_in(
         left=left,
         scored=tuple(scores),
         ranking=ranking,
-        estimate=_estimate(policies, request.pod),
+        estimate=next((each(request.pod) for each in estimators if each is not None), {}),
         errors=errors + tuple([line for context in contexts for line in context.errors]),
         decided_at=contexts[0].now,
         view_version=view.version,
@@ -267,13 +259,6 @@ def _left(filters: Sequence[FilterOutcome], nodes: BoolColumn) -> tuple[BoolColu
     return tuple(left)
 
 
-def _weighted_sum(scores: Sequence[ScoreOutcome], candidates: int) -> IntColumn:
-    totals = np.zeros(candidates, np.int64)
-    for score in scores:
-        totals += score.normalized if score.weight == 1 else score.normalized * score.weight
-    return totals
-
-
 def _tie_breakers(view: ClusterView, rows: NDArray[np.intp], pod: Pod) -> NDArray[np.uint64]:
     """Return a hash of pod and node name for each of some rows.
 
@@ -287,14 +272,6 @@ def _tie_breakers(view: ClusterView, rows: NDArray[np.intp], pod: Pod) -> NDArra
 def tie_factor(pod: Pod) -> int:
     """Return what hashes of names are multiplied with, so that each pod has an order of its own."""
     return hash_of(pod.uid or pod.key) | 1  # odd: different hashes stay different
-
-
-def _estimate(policies: Sequence[CompiledPolicy], pod: Pod) -> Amounts:
-    """Return the usage expected of the pod by the first policy that estimates one."""
-    for policy in policies:
-        if policy.estimator is not None:
-            return policy.estimator(pod)
-    return {}
 
 
 def _verdict(

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache
 from math import inf
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -237,8 +237,10 @@ class Metrics:
         *,
         decisions: Callable[[], Mapping[tuple[str, str, str], int]],
         rejections: Callable[[], Mapping[tuple[str, str, str], int]],
+        rule_seconds: Callable[[], Mapping[tuple[str, str], float]],
+        rule_evaluations: Callable[[], Mapping[tuple[str, str], int]],
     ) -> None:
-        """Show the effect of each policy in force."""
+        """Show the effect of each policy in force, and the time that its rules take."""
         for counts in (
             _Counts(
                 CounterMetricFamily,
@@ -254,6 +256,22 @@ class Metrics:
                 "mode and rule.",
                 ("policy", "mode", "rule"),
                 rejections,
+            ),
+            _Counts(
+                CounterMetricFamily,
+                "stowplan_rule_seconds",
+                "Seconds that rules took to be evaluated for decisions, by policy and rule; the "
+                "scheduler's own rules have no policy.",
+                ("policy", "rule"),
+                rule_seconds,
+            ),
+            _Counts(
+                CounterMetricFamily,
+                "stowplan_rule_evaluations",
+                "Evaluations of rules for decisions, by policy and rule; the scheduler's own rules "
+                "have no policy.",
+                ("policy", "rule"),
+                rule_evaluations,
             ),
         ):
             self.registry.register(counts)
@@ -291,7 +309,7 @@ class _Counts(Collector):
     name: str
     text: str
     labels: tuple[str, ...]
-    counts: Callable[[], Mapping[tuple[str, str], int] | Mapping[tuple[str, str, str], int]]
+    counts: Callable[[], Mapping[Any, float]]  # by a tuple of values of the labels
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""

@@ -137,7 +137,7 @@ class LookAhead:
         counts = np.arange(rows.size) - np.repeat(firsts, depths) + 1
         counts[: depths[0]] -= 1  # the row itself has taken its pod already
         view = placements.ahead(pod, self._rules, rows, counts)
-        table = LookaheadTable(rows, firsts, *judge_states(self._rules, view))
+        table = LookaheadTable(rows, *judge_states(self._rules, view))
         self._depths[row] = 2 * int(depths[0])
         for node, first, end in zip(nodes, firsts.tolist(), ends.tolist(), strict=True):
             self._known[node] = table, first, end

@@ -27,7 +27,6 @@ class ScoreColumn:
         raw: before it is normalized, (n_candidates,).
         points: times the weight, (n_candidates,); anything for those that are out.
         ends: the least and the greatest of `raw` over those that are in.
-        at_ends: how many of them have each; None for unknown.
     """
 
     def __init__(self, rule: ScoreRule, score: ScoreOutcome) -> None:
@@ -35,7 +34,6 @@ class ScoreColumn:
         self._counts = not score.abstained
         self.raw = score.raw.copy()
         self.points = score.normalized * rule.weight
-        self.at_ends: list[int] | None = None
         self.ends: tuple[float, float] = (0, 0)
         if self.raw.size:
             self.ends = extremes(self.raw)
@@ -43,7 +41,7 @@ class ScoreColumn:
     def normalize(self, inside: NDArray[np.intp] | None) -> None:
         """Give all candidates points."""
         raw = self.raw if inside is None else self.raw.take(inside)
-        self.at_ends, self.ends = None, extremes(raw)
+        self.ends = extremes(raw)
         if inside is None:
             self.points[:] = self._points_of(raw)
         else:
@@ -68,23 +66,11 @@ class ScoreColumn:
         """Replace the scores of candidates that are in; return whether others need new points."""
         if not places.size:
             return False
-        old, (low, high) = self.raw.take(places), self.ends
-        self.raw[places], self.at_ends = raw, None
-        least, greatest = extremes(np.concatenate([old, raw]))
-        if (least <= low or greatest >= high) and self._ends_of(inside) != self.ends:
+        self.raw[places] = raw
+        if self.has_other_ends(inside):
             return True
         self.points[places] = self.points_between_ends(raw)
         return False
-
-    def loses(self, places: NDArray[np.intp], inside: NDArray[np.intp]) -> bool:
-        """Return whether others need new points when candidates are not in any more.
-
-        Of a score that pods change: what points of others depend on is more than their ends.
-        """
-        self.at_ends = None
-        raw, (low, high) = self.raw.take(places), self.ends
-        least, greatest = extremes(raw)
-        return (least <= low or greatest >= high) and self._ends_of(inside) != self.ends
 
     def renews(self, inside: NDArray[np.intp]) -> bool:
         """Give points again to those that are in; return whether any of them has others now."""
@@ -92,19 +78,16 @@ class ScoreColumn:
         self.normalize(inside)
         return not np.array_equal(before, self.points.take(inside))
 
-    def mark_ends(self, raw: NDArray[Any], at_ends: NDArray[np.bool_]) -> None:
-        """Write which of some scores are at each end or beyond it, shape (2, len(raw))."""
-        np.less_equal(raw, self.ends[0], out=at_ends[0])
-        np.greater_equal(raw, self.ends[1], out=at_ends[1])
+    def move(self, place: int, raw: np.generic, points: np.int64) -> bool:
+        """Replace a score by one between the ends; return whether it was at an end."""
+        was_at_end = self.raw[place] in self.ends
+        self.raw[place], self.points[place] = raw, points
+        return was_at_end
 
-    def count_at_ends(self, inside: NDArray[np.intp] | None) -> list[int]:
-        """Return how many candidates are at each end; `inside` as for `normalize`."""
+    def has_other_ends(self, inside: NDArray[np.intp] | None) -> bool:
+        """Return whether the ends are not what they were; `inside` as for `normalize`."""
         raw = self.raw if inside is None else self.raw.take(inside)
-        return [int(np.count_nonzero(raw == end)) for end in self.ends]
-
-    def _ends_of(self, inside: NDArray[np.intp] | None) -> tuple[float, float]:
-        raw = self.raw if inside is None else self.raw.take(inside)
-        return extremes(raw)
+        return extremes(raw) != self.ends
 
     def _points_of(self, raw: NDArray[Any]) -> IntColumn:
         if not self._counts:
@@ -115,70 +98,24 @@ class ScoreColumn:
         return points * self._rule.weight
 
 
-class TiedPlaces:
-    """The places of the candidates that share the best total.
-
-    Attributes:
-        total: the best.
-    """
-
-    def __init__(self, totals: IntColumn, hashes: NDArray[np.uint64], candidates: int) -> None:
-        self.total: int = totals.item(totals.argmax())
-        self._places = (totals == self.total).nonzero()[0]
-        self._hashes = hashes.take(self._places)
-        self._mask = np.uint64(tie_mask(self.total, candidates))
-        self._at = 0  # of the place that came first last
-
-    def first(self, pod: Pod) -> int:
-        """Return the place that comes first for a pod."""
-        keys = self._hashes * np.uint64(tie_factor(pod))
-        keys &= self._mask
-        self._at = int(keys.argmin())
-        return int(self._places[self._at])
-
-    def keep(self, total: int) -> bool:
-        """Take up a new total of the place that came first last; return whether that is possible.
-
-        It is not where the best total is another one now.
-        """
-        if total >= self.total:
-            return total == self.total
-        for column in (self._places, self._hashes):
-            column[self._at : -1] = column[self._at + 1 :]
-        self._places, self._hashes = self._places[:-1], self._hashes[:-1]
-        return len(self._places) > 0
-
-
 class LookaheadTable:
     """States of nodes, computed together; those of one node follow each other, each a pod more.
 
     Attributes:
         places: of the candidate of each state; the rest is as of the ends at the last `rate`.
         is_between: whether it is a candidate, and its scores are between the ends.
-        keeps_normalization: whether, besides, as many candidates are at each end as in the state
-            before: no other node gets other points.
-        totals: of the points of all scores, where they are between the ends.
+        points: by each score that pods change, where they are between the ends.
+        totals: of the points of all scores, likewise.
         ends_version: that of the ranking at the last `rate`.
     """
 
-    def __init__(
-        self,
-        rows: NDArray[np.intp],
-        firsts: NDArray[np.intp],
-        passes: BoolColumn,
-        raw: RawScores,
-    ) -> None:
+    def __init__(self, rows: NDArray[np.intp], passes: BoolColumn, raw: RawScores) -> None:
         self.rows = rows
         self.passes = passes
         self.raw = raw
-        self._firsts = firsts
-        self._places = rows
-        self._points: Sequence[IntColumn] = ()
-        self._at_ends = np.zeros((2, 0, 2, rows.size), np.bool_)  # in the state, and before it
-        self._advanced: list[int] = []  # states that are not written
         self.places: Sequence[int] = ()
         self.is_between: Sequence[bool] = ()
-        self.keeps_normalization: Sequence[bool] = ()
+        self.points: Sequence[IntColumn] = ()
         self.totals: Sequence[int] = ()
         self.ends_version = -1
 
@@ -187,45 +124,16 @@ class LookaheadTable:
     ) -> None:
         """Give the states points by the ends as they are."""
         between = self.passes.copy()
-        first_places = places.take(self._firsts)
-        self._at_ends = np.empty((2, len(dynamic), 2, places.size), np.bool_)
-        for column, raw, are, were in zip(dynamic, self.raw, *self._at_ends, strict=True):
+        for column, raw in zip(dynamic, self.raw, strict=True):
             low, high = column.ends
             between &= (raw >= low) & (raw <= high)
-            before = np.empty(raw.size, column.raw.dtype)
-            before[1:], before[self._firsts] = raw[:-1], column.raw.take(first_places)
-            column.mark_ends(raw, are)
-            column.mark_ends(before, were)
-        self._places = places
-        self._points = [
+        self.points = [
             column.points_between_ends(np.where(between, raw, column.ends[0]))
             for column, raw in zip(dynamic, self.raw, strict=True)
         ]
         # Of single integers, Python's own are read in a fraction of the time.
         self.places, self.is_between = places.tolist(), between.tolist()
-        are, were = self._at_ends
-        self.keeps_normalization = (between & ~(are != were).any(axis=(0, 1))).tolist()
-        self.totals = sum(self._points, start=static_points).tolist()
-
-    def advance(self, at: int) -> None:
-        """Note that a candidate is in a state that is between the ends."""
-        self._advanced.append(at)
-
-    def crossings(self, at: int) -> list[list[int]]:
-        """Return how many more candidates are at each end of each score than before a state."""
-        are, were = self._at_ends[..., at].view(np.int8)
-        changes: list[list[int]] = (are - were).tolist()
-        return changes
-
-    def write(self, dynamic: Sequence[ScoreColumn]) -> None:
-        """Write the scores and points of the states that were taken up since the last time."""
-        if not self._advanced:
-            return
-        states = np.array(self._advanced, np.intp)
-        self._advanced.clear()
-        places = self._places.take(states)  # of several states of a place, the last one is written
-        for column, raw, points in zip(dynamic, self.raw, self._points, strict=True):
-            column.raw[places], column.points[places] = raw.take(states), points.take(states)
+        self.totals = sum(self.points, start=static_points).tolist()
 
 
 _NEVER: Final = -1
@@ -261,7 +169,6 @@ class Ranking:
         self.is_in = np.ones(self._rows.size, np.bool_)
         self._inside: NDArray[np.intp] | None = None  # of the candidates; None while all are
         self._hashes = name_hashes(view).take(self._rows)
-        self._tied: TiedPlaces | None = None  # as the totals are
         self._static = [column for column in self._columns if column not in self.dynamic]
         self.static_points = self._points_by(self._static)
         self.totals = self.static_points + self._points_by(self.dynamic)
@@ -269,7 +176,6 @@ class Ranking:
         self.ends_version = 0
         self._passes = self.is_in.copy() if rules.is_coupled else None  # before `restrict_to`
         self._unread: list[tuple[NDArray[np.intp], RawScores]] = []  # of places, till then
-        self._advanced: LookaheadTable | None = None  # whose states may not be written yet
         self._coupled = [self._columns[i] for i in rules.coupled_positions]
         if not rules.is_local:
             self.look_around(rules, view)
@@ -301,7 +207,6 @@ class Ranking:
         for places, raw in unread:  # after they have left, with the scores that they had
             for column, new in zip(self.dynamic, raw, strict=True):
                 column.raw[places] = new
-        self._tied = None
         if not only_leave:
             self.is_in[:] = is_in
             self._inside = is_in.nonzero()[0]
@@ -311,10 +216,11 @@ class Ranking:
 
     def best(self, pod: Pod) -> tuple[int, int]:
         """Return the row of the best candidate for a pod, and its total; there must be one."""
-        tied = self._tied
-        if tied is None:
-            tied = self._tied = TiedPlaces(self.totals, self._hashes, self.count)
-        return self._rows.item(tied.first(pod)), tied.total
+        total: int = self.totals.item(self.totals.argmax())
+        (tied,) = (self.totals == total).nonzero()
+        keys = self._hashes.take(tied) * np.uint64(tie_factor(pod))
+        keys &= np.uint64(tie_mask(total, self.count))
+        return self._rows.item(tied[keys.argmin()]), total
 
     def best_rows(self, most: int) -> NDArray[np.intp]:
         """Return the rows of the best candidates, best first; more for ties, at most twice."""
@@ -333,7 +239,6 @@ class Ranking:
         Returns:
             Whether that is possible: it is not for a node that becomes a candidate by pods.
         """
-        self.write_advanced()
         places = self.place_of.take(rows)
         known = places != _NEVER
         if not known.all():
@@ -362,7 +267,6 @@ class Ranking:
             [column.points.take(stays) for column in self.dynamic],
             start=self.static_points.take(stays),
         )
-        self._tied = None
         if stale:
             self._rank(stale)
         return True
@@ -380,11 +284,7 @@ class Ranking:
         return [
             column
             for column in self._columns
-            if (
-                column.loses(places, self._inside)
-                if column in self.dynamic
-                else column.renews(self._inside)
-            )
+            if (column.has_other_ends if column in self.dynamic else column.renews)(self._inside)
         ]
 
     def advance(self, row: int, table: LookaheadTable, at: int) -> bool:
@@ -395,57 +295,27 @@ class Ranking:
         """
         if self._passes is None and not self._coupled:  # else points move with most pods
             if table.ends_version != self.ends_version:
-                self._rate(table)
+                places = self.place_of.take(table.rows)
+                table.rate(self.dynamic, places, self.static_points.take(places))
+                table.ends_version = self.ends_version
             if table.is_between[at]:
                 self._move(table, at)
                 return True
         passes = table.passes[at : at + 1]
         return self.update(np.array([row]), passes, [raw[at : at + 1][passes] for raw in table.raw])
 
-    def _rate(self, table: LookaheadTable) -> None:
-        self.write_advanced()
-        places = self.place_of.take(table.rows)
-        table.rate(self.dynamic, places, self.static_points.take(places))
-        table.ends_version = self.ends_version
-
     def _move(self, table: LookaheadTable, at: int) -> None:
         """Move a candidate that remains one to a state between the ends."""
-        place, total = table.places[at], table.totals[at]
-        self.totals[place] = total
-        if self._tied is not None and not self._tied.keep(total):
-            self._tied = None
-        if self._advanced is not table:
-            self.write_advanced()
-            self._advanced = table
-        table.advance(at)
-        if not table.keeps_normalization[at]:
-            stale = [
-                column
-                for column, change in zip(self.dynamic, table.crossings(at), strict=True)
-                if any(change) and self._crosses(column, change)
-            ]
-            if stale:
-                self._rank(stale)
-
-    def _crosses(self, column: ScoreColumn, change: Sequence[int]) -> bool:
-        """Count more or fewer candidates at the ends; return whether others change."""
-        counts = column.at_ends
-        if counts is None:
-            self.write_advanced()
-            counts = column.count_at_ends(self._inside)
-        else:
-            counts = [sum(each) for each in zip(counts, change, strict=True)]
-        column.at_ends = counts
-        return 0 in counts
-
-    def write_advanced(self) -> None:
-        """Write the scores of candidates that were moved."""
-        if self._advanced is not None:
-            self._advanced.write(self.dynamic)
+        place = table.places[at]
+        self.totals[place] = table.totals[at]
+        states = zip(self.dynamic, table.raw, table.points, strict=True)
+        left = [column for column, raw, points in states if column.move(place, raw[at], points[at])]
+        stale = [column for column in left if column.has_other_ends(self._inside)]
+        if stale:
+            self._rank(stale)
 
     def _rank(self, columns: Sequence[ScoreColumn]) -> None:
         """Give all candidates points by some scores, and the totals of all scores."""
-        self.write_advanced()
         if self.count:
             for column in columns:
                 column.normalize(self._inside)
@@ -453,9 +323,7 @@ class Ranking:
 
     def _add_up(self, *, is_static_known: bool) -> None:
         """Give all candidates the totals of all scores."""
-        self.write_advanced()
         self.ends_version += 1
-        self._tied = None
         if not is_static_known:
             self.static_points[:] = self._points_by(self._static)
         np.add(self.static_points, self._points_by(self.dynamic), out=self.totals)

@@ -7,7 +7,7 @@ that holds the variables that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from engine.cel import ast, operators
@@ -421,20 +421,23 @@ def _on_first(
 
 def and_(node: ast.And, compile_: Compile, _environment: Environment) -> Closure:
     """Compile `a && b && ...`."""
-    return _logic(tuple(map(compile_, node.operands)), decisive=False)
+    operands = tuple(map(compile_, node.operands))
+    return _logic(lambda _: operands, decisive=False)
 
 
 def or_(node: ast.Or, compile_: Compile, _environment: Environment) -> Closure:
     """Compile `a || b || ...`."""
-    return _logic(tuple(map(compile_, node.operands)), decisive=True)
+    operands = tuple(map(compile_, node.operands))
+    return _logic(lambda _: operands, decisive=True)
 
 
-def _logic(operands: tuple[Closure, ...], *, decisive: bool) -> Closure:
+def _logic(operands_of: Callable[[Frame], Iterable[Closure]], *, decisive: bool) -> Closure:
+    """Return what evaluates operands until one is decisive, which hides faults of others."""
     undecided = not decisive
 
     def evaluate(frame: Frame) -> object:
         failure: CelError | None = None
-        for operand in operands:
+        for operand in operands_of(frame):
             try:
                 value = operand(frame)
             except BudgetExhaustedError:
@@ -561,31 +564,8 @@ def quantifier(node: ast.Quantifier, compile_: Compile, _environment: Environmen
     predicate = compile_(node.predicate)
     if node.how_many is ast.HowMany.ONE:
         return lambda frame: sum(_holds(predicate, frame) for _ in loop(frame)) == 1
-    decisive = node.how_many is ast.HowMany.SOME
-    undecided = not decisive
-
-    def evaluate(frame: Frame) -> bool:
-        failure: CelError | None = None
-        for _ in loop(frame):
-            try:
-                value = predicate(frame)
-            except BudgetExhaustedError:
-                raise
-            except CelError as error:
-                failure = failure or error
-                continue
-            if value is decisive:
-                return decisive
-            if value is not undecided:
-                failure = failure or not_bool(value)
-        if failure is not None:
-            try:
-                raise failure
-            finally:
-                del failure  # as in `_logic`
-        return undecided
-
-    return evaluate
+    is_some = node.how_many is ast.HowMany.SOME
+    return _logic(lambda frame: (predicate for _ in loop(frame)), decisive=is_some)
 
 
 def transform(node: ast.Transform, compile_: Compile, _environment: Environment) -> Closure:

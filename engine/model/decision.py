@@ -18,6 +18,7 @@ from engine.model.policy_resource import PlacementOptions
 from engine.model.ranking import NOTHING_RANKED, Ranking
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import FilterOutcome, ScoreOutcome, count_codes, greatest_code
+from engine.model.rule_times import RuleTimes
 from engine.model.time import Micros
 
 
@@ -34,6 +35,8 @@ class PlacementRequest:
     request: Mapping[str, Any] = field(default_factory=dict)
     # called now and then while expressions run; True makes them err. None for no limit
     expired: Callable[[], bool] | None = None
+    # where the time that rules take is noted; None for nowhere
+    rule_times: RuleTimes | None = None
 
     @cached_property
     def object(self) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from typing import Final
 from engine.model import api
 from engine.model.selectors import LabelSelector, parse_label_selector
 
-# The model of a PodDisruptionBudget: how many of the pods that it selects may be evicted now.
-#
-# Source: k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go. Pods that are not ready may
-# sometimes be evicted beyond a budget; here they count like others.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionBudget:
-    """The PodDisruptionBudget of some pods of a namespace."""
+    """The PodDisruptionBudget of some pods of a namespace.
+
+    Pods that are not ready may sometimes be evicted beyond a budget; here they count like others.
+
+    Source: k8s.io/kubernetes, pkg/registry/core/pod/storage/eviction.go.
+    """
 
     namespace: str
     name: str

@@ -18,14 +18,6 @@ from typing import Final, TypeAlias
 
 from engine.model.selectors import Operator, Requirement, integer
 
-# Sets of allowed states of a node label: an algebra, and its form as requirements.
-#
-# The label of a node is missing, or has a value that Kubernetes accepts: at most 63 letters,
-# digits, `-`, `_` and `.`, none of the three at an end. Two things follow for numbers: a value
-# never has a sign, so an integer is 0 or more; and it may have leading zeros, so a number has many
-# spellings and only Gt and Lt can express it.
-
-
 INTEGERS: Final = range(2**63)
 """The integers that a label can spell within the 64 bits of CEL and Kubernetes."""
 
@@ -35,7 +27,12 @@ Requirements: TypeAlias = tuple[Requirement, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelStates:
-    """A set of states of one label."""
+    """A set of states of one label.
+
+    A label is missing, or has a value that Kubernetes accepts. Such a value never has a sign, so an
+    integer is 0 or more; and it may have leading zeros, so a number has many spellings and only Gt
+    and Lt can express it.
+    """
 
     missing: bool = False  # whether the label may be missing
     # whether `listed` are the forbidden values, rather than the only allowed ones

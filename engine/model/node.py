@@ -14,12 +14,6 @@ from engine.model.resources import Amounts
 from engine.model.selectors import integer
 from engine.model.time import Micros, micros
 
-# Taints and the tolerations that tolerate them.
-#
-# Source: api/core/v1/toleration.go (ToleratesTaint),
-# component-helpers/scheduling/corev1/helpers.go.
-
-
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -31,6 +25,8 @@ def tolerates(toleration: api.Toleration, taint: api.Taint) -> bool:
     An empty effect stands for every effect, an empty key for every key and an empty operator for
     Equal. Lt and Gt ask that the taint's value be less or greater than the toleration's, both
     64-bit integers; only clusters with that feature accept such pods.
+
+    Source: api/core/v1/toleration.go (ToleratesTaint).
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False

@@ -1,4 +1,7 @@
-"""Classes that a pod names: PriorityClass and RuntimeClass."""
+"""Classes that a pod names: PriorityClass and RuntimeClass.
+
+Source of the annotations of a PriorityClass: scheduler-plugins, pkg/preemptiontoleration.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,6 @@ from typing import Final
 from engine.model import api
 from engine.model.quantity import base_units
 from engine.model.time import SECOND, Micros
-
-# The model of a PriorityClass: for whom others are evicted, and who tolerates being evicted.
-#
-# Source of the annotations and of their parsing: scheduler-plugins, pkg/preemptiontoleration.
-
 
 PREEMPT_LOWER_PRIORITY: Final = "PreemptLowerPriority"
 """The preemptionPolicy of pods whose class names none."""

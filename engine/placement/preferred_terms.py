@@ -24,7 +24,7 @@ from engine.placement.affinity import (
     preferred_by_score,
     requirement,
 )
-from engine.plugins import PLUGINS, Score
+from engine.plugins import PLUGINS, Cycle
 from engine.view import ClusterView, IntColumn
 
 # How many nodes to name: the scheduler looks at a sample of the nodes that can take a pod.
@@ -311,11 +311,9 @@ class Turns:
 
 
 _TAINTS: Final = PLUGINS["TaintToleration"]
-assert _TAINTS.score is not None  # noqa: S101 - it is one
-_SOFT_TAINTS: Final[Score] = _TAINTS.score(_TAINTS.args())
+_SOFT_TAINTS: Final = _TAINTS.default_score()
 _AFFINITY: Final = PLUGINS["NodeAffinity"]
-assert _AFFINITY.score is not None  # noqa: S101 - it is one
-_PREFERRED: Final[Score] = _AFFINITY.score(_AFFINITY.args())
+_PREFERRED: Final = _AFFINITY.default_score()
 _NO_ROWS: Final = np.zeros(0, np.intp)
 
 _Rows: TypeAlias = NDArray[np.intp]
@@ -408,9 +406,9 @@ def _turns(
     """
     if "matchExpressions" not in terms[0]["preference"]:
         return None
-    hostnames, at = texts, decision.decided_at
-    if _AFFINITY.ranks(decision.pod, view):
-        wanted = _PREFERRED.score(decision.pod, view, at).values.take(chosen.rows)
+    hostnames, cycle = texts, Cycle(decision.pod, view, decision.decided_at)
+    if _AFFINITY.ranks(cycle):
+        wanted = _PREFERRED.score(cycle).values.take(chosen.rows)
         is_less = (wanted < wanted[: chosen.tiers[0][0].end].min()).tolist()
         hostnames = [None if less else name for less, name in zip(is_less, texts, strict=True)]
     turns = Turns(tuple(terms), hostnames, chosen.rows.tolist(), decision.names)
@@ -423,10 +421,10 @@ def _preferable(decision: Decision, view: ClusterView) -> Ranking:
     The scheduler takes nodes without soft taints as long as one fits: their 300 points outvote the
     200 that terms can give. Terms for others would be lost, and those named instead of them, too.
     """
-    ranking = decision.ranking
-    if not _TAINTS.ranks(decision.pod, view) or not len(ranking):
+    ranking, cycle = decision.ranking, Cycle(decision.pod, view, decision.decided_at)
+    if not _TAINTS.ranks(cycle) or not len(ranking):
         return ranking
-    taints = _SOFT_TAINTS.score(decision.pod, view, decision.decided_at).values.take(ranking.rows)
+    taints = _SOFT_TAINTS.score(cycle).values.take(ranking.rows)
     fewest = taints == taints.min()
     return ranking if fewest.all() else ranking.among(fewest)
 

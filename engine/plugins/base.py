@@ -78,19 +78,35 @@ class Scores(msgspec.Struct, frozen=True, gc=False):
     faults: BoolColumn | None = None
 
 
+class Cycle:
+    """One scheduling cycle: a pod, the nodes it may go to, and the moment.
+
+    Attributes:
+        pod: the incoming pod, with what policies promise, see `Pod.promised`.
+        view: the nodes.
+        now: the moment at which ages are judged.
+    """
+
+    def __init__(self, pod: Pod, view: ClusterView, now: Micros) -> None:
+        """Create the cycle of a pod."""
+        self.pod = pod
+        self.view = view
+        self.now = now
+
+
 class Filter(Protocol):
     """Rejects nodes that cannot, or should not, take a pod."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return the rejected nodes, and codes: PASS, FAULT, or a reason > 0."""
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the texts of a code > 0, in upstream's words and order."""
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why a row whose code is FAULT could not be evaluated."""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the values that the formula uses for a node, in reading order.
 
         They are computed for the few nodes that `explain` lists. Empty where the formula does not
@@ -106,7 +122,7 @@ def result_of(codes: Codes) -> FilterResult:
 class Score(Protocol):
     """Ranks nodes."""
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return raw scores, shape (n,)."""
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -116,10 +132,10 @@ class Score(Protocol):
         but its score, and the least and the greatest of all.
         """
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why a row marked in `Scores.faults` could not be evaluated."""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the values that the formula uses for a node; see `Filter.inputs`."""
 
 
@@ -127,9 +143,7 @@ class ScoreAmong(ABC):
     """A score whose raw values depend on which nodes compete; its `score` is as if all did."""
 
     @abstractmethod
-    def score_among(
-        self, pod: Pod, view: ClusterView, now: Micros, rows: NDArray[np.intp]
-    ) -> Scores:
+    def score_among(self, cycle: Cycle, rows: NDArray[np.intp]) -> Scores:
         """Return the raw scores of the nodes that compete, of ascending `rows`, in their order."""
 
 
@@ -140,17 +154,17 @@ class ReadsAllNodes:
 class NeverFaults:
     """The part of a filter or score that can be evaluated for every node."""
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return nothing: there is no such row."""
         return ""
 
 
-def for_no_pod(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (one of two)
+def for_no_pod(cycle: Cycle) -> bool:  # noqa: ARG001 (one of two)
     """Return False; see `Plugin.reads_other_nodes`."""
     return False
 
 
-def for_every_pod(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (one of two)
+def for_every_pod(cycle: Cycle) -> bool:  # noqa: ARG001 (one of two)
     """Return True; see `Plugin.reads_other_nodes`."""
     return True
 
@@ -167,13 +181,12 @@ class Plugin:
         filter: builds the filter, None if the plugin has none.
         score: builds the scorer, None if the plugin has none.
         sum_profiles: the sums over pods that the view must keep for these args.
-        reads_other_nodes: whether for a pod, in a view, a result for a node depends on more than
-            its row of the view: a pod that comes to another node may change it, or it reads counts
-            that are kept by name.
+        reads_other_nodes: whether in a cycle a result for a node depends on more than its row of
+            the view: a pod that comes to another node may change it, or it reads counts that are
+            kept by name.
         score_reads_other_nodes: the same of its score, None where that is the same for both.
-        concerns: whether its filter may reject any node for a pod, in a view; asked before.
-        ranks: whether its score with default args may tell nodes apart for a pod, in a view; asked
-            before.
+        concerns: whether its filter may reject any node in a cycle; asked before.
+        ranks: whether its score with default args may tell nodes apart in a cycle; asked before.
         estimator: gives the usage to expect of a pod by these args, None if the plugin estimates
             none.
         thresholds: what its filter allows by these args, on nodes that do not say otherwise.
@@ -184,9 +197,19 @@ class Plugin:
     filter: Callable[[Any], Filter] | None = None
     score: Callable[[Any], Score] | None = None
     sum_profiles: Callable[[Any], Sequence[PodSumProfile]] = lambda _: ()
-    reads_other_nodes: Callable[[Pod, ClusterView], bool] = for_no_pod
-    score_reads_other_nodes: Callable[[Pod, ClusterView], bool] | None = None
-    concerns: Callable[[Pod, ClusterView], bool] = for_every_pod
-    ranks: Callable[[Pod, ClusterView], bool] = for_every_pod
+    reads_other_nodes: Callable[[Cycle], bool] = for_no_pod
+    score_reads_other_nodes: Callable[[Cycle], bool] | None = None
+    concerns: Callable[[Cycle], bool] = for_every_pod
+    ranks: Callable[[Cycle], bool] = for_every_pod
     estimator: Callable[[Any], Callable[[Pod], Amounts]] | None = None
     thresholds: Callable[[Any], Sequence[NodeThreshold]] = lambda _: ()
+
+    def default_filter(self) -> Filter:
+        """Return its filter with default args; it must have one."""
+        assert self.filter is not None  # noqa: S101 - INVARIANT
+        return self.filter(self.args())
+
+    def default_score(self) -> Score:
+        """Return its score with default args; it must have one."""
+        assert self.score is not None  # noqa: S101 - INVARIANT
+        return self.score(self.args())

@@ -27,9 +27,8 @@ from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
-from engine.model.time import Micros
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, PASS, Args, NeverFaults, Plugin, Scores, result_of
+from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, NeverFaults, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import trunc_div
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodEntry, capped
 
@@ -71,7 +70,7 @@ class DiskNeeds:
     width: ClassVar[int] = 2
     reads_reports: ClassVar[bool] = False
 
-    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:  # noqa: ARG002 (protocol)
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, int]:
         """Return the throughput that a pod will take, nothing for a bound pod."""
         need = self.of(pod.shape) if pod.assumed else None
         return need or (0, 0)
@@ -93,22 +92,22 @@ class DiskIOAwareFilter(NeverFaults):
     def __init__(self, args: DiskIOAwareArgs) -> None:
         self._needs = args.needs
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, _UNKNOWN or _NOT_ENOUGH."""
-        need = self._needs.of(pod.shape)
+        need = self._needs.of(cycle.pod.shape)
         if need is None:
-            return FilterResult.passing(len(view))
-        table, is_known = _left(view, self._needs)
+            return FilterResult.passing(len(cycle.view))
+        table, is_known = _left(cycle.view, self._needs)
         fits = _holds(table, need).any(axis=0)
         return result_of(np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN)))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the reason of a code."""
         return (_REASONS[code],)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the throughput that the pod requests, and that each disk has left."""
-        return _inputs(pod, view, row, self._needs)
+        return _inputs(cycle.pod, cycle.view, row, self._needs)
 
 
 class DiskIOAwareScore(NeverFaults):
@@ -118,12 +117,12 @@ class DiskIOAwareScore(NeverFaults):
         self._needs = args.needs
         self._strategy: _Policy = args.score_strategy
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return a share of the disk with the most left, in percent; 0 where none holds the pod."""
-        need = self._needs.of(pod.shape)
+        need = self._needs.of(cycle.pod.shape)
         if need is None:
-            return Scores(np.zeros(len(view), np.int64))
-        table, _ = _left(view, self._needs)
+            return Scores(np.zeros(len(cycle.view), np.int64))
+        table, _ = _left(cycle.view, self._needs)
         available = np.where(_holds(table, need), table[0], 0).max(axis=0)
         part = scored_part(self._strategy, available, need.read + need.write)
         percent = trunc_div(part * MAX_SCORE, np.maximum(available, 1))
@@ -133,9 +132,9 @@ class DiskIOAwareScore(NeverFaults):
         """Return the scores, which are percentages."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the throughput that the pod requests, and that each disk has left."""
-        return _inputs(pod, view, row, self._needs)
+        return _inputs(cycle.pod, cycle.view, row, self._needs)
 
 
 def holds(available: IntColumn, required: int) -> BoolColumn:

@@ -26,10 +26,9 @@ import numpy as np
 from engine.model.kubernetes_version import VOLUMES_ADD
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.view import ClusterView, Domain, IntColumn, image_column
+from engine.view import Domain, IntColumn, image_column
 
 _MIB = 2**20
 _LEAST = 23 * _MIB
@@ -48,8 +47,9 @@ class ImageLocalityScore(NeverFaults):
     def __init__(self, _: ImageLocalityArgs) -> None:
         """Take the args, of which there are none."""
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return 0 up to 23 MiB, MAX_SCORE from 1000 MiB for each image on that adds to it."""
+        pod, view = cycle.pod, cycle.view
         present = np.zeros(len(view), np.int64)
         for name, times in Counter(map(normalized_image_name, _images(pod))).items():
             sizes, share = image_column(view, name)
@@ -64,11 +64,11 @@ class ImageLocalityScore(NeverFaults):
         """Return the scores as they are."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the size of each image on the node, and on what share of all nodes it is."""
         inputs = []
-        for name in dict.fromkeys(map(normalized_image_name, _images(pod))):
-            sizes, share = image_column(view, name)
+        for name in dict.fromkeys(map(normalized_image_name, _images(cycle.pod))):
+            sizes, share = image_column(cycle.view, name)
             size = int(sizes[row])
             if size:
                 percent = float(100 * share)

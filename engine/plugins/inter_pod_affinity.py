@@ -32,8 +32,7 @@ from pydantic import Field
 from engine.model import api
 from engine.model.pod import AffinityTerm, Pod, parse_affinity_terms
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
-from engine.model.time import Micros
-from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Scores, result_of
+from engine.plugins.base import FAULT, MAX_SCORE, Args, Cycle, Plugin, Scores, result_of
 from engine.plugins.lib.args import Flag
 from engine.plugins.lib.constraints import parts_of, query_of, sums_of_domains
 from engine.view import (
@@ -99,8 +98,9 @@ class InterPodAffinityFilter:
     def __init__(self, _: InterPodAffinityArgs) -> None:
         """Take the args, none of which is for filters."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, FAULT where the affinity is too large, or what is not satisfied first."""
+        pod, view = cycle.pod, cycle.view
         if not (pod.pod_affinity or pod.pod_anti_affinity or view.trait_book.anti_affinity):
             return FilterResult.passing(len(view))
         needs = _needs_of(pod)
@@ -108,21 +108,22 @@ class InterPodAffinityFilter:
             return result_of(np.full(len(view), FAULT, np.int8))
         return result_of(_codes(pod, needs, view))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the text of one code."""
         return (_REASONS[code],)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return that the affinity is too large."""
         return _TOO_LARGE
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return how many pods near the node matter, by topology key."""
-        needs = _needs_of(pod)
+        view = cycle.view
+        needs = _needs_of(cycle.pod)
         if needs is None:
             return ()
         whole, row = view.whole, view.whole.rows[view.names[row]]
-        near = _neighbours(pod, needs, whole)
+        near = _neighbours(cycle.pod, needs, whole)
         kinds = (
             ("pods it needs", near.wanted),
             ("pods it avoids", near.unwanted),
@@ -145,11 +146,12 @@ class InterPodAffinityScore:
         self._required_weight = args.hard_pod_affinity_weight
         self._ignores_others = args.ignore_preferred_terms_of_existing_pods
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return the sums of weights; a fault everywhere if the pod's terms are too large."""
+        pod, view = cycle.pod, cycle.view
         if view.parent is not None:
             whole, rows = view.parent
-            scores = self.score(pod, whole, now)
+            scores = self.score(Cycle(pod, whole, cycle.now))
             faults = None if scores.faults is None else scores.faults.take(rows)
             return Scores(scores.values.take(rows), faults)
         sums = np.zeros(len(view), np.int64)
@@ -169,14 +171,15 @@ class InterPodAffinityScore:
         points: IntColumn = (MAX_SCORE * ((scores - least) / (most - least))).astype(np.int64)
         return points
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return that the affinity is too large."""
         return _TOO_LARGE
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the sum of the weights near the node, by topology key."""
+        view = cycle.view
         whole, row = view.whole, view.whole.rows[view.names[row]]
-        near = self._near(pod, _preferences(pod) or (), whole)
+        near = self._near(cycle.pod, _preferences(cycle.pod) or (), whole)
         return tuple(
             RuleInput(f"weight of pods near by {key}", int(weights[row]), Unit.COUNT)
             for key, weights in near.items()
@@ -199,15 +202,17 @@ class InterPodAffinityScore:
         }
 
 
-def _attracts(pod: Pod, view: ClusterView) -> bool:
+def _attracts(cycle: Cycle) -> bool:
     """Return whether a pod, or any that is on a node, would like others near or away."""
+    pod = cycle.pod
     prefers = pod.preferred_pod_affinity or pod.preferred_pod_anti_affinity
-    return bool(prefers or attraction(view.whole, pod, required_weight=1))
+    return bool(prefers or attraction(cycle.view.whole, pod, required_weight=1))
 
 
-def _concerns(pod: Pod, view: ClusterView) -> bool:
+def _concerns(cycle: Cycle) -> bool:
     """Return whether a pod, or any that is on a node, cares which pods are near it."""
-    return bool(pod.pod_affinity or pod.pod_anti_affinity or repelling_pods(view.whole, pod))
+    pod = cycle.pod
+    return bool(pod.pod_affinity or pod.pod_anti_affinity or repelling_pods(cycle.view.whole, pod))
 
 
 def _codes(pod: Pod, needs: _Needs, view: ClusterView) -> NDArray[np.int8]:

@@ -41,8 +41,7 @@ from engine.model.rule_outcomes import (
     RuleInputs,
     unit_of,
 )
-from engine.model.time import Micros
-from engine.plugins.base import FAULT, MAX_SCORE, Args, Plugin, Score, Scores, result_of
+from engine.plugins.base import FAULT, MAX_SCORE, Args, Cycle, Plugin, Score, Scores, result_of
 from engine.plugins.lib.args import annotation_column, read_annotation
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, percent_of, sum_of_rows
 from engine.plugins.lib.balance import BalancedScore, Weighed
@@ -270,9 +269,9 @@ class LimitCapacity:
         self._ratios = NodeRatios(ratios)
         self._key = tuple(sorted(ratios.items()))
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why the ratios of a node are unknown."""
-        return self._ratios.fault_of(view.nodes[row])
+        return self._ratios.fault_of(cycle.view.nodes[row])
 
     def _limits_with_pod(
         self, view: ClusterView, row: int, sums: Sum, limits: Limits
@@ -301,8 +300,7 @@ class LimitCapacity:
 class _FilterSide(RowWise):
     """Columns of all nodes that do not depend on the pod."""
 
-    # of NATIVE up to the last one that any node has a ratio for, (n_rated, n)
-    capacities: IntColumn
+    capacities: IntColumn  # of NATIVE, (3, n)
     named: frozenset[str]  # every resource that some node has a ratio for
     # where the ratios of a node are unknown, None if they are known of all
     faulty: BoolColumn | None
@@ -316,12 +314,13 @@ class _FilterSide(RowWise):
 class LimitAwareFilter(LimitCapacity):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, FAULT, or reasons: one per insufficient resource."""
-        if pod.is_daemon_set:
+        view = cycle.view
+        if cycle.pod.is_daemon_set:
             return FilterResult.passing(len(view))
         side = view.node_aggregate(("LimitAware filter", self._key), _NODES, self._side)
-        complaints = self._complaints(pod, view, side)
+        complaints = self._complaints(cycle.pod, view, side)
         judged = rejected_with(complaints) if complaints else FilterResult.passing(len(view))
         if side.faulty is None:
             return judged
@@ -337,19 +336,15 @@ class LimitAwareFilter(LimitCapacity):
             return []
         own = _checked_amounts(pod.shape)
         allocated = view.sums[Sum.EFFECTIVE_LIMITS]
-        n_rated = len(side.capacities)
-        free = side.capacities - view.amounts(allocated, NATIVE[:n_rated])
-        short = [*(free < own[:n_rated])]
-        scalars = names[len(NATIVE) :]
-        if scalars:
-            nowhere = np.zeros(len(view), np.bool_)
-            short += [nowhere] * (len(NATIVE) - n_rated)
-            short += [
-                self._capacity(view, name) - view.amount(allocated, name) < own[at]
-                if name in side.named
-                else nowhere
-                for at, name in enumerate(scalars, len(NATIVE))
-            ]
+        free = side.capacities - view.amounts(allocated, NATIVE)
+        short = [*(free < own[: len(NATIVE)])]
+        nowhere = np.zeros(len(view), np.bool_)
+        for at, name in enumerate(names[len(NATIVE) :], len(NATIVE)):
+            if name in side.named:
+                left = self._capacity(view, name) - view.amount(allocated, name)
+                short.append(left < own[at])
+            else:
+                short.append(nowhere)
         return short
 
     def _side(self, view: ClusterView) -> _FilterSide:
@@ -357,21 +352,18 @@ class LimitAwareFilter(LimitCapacity):
             return np.stack([self._capacity(part, name) for name in NATIVE])
 
         native = view.node_column(("LimitAware native", self._key), _NODES, capacities)
-        is_rated = (native != UNCHECKED).any(axis=1).tolist()
-        n_rated = max((i + 1 for i, rated in enumerate(is_rated) if rated), default=0)
         faulty = self._is_faulty(view)
-        return _FilterSide(
-            native[:n_rated], frozenset(self._ratios.named(view)), faulty if faulty.any() else None
-        )
+        named = frozenset(self._ratios.named(view))
+        return _FilterSide(native, named, faulty if faulty.any() else None)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the sums of limits with the pod, of the capacity for them."""
-        checked = () if pod.is_daemon_set else _checked(pod.shape)
-        return self._limits_with_pod(view, row, Sum.EFFECTIVE_LIMITS, checked)
+        checked = () if cycle.pod.is_daemon_set else _checked(cycle.pod.shape)
+        return self._limits_with_pod(cycle.view, row, Sum.EFFECTIVE_LIMITS, checked)
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the texts of the reasons in a code, cpu, memory, ephemeral-storage first."""
-        checked = _checked(pod.shape)
+        checked = _checked(cycle.pod.shape)
         texts = [f"Insufficient {name} limit" for name, _ in checked]
         return reason_texts(code, texts, "Insufficient extended resources limit")
 
@@ -403,19 +395,18 @@ class _ScoreSide(RowWise):
 
     capacities: IntColumn  # of the scored resources, 0 where one takes no part, (n_scored, n)
     divisors: FloatColumn  # the same, but 1 there
-    weights: FloatColumn | None  # 0 there, (n_scored, n); None if all are 1
-    total_weight: FloatColumn | float  # at least 1, (n,) or for all nodes
+    weights: FloatColumn  # 0 there, (n_scored, n)
+    total_weight: FloatColumn  # at least 1, (n,)
     # where the ratios of a node are unknown, None if they are known of all
     faulty: BoolColumn | None
 
     def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
         """Return some rows."""
-        total = self.total_weight
         return _ScoreSide(
             capacities=self.capacities.take(rows, axis=1),
             divisors=self.divisors.take(rows, axis=1),
-            weights=None if self.weights is None else self.weights.take(rows, axis=1),
-            total_weight=total if isinstance(total, float) else total.take(rows),
+            weights=self.weights.take(rows, axis=1),
+            total_weight=self.total_weight.take(rows),
             faulty=None if self.faulty is None else self.faulty.take(rows),
         )
 
@@ -459,15 +450,15 @@ class LimitAwareBalance(_LimitScore, BalancedScore):
         weights = tuple(map(float, self._weights[:, 0].tolist()))
         return Weighed(self._names, weights, _own(pod.shape, self._names))
 
-    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
         """Return the sums of limits, with defaults for missing."""
         return view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], names)
 
-    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
         """Return what limits may add up to."""
         return self._capacities(view)
 
-    def key(self, pod: Pod) -> Hashable:  # noqa: ARG002 (all)
+    def key(self, pod: Pod) -> Hashable:
         """Return the ratios."""
         return self._side_key
 
@@ -480,15 +471,15 @@ class LimitAwareBalance(_LimitScore, BalancedScore):
 class LimitAwareScore(_LimitScore):
     """Prefers nodes whose limits leave the most of their capacity; below 0 where they exceed it."""
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the weighted mean over the resources that have a ratio and a capacity."""
+        view = cycle.view
         side = view.node_aggregate(self._side_key, _NODES, self._side)
         limits = view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], self._names)
-        taken = limits + _own(pod.shape, self._names)
+        taken = limits + _own(cycle.pod.shape, self._names)
         free = np.subtract(side.capacities, taken, out=taken)
         percents = free_percent(side.divisors, free)
-        if side.weights is not None:
-            percents *= side.weights
+        percents *= side.weights
         mean = sum_of_rows(percents)
         mean /= side.total_weight
         return Scores(mean.astype(np.int64), side.faulty)
@@ -505,29 +496,23 @@ class LimitAwareScore(_LimitScore):
         share *= MAX_SCORE
         return share.astype(np.int64)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the sums of limits with the pod, of the capacity, with defaults for missing."""
-        limits = pod.shape.effective_limits_non_zero
+        limits = cycle.pod.shape.effective_limits_non_zero
         scored = tuple((name, capped(limits.get(name, 0))) for name in self._names)
-        return self._limits_with_pod(view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
+        return self._limits_with_pod(cycle.view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)
 
     def _side(self, view: ClusterView) -> _ScoreSide:
         capacities, faulty = self._capacities(view), self._is_faulty(view)
         counts = capacities != 0
         weights = (counts * self._weights).astype(np.float64)
-        total_weight = np.maximum(weights.sum(axis=0), 1)
         return _ScoreSide(
             capacities=capacities,
             divisors=np.where(counts, capacities, 1).astype(np.float64),
-            weights=None if (weights == 1).all() else weights,
-            total_weight=_alike(total_weight),
+            weights=weights,
+            total_weight=np.maximum(weights.sum(axis=0), 1),
             faulty=faulty if faulty.any() else None,
         )
-
-
-def _alike(column: FloatColumn) -> FloatColumn | float:
-    """Return a column as one number if all of it is the same: that need not be read again."""
-    return float(column[0]) if column.size and (column == column[0]).all() else column
 
 
 @cached_by_shape

@@ -20,10 +20,8 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic.alias_generators import to_camel
 
 from engine.documents import warn
-from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.trimaran import (
     RESOURCES,
@@ -69,28 +67,29 @@ class LoadVariationRiskBalancingScore(NeverFaults):
     def __init__(self, args: LoadVariationRiskBalancingArgs) -> None:
         self._margin, self._sensitivity = args.safe_variance_margin, args.safe_variance_sensitivity
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return the points of the riskier resource that is measured, 0 where none is."""
+        view = cycle.view
         stats = load_stats(view)
-        requests = pod.shape.peak_requests
+        requests = cycle.pod.shape.peak_requests
         requested = np.array([[float(requests.get(name, 0))] for name in RESOURCES])
         safe = safety(stats.offered, requested, stats.average, self._variation(view))
         least = np.where(stats.is_measured, safe, math.inf).min(axis=0)
-        is_known = stats.is_measured.any(axis=0) & is_recent(view, now)
+        is_known = stats.is_measured.any(axis=0) & is_recent(view, cycle.now)
         return Scores(rounded(np.where(is_known, least, 0)))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are on the scale."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the load that is measured, how much it varies, and what the pod requests."""
-        requests = pod.shape.peak_requests
+        requests = cycle.pod.shape.peak_requests
         requested = (
             RuleInput(f"{name} of this pod", requests.get(name, 0), unit_of(name))
             for name in RESOURCES
         )
-        return (*load_inputs(view, row, now), *requested)
+        return (*load_inputs(cycle.view, row, cycle.now), *requested)
 
     def _variation(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:

@@ -32,13 +32,11 @@ import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from engine.documents import warn
-from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.model.time import Micros
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.trimaran import (
     RESOURCES,
@@ -188,7 +186,7 @@ class Committed:
     width: ClassVar[int] = 2 * len(RESOURCES)
     reads_reports: ClassVar[bool] = False
 
-    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:  # noqa: ARG002 (protocol)
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int, ...]:
         """Return requests and limits of a pod."""
         return self.of(pod.shape)
 
@@ -211,26 +209,27 @@ class LowRiskOverCommitmentScore(NeverFaults):
         weights = [args.risk_limit_weights.get(name, _DEFAULT_WEIGHT) for name in RESOURCES]
         self._weights = np.array([[weight] for weight in weights])
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return the points of the riskier resource; 0 without metrics, or for a pod without wants.
 
         Upstream leaves best-effort pods alone: such a pod gets 0 everywhere.
         """
-        added = COMMITTED.of(pod.shape)
+        view = cycle.view
+        added = COMMITTED.of(cycle.pod.shape)
         if not any(added):
             return Scores(np.zeros(len(view), np.int64))
         committed = totals(added, view)
         risk = combined(limit_risk(committed), self._load_risk(view), self._weights)
         safe = rounded((1 - risk.max(axis=0)) * MAX_SCORE)
-        return Scores(np.where(is_reported(view) & is_recent(view, now), safe, 0))
+        return Scores(np.where(is_reported(view) & is_recent(view, cycle.now), safe, 0))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are on the scale."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return requests and limits on the node with this pod, and the measured load."""
-        added, part = COMMITTED.of(pod.shape), view.take(np.array([row]))
+        added, part = COMMITTED.of(cycle.pod.shape), cycle.view.take(np.array([row]))
         if not any(added):
             return ()
         committed = totals(added, part)
@@ -241,7 +240,7 @@ class LowRiskOverCommitmentScore(NeverFaults):
                 RESOURCES, amounts[:, 0].tolist(), committed.offered[:, 0].tolist(), strict=True
             )
         )
-        return (*inputs, *load_inputs(view, row, now))
+        return (*inputs, *load_inputs(cycle.view, row, cycle.now))
 
     def _load_risk(self, view: ClusterView) -> FloatColumn:
         def compute(part: ClusterView) -> FloatColumn:

@@ -28,11 +28,18 @@ from engine.model.network import (
     Place,
     place_of,
 )
-from engine.model.pod import Pod
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
-from engine.model.time import Micros
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
-from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores, for_every_pod, result_of
+from engine.plugins.base import (
+    PASS,
+    Args,
+    Cycle,
+    NeverFaults,
+    Plugin,
+    Scores,
+    for_every_pod,
+    result_of,
+)
 from engine.plugins.lib.arithmetic import inverse_minmax
 from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn
 
@@ -83,9 +90,9 @@ class Overheads:
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._args = args
 
-    def of(self, pod: Pod, view: ClusterView) -> IntColumn | None:
+    def of(self, cycle: Cycle) -> IntColumn | None:
         """Return the fields of `_Relation` for each node, (3, n); None if all nodes are equal."""
-        workload = pod.shape.workload
+        view, workload = cycle.view, cycle.pod.shape.workload
         if workload is None:
             return None
         group, selector = workload
@@ -123,28 +130,28 @@ class NetworkOverheadFilter(NeverFaults):
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._overheads = Overheads(args)
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or the counts of violated and satisfied dependencies in one number."""
-        table = self._overheads.of(pod, view)
+        table = self._overheads.of(cycle)
         if table is None:
-            return FilterResult.passing(len(view))
+            return FilterResult.passing(len(cycle.view))
         satisfied, violated, _ = table
         return result_of(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the reason of a code."""
         violated, satisfied = divmod(code, _COUNTS)
         what = "node(s) does not meet several network requirements from Workload dependencies"
         return (f"{what}: Satisfied: {satisfied} Violated: {violated}",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the place of the node, and its counts of dependencies."""
-        table = self._overheads.of(pod, view)
+        table = self._overheads.of(cycle)
         if table is None:
             return ()
         satisfied, violated, _ = table[:, row].tolist()
         return (
-            *_place(view, row),
+            *_place(cycle.view, row),
             RuleInput("satisfied", satisfied, Unit.COUNT),
             RuleInput("violated", violated, Unit.COUNT),
         )
@@ -156,19 +163,21 @@ class NetworkOverheadScore(NeverFaults):
     def __init__(self, args: NetworkOverheadArgs) -> None:
         self._overheads = Overheads(args)
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the sum of costs: the less the better."""
-        table = self._overheads.of(pod, view)
-        return Scores(np.zeros(len(view), np.int64) if table is None else table[2])
+        table = self._overheads.of(cycle)
+        return Scores(np.zeros(len(cycle.view), np.int64) if table is None else table[2])
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return MAX_SCORE for the least cost, 0 for the greatest; 0 for all that cost nothing."""
         return inverse_minmax(scores) if scores.any() else scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the place of the node, and the cost of the pod's traffic from there."""
-        table = self._overheads.of(pod, view)
-        return () if table is None else (*_place(view, row), RuleInput("cost", int(table[2, row])))
+        table = self._overheads.of(cycle)
+        if table is None:
+            return ()
+        return (*_place(cycle.view, row), RuleInput("cost", int(table[2, row])))
 
 
 class _Peers:

@@ -22,7 +22,6 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.model import api
-from engine.model.pod import Pod
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
 from engine.model.selectors import (
     Mistakes,
@@ -30,8 +29,7 @@ from engine.model.selectors import (
     parse_node_selector,
     parse_preferred_terms,
 )
-from engine.model.time import Micros
-from engine.plugins.base import FAULT, PASS, Args, Plugin, Scores, result_of
+from engine.plugins.base import FAULT, PASS, Args, Cycle, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import default_normalize
 from engine.plugins.lib.constraints import (
     TOO_MANY_KEYS,
@@ -118,11 +116,12 @@ class NodeAffinityFilter:
         required, _ = _sides(_wire(args.added_affinity))
         self._added = None if required is None else parse_node_selector(required)[0]
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or the mismatch: of the added affinity before that of the pod."""
+        pod = cycle.pod
         required, _ = _sides(pod.affinity)
         if self._added is None and required is None and not pod.node_selector:
-            return FilterResult.passing(len(view))
+            return FilterResult.passing(len(cycle.view))
 
         def codes(rows: ClusterView) -> NDArray[np.int8]:
             of_pod = None if required is None else parse_node_selector(required)[0]
@@ -135,23 +134,23 @@ class NodeAffinityFilter:
             return found
 
         key = (self, frozenset(pod.node_selector.items()), _ENCODE(required))
-        return result_of(view.pod_column(key, _NODES, codes))
+        return result_of(cycle.view.pod_column(key, _NODES, codes))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the text of one code."""
         return (_REASONS[code],)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why no node could be judged."""
         return TOO_MANY_KEYS
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the labels of the node that the terms name."""
-        required, _ = _sides(pod.affinity)
+        required, _ = _sides(cycle.pod.affinity)
         of_pod = None if required is None else parse_node_selector(required)[0]
         selectors = (selector for selector in (of_pod, self._added) if selector is not None)
         terms = [term for selector in selectors for term in selector.terms]
-        return _label_inputs(terms, pod.node_selector, view, row)
+        return _label_inputs(terms, cycle.pod.node_selector, cycle.view, row)
 
 
 class NodeAffinityScore:
@@ -160,11 +159,11 @@ class NodeAffinityScore:
     def __init__(self, args: NodeAffinityArgs) -> None:
         self._added, _ = parse_preferred_terms(_sides(_wire(args.added_affinity))[1])
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the sums; a fault everywhere if a term of the pod's cannot be understood."""
-        _, preferred = _sides(pod.affinity)
+        _, preferred = _sides(cycle.pod.affinity)
         if not self._added and not preferred:
-            return Scores(np.zeros(len(view), np.int64))
+            return Scores(np.zeros(len(cycle.view), np.int64))
 
         def sums(rows: ClusterView) -> IntColumn:
             of_pod, mistakes = parse_preferred_terms(preferred)
@@ -175,7 +174,7 @@ class NodeAffinityScore:
                 total[matching(weighted.term, rows)] += weighted.weight
             return total
 
-        total = view.pod_column((self, _ENCODE(preferred)), _NODES, sums)
+        total = cycle.view.pod_column((self, _ENCODE(preferred)), _NODES, sums)
         faults = total == FAULT
         return Scores(np.where(faults, 0, total), faults) if faults.any() else Scores(total)
 
@@ -183,15 +182,17 @@ class NodeAffinityScore:
         """Return the sums as percentages of the greatest one."""
         return default_normalize(scores)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return what is wrong with the pod's preferred terms."""
-        _, mistakes = parse_preferred_terms(_sides(pod.affinity)[1], (_PREFERRED,))
+        _, mistakes = parse_preferred_terms(_sides(cycle.pod.affinity)[1], (_PREFERRED,))
         return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or TOO_MANY_KEYS
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the labels of the node that the terms name."""
-        of_pod, _ = parse_preferred_terms(_sides(pod.affinity)[1])
-        return _label_inputs([weighted.term for weighted in (*self._added, *of_pod)], (), view, row)
+        of_pod, _ = parse_preferred_terms(_sides(cycle.pod.affinity)[1])
+        return _label_inputs(
+            [weighted.term for weighted in (*self._added, *of_pod)], (), cycle.view, row
+        )
 
 
 _Sides: TypeAlias = tuple[api.NodeSelector | None, Sequence[api.PreferredSchedulingTerm]]
@@ -236,9 +237,9 @@ def _label_inputs(
     )
 
 
-def _prefers(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (as other plugins)
+def _prefers(cycle: Cycle) -> bool:
     """Return whether a pod prefers any nodes."""
-    return bool(_sides(pod.affinity)[1])
+    return bool(_sides(cycle.pod.affinity)[1])
 
 
 PLUGIN = Plugin(

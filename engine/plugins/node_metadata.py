@@ -23,13 +23,12 @@ import numpy as np
 from pydantic import AfterValidator, model_validator
 
 from engine.model.node import Node
-from engine.model.pod import Pod
 from engine.model.quantity import INT64_MIN
 from engine.model.rule_outcomes import RuleInput, RuleInputs
 from engine.model.time import SECOND, Micros, micros
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize, trunc_div
-from engine.view import ClusterView, Domain, IntColumn
+from engine.view import Domain, IntColumn
 
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 
@@ -211,15 +210,15 @@ class NodeMetadataScore(NeverFaults):
         )
         self._sign = -1 if args.scoring_strategy in _REVERSED else 1
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the number, or the age in whole seconds; below 0 where less is better."""
-        values = view.node_column(
+        values = cycle.view.node_column(
             self, _NODES, lambda rows: np.array([*map(self._value, rows.nodes)], np.int64)
         )
         is_there = values != _NOT_THERE
         raw = np.where(is_there, values, 0)
         if self._layout is not None:
-            raw = trunc_div(now - raw, SECOND)
+            raw = trunc_div(cycle.now - raw, SECOND)
         return Scores(np.where(is_there, self._sign * raw, _NOT_THERE))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -229,9 +228,9 @@ class NodeMetadataScore(NeverFaults):
         points[is_there] = 1 + minmax_normalize(scores[is_there], MAX_SCORE - 1)
         return points
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the label or annotation."""
-        node, source = view.nodes[row], "label" if self._in_labels else "annotation"
+        node, source = cycle.view.nodes[row], "label" if self._in_labels else "annotation"
         texts = (node.labels if self._in_labels else node.annotations) if node else {}
         return (RuleInput(f"{source} {self._key}", text=texts.get(self._key, "absent")),)
 

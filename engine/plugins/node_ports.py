@@ -8,11 +8,9 @@ No difference from upstream is known.
 
 from __future__ import annotations
 
-from engine.model.pod import Pod
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
-from engine.model.time import Micros
-from engine.plugins.base import Args, NeverFaults, Plugin
-from engine.view import ClusterView, Domain, pods_using
+from engine.plugins.base import Args, Cycle, NeverFaults, Plugin
+from engine.view import Domain, pods_using
 
 
 class NodePortsArgs(Args):
@@ -25,27 +23,27 @@ class NodePortsFilter(NeverFaults):
     def __init__(self, _: NodePortsArgs) -> None:
         """Take the args, of which there are none."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or 1 where a port is taken."""
-        if not pod.host_ports:
-            return FilterResult.passing(len(view))
-        is_taken = pods_using(view, pod.host_ports) > 0
+        if not cycle.pod.host_ports:
+            return FilterResult.passing(len(cycle.view))
+        is_taken = pods_using(cycle.view, cycle.pod.host_ports) > 0
         return FilterResult(is_taken, is_taken.view("i1"))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the only reason."""
         return ("node(s) didn't have free ports for the requested pod ports",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return how many pods of the node have one of the ports."""
-        if not pod.host_ports:
+        if not cycle.pod.host_ports:
             return ()
-        pods = int(pods_using(view, pod.host_ports)[row])
+        pods = int(pods_using(cycle.view, cycle.pod.host_ports)[row])
         return (RuleInput("pods with its ports", pods, Unit.COUNT),)
 
 
-def _has_ports(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (see `Plugin.concerns`)
-    return bool(pod.host_ports)
+def _has_ports(cycle: Cycle) -> bool:
+    return bool(cycle.pod.host_ports)
 
 
 PLUGIN = Plugin(

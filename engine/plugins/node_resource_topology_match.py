@@ -71,8 +71,7 @@ from engine.model.quantity import (
 )
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, unit_of
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, PASS, Args, Plugin, Scores, result_of
+from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, Plugin, Scores, result_of
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.view import (
     BoolColumn,
@@ -622,26 +621,27 @@ class NodeResourceTopologyMatchFilter:
     def __init__(self, args: NodeResourceTopologyMatchArgs) -> None:
         self._discards_reserved = args.discard_reserved_nodes
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or what cannot be aligned."""
-        if not _is_concerned(pod):
+        view = cycle.view
+        if not _is_concerned(cycle.pod):
             return FilterResult.passing(len(view))
-        found = _fit_codes(_Requests.of(pod), view)
+        found = _fit_codes(_Requests.of(cycle.pod), view)
         if self._discards_reserved:
             found = np.where(_is_reserved(ZoneTables.of(view)), _INVALID, found)
         return result_of(found)
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the reason of a code."""
         return (_REASONS[code],)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return nothing: this filter can always be evaluated."""
         return ""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the requests of the pod, and what each zone has left of them."""
-        return _inputs(pod, view, row) if _is_concerned(pod) else ()
+        return _inputs(cycle.pod, cycle.view, row) if _is_concerned(cycle.pod) else ()
 
 
 class NodeResourceTopologyMatchScore:
@@ -652,11 +652,12 @@ class NodeResourceTopologyMatchScore:
         self._weights = args.weights
         self._discards_reserved = args.discard_reserved_nodes
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return points, 0 where nothing is known of the zones."""
-        if pod.shape.qos_class != _GUARANTEED:
+        view = cycle.view
+        if cycle.pod.shape.qos_class != _GUARANTEED:
             return Scores(np.full(len(view), MAX_SCORE, np.int64))
-        requests = _Requests.of(pod)
+        requests = _Requests.of(cycle.pod)
 
         def points(part: ClusterView) -> IntColumn:
             zones = ZoneTables.of(part)
@@ -673,13 +674,15 @@ class NodeResourceTopologyMatchScore:
         """Return the scores, which are on the scale unless amounts or distances are absurd."""
         return np.clip(scores, 0, MAX_SCORE)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return nothing: this scorer can always be evaluated."""
         return ""
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the requests of the pod, and what each zone has left of them."""
-        return _inputs(pod, view, row) if pod.shape.qos_class == _GUARANTEED else ()
+        return (
+            _inputs(cycle.pod, cycle.view, row) if cycle.pod.shape.qos_class == _GUARANTEED else ()
+        )
 
 
 class _Requests(NamedTuple):

@@ -17,11 +17,9 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from engine.model.pod import Pod
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.model.time import Micros
-from engine.plugins.base import Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import Args, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -71,18 +69,20 @@ class NodeResourcesAllocatableScore(NeverFaults):
         self._total = sum(self._weights.values())
         self._sign = 1 if args.mode == "Most" else -1
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the weighted mean of what nodes offer, truncated; below 0 in mode `Least`."""
-        return Scores(view.node_column(self, _NODES, self._means))
+        return Scores(cycle.view.node_column(self, _NODES, self._means))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores stretched over the scale, 0 if they are equal."""
         return minmax_normalize(scores)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return what the node offers of each resource."""
         return tuple(
-            RuleInput(name, int(view.amount(view.allocatable, name)[row]), unit_of(name))
+            RuleInput(
+                name, int(cycle.view.amount(cycle.view.allocatable, name)[row]), unit_of(name)
+            )
             for name in self._weights
         )
 

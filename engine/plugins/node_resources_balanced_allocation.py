@@ -27,8 +27,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from engine.model.pod import Pod
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_outcomes import RuleInputs
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.lib.reporting import requests_with_pod
 from engine.view import GREATEST_AMOUNT, BoolColumn, ClusterView, Domain, IntColumn, Sum
@@ -103,13 +102,14 @@ class NodeResourcesBalancedAllocationScore:
         self._names = tuple(resource.name for resource in args.resources)
         self._scores_the_change = args.scores_the_change
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return 50..100; 0 for a pod that requests nothing, a fault if no resource is named."""
+        view = cycle.view
         if not self._names:
             return Scores(np.zeros(len(view), np.int64), np.ones(len(view), np.bool_))
-        if self.skips(pod):
+        if self.skips(cycle.pod):
             return Scores(np.zeros(len(view), np.int64))
-        counted = self._counted(pod)
+        counted = self._counted(cycle.pod)
         points = view.pod_column(
             (self, counted), _NODES_AND_PODS, lambda rows: self._points(rows, counted)
         )
@@ -133,14 +133,14 @@ class NodeResourcesBalancedAllocationScore:
         """Return the scores as they are."""
         return scores
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why there is no score."""
         return "resources not found"
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the requests on the node with the pod, of its allocatable."""
-        requests = {} if self.skips(pod) else dict(self._counted(pod))
-        return requests_with_pod(view, Sum.REQUESTS, row, requests)
+        requests = {} if self.skips(cycle.pod) else dict(self._counted(cycle.pod))
+        return requests_with_pod(cycle.view, Sum.REQUESTS, row, requests)
 
     def skips(self, pod: Pod) -> bool:
         """Return whether a pod requests none of the resources, and so gets no points anywhere.

@@ -31,8 +31,7 @@ from engine.model.pod_shape import PodShape, cached_by_shape
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_extended, is_scalar
 from engine.model.rule_outcomes import FilterResult, RuleInputs, and_not
 from engine.model.selectors import is_label_key
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Score, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Score, Scores
 from engine.plugins.lib.arithmetic import broken_line, trunc_div
 from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.lib.reporting import reason_texts, rejected_with, requests_with_pod
@@ -156,19 +155,19 @@ class NodeResourcesFitFilter(NeverFaults):
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or reasons: too many pods, then one per insufficient resource."""
-        return rejected_with(_complaints(self._wanted(pod), view))
+        return rejected_with(_complaints(self._wanted(cycle.pod), cycle.view))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the texts of the complaints in a code."""
-        short = (f"Insufficient {name}" for name, _ in self._wanted(pod))
+        short = (f"Insufficient {name}" for name, _ in self._wanted(cycle.pod))
         return reason_texts(code, ["Too many pods", *short], "Insufficient extended resources")
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the requests on the node with the pod, of its allocatable."""
-        requests = {quantity.PODS: 1, **dict(self._wanted(pod))}
-        return requests_with_pod(view, Sum.REQUESTS, row, requests)
+        requests = {quantity.PODS: 1, **dict(self._wanted(cycle.pod))}
+        return requests_with_pod(cycle.view, Sum.REQUESTS, row, requests)
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         return _wanted(pod.shape, self._ignored, self._ignored_groups)
@@ -232,16 +231,16 @@ class NodeResourcesFitBalance(BalancedScore):
             own.reshape(len(counted), 1),
         )
 
-    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
         """Return the requests of nodes."""
         found = [view.amount(view.sums[_sums_of(name)], name) for name in names]
         return np.array(found, np.int64).reshape(len(names), len(view))
 
-    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+    def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
         """Return what nodes offer."""
         return view.amounts(view.allocatable, names)
 
-    def key(self, pod: Pod) -> Hashable:  # noqa: ARG002 (all)
+    def key(self, pod: Pod) -> Hashable:
         """Return the same for all pods."""
         return "NodeResourcesFit"
 
@@ -249,7 +248,7 @@ class NodeResourcesFitBalance(BalancedScore):
         """Return all nodes if there is nothing to score by."""
         return None if self._resources else np.ones(len(view), np.bool_)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why there is no score."""
         return _NO_RESOURCES
 
@@ -267,11 +266,12 @@ class NodeResourcesFitScore:
         if self._ratio is not None:
             self._score_of = _along(self._ratio.shape)
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return 0..MAX_SCORE per node; a fault everywhere if there is nothing to score by."""
+        view = cycle.view
         if not self._resources:
             return Scores(np.zeros(len(view), np.int64), np.ones(len(view), np.bool_))
-        counted = _counted(self._resources, pod)
+        counted = _counted(self._resources, cycle.pod)
         means = view.pod_column(
             (self, counted), _NODES_AND_PODS, lambda rows: self._means(rows, counted)
         )
@@ -295,16 +295,16 @@ class NodeResourcesFitScore:
         """Return the scores as they are."""
         return scores
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why there is no score."""
         return _NO_RESOURCES
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the requests with the pod, of allocatable; a default stands for a missing one."""
         return tuple(
             requested
-            for name, _, amount in _counted(self._resources, pod)
-            for requested in requests_with_pod(view, _sums_of(name), row, {name: amount})
+            for name, _, amount in _counted(self._resources, cycle.pod)
+            for requested in requests_with_pod(cycle.view, _sums_of(name), row, {name: amount})
         )
 
     def _counts(self, allocatable: IntColumn, score: IntColumn) -> BoolColumn:

@@ -11,11 +11,9 @@ import numpy as np
 
 from engine.model import api
 from engine.model.node import NO_SCHEDULE, tolerates
-from engine.model.pod import Pod
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
-from engine.model.time import Micros
-from engine.plugins.base import Args, NeverFaults, Plugin
-from engine.view import ClusterView, Domain
+from engine.plugins.base import Args, Cycle, NeverFaults, Plugin
+from engine.view import Domain
 
 _CORDON = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 """Pods that tolerate this tolerate a cordoned node, tainted or not."""
@@ -31,21 +29,21 @@ class NodeUnschedulableFilter(NeverFaults):
     def __init__(self, _: NodeUnschedulableArgs) -> None:
         """Take the args, of which there are none."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or 1 for a cordoned node."""
-        cordoned = view.unschedulable
-        for toleration in pod.tolerations:
+        cordoned = cycle.view.unschedulable
+        for toleration in cycle.pod.tolerations:
             if tolerates(toleration, _CORDON):
-                cordoned = np.zeros(len(view), np.bool_)
+                cordoned = np.zeros(len(cycle.view), np.bool_)
         return FilterResult(cordoned, cordoned.view(np.int8))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the only reason."""
         return ("node(s) were unschedulable",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return whether the node is cordoned."""
-        return (RuleInput("cordoned", text="yes" if view.unschedulable[row] else "no"),)
+        return (RuleInput("cordoned", text="yes" if cycle.view.unschedulable[row] else "no"),)
 
 
 PLUGIN = Plugin(args=NodeUnschedulableArgs, filter=NodeUnschedulableFilter, reads=(Domain.NODES,))

@@ -21,10 +21,8 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, inverse_minmax
 from engine.plugins.lib.reporting import report_age
 from engine.plugins.lib.trimaran import capacity, is_recent, measured_load
@@ -67,16 +65,17 @@ class PeaksScore(NeverFaults):
     def __init__(self, args: PeaksArgs) -> None:
         self._models = args.node_power_model
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return by how much the power of each node would rise: the less the better."""
+        view = cycle.view
         used, whole = measured_load(view).average[0], capacity(view)[0]
         factor, rate, is_known = self._curves(view)
-        expected = _percent(used + pod.shape.cpu_request, whole)
+        expected = _percent(used + cycle.pod.shape.cpu_request, whole)
         with np.errstate(over="ignore", invalid="ignore"):
             rise = factor * (np.exp(rate * expected) - np.exp(rate * _percent(used, whole)))
             cost = np.clip(rise * _UNIT, -_DEAREST, _DEAREST)
         can_tell = (is_known != 0) & (expected <= MAX_SCORE) & ~np.isnan(cost)
-        can_tell &= is_recent(view, now)
+        can_tell &= is_recent(view, cycle.now)
         return Scores(np.where(can_tell, np.where(can_tell, cost, 0).astype(np.int64), _UNKNOWN))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -88,16 +87,17 @@ class PeaksScore(NeverFaults):
             points[is_known] = inverse_minmax(costs)
         return points
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the cpu that is used and requested, and the power model of the node."""
+        view = cycle.view
         used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
         model = self._models.get(view.names[row])
         power = f"{model.k0:g} + {model.k1:g} * e^({model.k2:g} * x)" if model else "unknown"
         return (
             RuleInput("cpu measured", round(used), Unit.MILLICORES, capacity=round(whole)),
-            RuleInput("this pod", pod.shape.cpu_request, Unit.MILLICORES),
+            RuleInput("this pod", cycle.pod.shape.cpu_request, Unit.MILLICORES),
             RuleInput("power", text=power),
-            report_age(view, row, now),
+            report_age(view, row, cycle.now),
         )
 
     def _curves(self, view: ClusterView) -> FloatColumn:

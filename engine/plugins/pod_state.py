@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.model.time import Micros
-from engine.plugins.base import Args, NeverFaults, Plugin, Scores, for_every_pod
+from engine.plugins.base import Args, Cycle, NeverFaults, Plugin, Scores, for_every_pod
 from engine.plugins.lib.arithmetic import minmax_normalize
 from engine.view import NO_TRANSITIONS, ClusterView, Domain, IntColumn
 
@@ -29,10 +27,10 @@ class PodStateScore(NeverFaults):
     def __init__(self, _: PodStateArgs) -> None:
         """Take the args, of which there are none."""
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the difference of the two; a nomination of the pod itself counts too."""
-        raw = view.node_column("pods that leave less pods to come", _PODS, _differences)
-        row = view.rows.get(pod.nominated_node_name)
+        raw = cycle.view.node_column("pods that leave less pods to come", _PODS, _differences)
+        row = cycle.view.rows.get(cycle.pod.nominated_node_name)
         if row is None:
             return Scores(raw)
         raw = raw.copy()
@@ -43,10 +41,11 @@ class PodStateScore(NeverFaults):
         """Return the scores stretched over the scale, 0 if they are equal."""
         return minmax_normalize(scores)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return how many pods leave the node, and how many are to come."""
+        view = cycle.view
         turnover = view.transitions.get(view.names[row], NO_TRANSITIONS)
-        coming = turnover.nominated + (pod.nominated_node_name == view.names[row])
+        coming = turnover.nominated + (cycle.pod.nominated_node_name == view.names[row])
         return (
             RuleInput("pods that leave", turnover.terminating, Unit.COUNT),
             RuleInput("pods to come", coming, Unit.COUNT),

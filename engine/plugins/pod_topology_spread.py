@@ -37,13 +37,13 @@ from engine.model import api
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.selectors import LabelSelector
-from engine.model.time import Micros
 from engine.model.workload import controller_selector
 from engine.plugins.base import (
     FAULT,
     MAX_SCORE,
     PASS,
     Args,
+    Cycle,
     Plugin,
     ScoreAmong,
     Scores,
@@ -152,13 +152,14 @@ class PodTopologySpreadFilter:
     def __init__(self, _: PodTopologySpreadArgs) -> None:
         """Take the args, none of which is for filters."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or what the first constraint that a node breaks says of it."""
+        pod, view = cycle.pod, cycle.view
         if not pod.topology_spread:
             return FilterResult.passing(len(view))
         if view.parent is not None:  # domains are those of all nodes
             whole, rows = view.parent
-            return result_of(self.filter(pod, whole, now).codes[rows])
+            return result_of(self.filter(Cycle(pod, whole, cycle.now)).codes[rows])
         constraints = constraints_of(pod.topology_spread)
         if constraints is None or constraints.mistakes:
             return result_of(np.full(len(view), FAULT, np.int8))
@@ -176,23 +177,24 @@ class PodTopologySpreadFilter:
 
         return FilterResult(rejects, codes)
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the text of one code."""
         return (_REASONS[code],)
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why no node could be judged."""
-        return _fault(pod.topology_spread)
+        return _fault(cycle.pod.topology_spread)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the pods of the domains of the node, with this one, and the fewest elsewhere."""
+        view = cycle.view
         whole, name = view.whole, view.names[row]
-        constraints = constraints_of(pod.topology_spread)
+        constraints = constraints_of(cycle.pod.topology_spread)
         if constraints is None or constraints.mistakes:
             return ()
         node, row = view.nodes[row], whole.rows[name]
         labels = node.labels if node else {}
-        told = zip(constraints.each, _spreads(constraints.each, pod, whole), strict=True)
+        told = zip(constraints.each, _spreads(constraints.each, cycle.pod, whole), strict=True)
         return tuple(
             value
             for constraint, spread in islice(told, _MOST_TOLD)
@@ -220,22 +222,22 @@ class PodTopologySpreadScore(ScoreAmong):
         self._is_system = args.defaulting_type == "System"
         self._defaults = _SYSTEM_DEFAULTS if self._is_system else _listed(args)
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return the raw scores as if all nodes of the cluster competed."""
+        view = cycle.view
         whole, rows = view.parent or (view, np.arange(len(view)))
         competing = np.flatnonzero(whole.valid)
-        among = self.score_among(pod, whole, now, competing)
+        among = self.score_among(Cycle(cycle.pod, whole, cycle.now), competing)
         values = np.zeros(len(whole), np.int64)
         values[competing] = among.values
         return Scores(values.take(rows), None if among.faults is None else view.valid)
 
-    def score_among(
-        self, pod: Pod, view: ClusterView, now: Micros, rows: NDArray[np.intp]
-    ) -> Scores:
+    def score_among(self, cycle: Cycle, rows: NDArray[np.intp]) -> Scores:
         """Return for each node its pods * ln(domains + 2) + maxSkew - 1, over all constraints.
 
         Where the domains are those of the nodes that compete; -1 for a node that is in none.
         """
+        pod, view = cycle.pod, cycle.view
         soft = self._soft(pod)
         if soft is None:
             return Scores(np.zeros(rows.size, np.int64), np.ones(rows.size, np.bool_))
@@ -244,7 +246,9 @@ class PodTopologySpreadScore(ScoreAmong):
         if view.parent is not None:  # domains are those of all nodes
             whole, of_whole = view.parent
             ascending, back = np.unique(of_whole.take(rows), return_inverse=True)
-            return Scores(self.score_among(pod, whole, now, ascending).values.take(back))
+            return Scores(
+                self.score_among(Cycle(pod, whole, cycle.now), ascending).values.take(back)
+            )
         return Scores(_costs(soft, pod, view, rows))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
@@ -256,12 +260,13 @@ class PodTopologySpreadScore(ScoreAmong):
         least = int(scores.min(where=competes, initial=2**62))
         return np.where(competes, _points(scores, least, most), 0) if most > _OUT else scores * 0
 
-    def fault(self, pod: Pod, view: ClusterView, row: int) -> str:  # noqa: ARG002 (protocol)
+    def fault(self, cycle: Cycle, row: int) -> str:
         """Return why no node could be judged."""
-        return _fault(pod.soft_topology_spread)
+        return _fault(cycle.pod.soft_topology_spread)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the pods in the domains of the node."""
+        pod, view = cycle.pod, cycle.view
         soft = self._soft(pod)
         if soft is None or not soft.constraints:
             return ()
@@ -486,13 +491,14 @@ def _spread(
     )
 
 
-def _is_spread(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (as other plugins)
+def _is_spread(cycle: Cycle) -> bool:
     """Return whether a pod has a constraint that rejects nodes."""
-    return bool(pod.topology_spread)
+    return bool(cycle.pod.topology_spread)
 
 
-def _is_ranked(pod: Pod, view: ClusterView) -> bool:  # noqa: ARG001 (as other plugins)
+def _is_ranked(cycle: Cycle) -> bool:
     """Return whether a pod has a constraint that ranks nodes, be it a default one."""
+    pod = cycle.pod
     if pod.topology_spread or pod.soft_topology_spread:
         return bool(pod.soft_topology_spread)
     return controller_selector(pod) is not None

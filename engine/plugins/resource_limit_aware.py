@@ -21,11 +21,10 @@ from pydantic import Field
 from engine.model.pod import Pod
 from engine.model.quantity import CPU, MEMORY, NATIVE, base_units, is_scalar
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.args import Quantities
 from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
-from engine.view import ClusterView, Domain, IntColumn, Sum, capped
+from engine.view import Domain, IntColumn, Sum, capped
 
 
 class ScoredResource(Args):
@@ -64,10 +63,11 @@ class ResourceLimitAwareScore(NeverFaults):
             name: base_units(name, text) for name, text in args.default_limits.items()
         }
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the weighted sum of what is left of each resource, in percent."""
+        view = cycle.view
         total = np.zeros(len(view))
-        for (name, weight), amount in zip(self._scored, self._amounts(pod), strict=True):
+        for (name, weight), amount in zip(self._scored, self._amounts(cycle.pod), strict=True):
             offered = view.amount(view.allocatable, name)
             limits = view.amount(view.sums[Sum.CONTAINER_LIMITS], name)
             limits = limits + (offered if amount is None else amount)
@@ -79,10 +79,11 @@ class ResourceLimitAwareScore(NeverFaults):
         """Stretch the scores over 0..MAX_SCORE, truncated; all equal scores become 0."""
         return minmax_normalize(scores)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return what limits would add up to with the pod, of what the node offers."""
+        view = cycle.view
         inputs = []
-        for (name, _), amount in zip(self._scored, self._amounts(pod), strict=True):
+        for (name, _), amount in zip(self._scored, self._amounts(cycle.pod), strict=True):
             offered = int(view.amount(view.allocatable, name)[row])
             others = int(view.amount(view.sums[Sum.CONTAINER_LIMITS], name)[row])
             total = others + (offered if amount is None else amount)

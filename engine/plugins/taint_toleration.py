@@ -20,8 +20,7 @@ from engine.model import api
 from engine.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
-from engine.model.time import Micros
-from engine.plugins.base import PASS, Args, NeverFaults, Plugin, Scores
+from engine.plugins.base import PASS, Args, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.arithmetic import default_normalize
 from engine.view import ClusterView, Domain, IntColumn, taint_column
 
@@ -42,26 +41,27 @@ class TaintTolerationFilter(NeverFaults):
     def __init__(self, _: TaintTolerationArgs) -> None:
         """Take the args, of which there are none."""
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:  # noqa: ARG002 (protocol)
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or the code of the first untolerated taint."""
+        view = cycle.view
 
         def codes(rows: ClusterView = view) -> IntColumn:
             taints = taint_column(rows)
-            first = [_first_untolerated(pod, value) for value in taints.values]
+            first = [_first_untolerated(cycle.pod, value) for value in taints.values]
             return taints.spread(np.array([_code(taint) for taint in first], np.int64))
 
-        key = ("TaintToleration", pod.tolerations)
+        key = ("TaintToleration", cycle.pod.tolerations)
         rejects = view.pod_column(key, _NODES, lambda rows: codes(rows) != PASS)
         return FilterResult(rejects, lambda: view.pod_column((*key, "codes"), _NODES, codes))
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the text for the taint of that code."""
-        taint = _by_code(view)[code]
+        taint = _by_code(cycle.view)[code]
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the taints that count."""
-        return (_taint_input(view, row, _REPELLING),)
+        return (_taint_input(cycle.view, row, _REPELLING),)
 
 
 class TaintTolerationScore(NeverFaults):
@@ -70,26 +70,26 @@ class TaintTolerationScore(NeverFaults):
     def __init__(self, _: TaintTolerationArgs) -> None:
         """Take the args, of which there are none."""
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:  # noqa: ARG002 (protocol)
+    def score(self, cycle: Cycle) -> Scores:
         """Return the number of taints that speak against each node."""
 
         def counts(rows: ClusterView) -> IntColumn:
             taints = taint_column(rows)
             of_value = [
-                len(untolerated(value or (), pod.tolerations, _DISCOURAGING))
+                len(untolerated(value or (), cycle.pod.tolerations, _DISCOURAGING))
                 for value in taints.values
             ]
             return taints.spread(np.array(of_value, np.int64))
 
-        return Scores(view.pod_column(("soft taints", pod.tolerations), _NODES, counts))
+        return Scores(cycle.view.pod_column(("soft taints", cycle.pod.tolerations), _NODES, counts))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return 100 for no taint, 0 for the most among the candidates."""
         return default_normalize(scores, reverse=True)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:  # noqa: ARG002 (protocol)
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the taints that count."""
-        return (_taint_input(view, row, _DISCOURAGING),)
+        return (_taint_input(cycle.view, row, _DISCOURAGING),)
 
 
 def _taint_input(view: ClusterView, row: int, effects: Sequence[str]) -> RuleInput:
@@ -127,7 +127,7 @@ def _code(taint: api.Taint | None) -> int:
     return 1 + int.from_bytes(blake2b(text, digest_size=_CODE_BYTES).digest())
 
 
-def _is_discouraged(pod: Pod, view: ClusterView) -> bool:
+def _is_discouraged(cycle: Cycle) -> bool:
     """Return whether any node has a PreferNoSchedule taint that a pod does not tolerate."""
 
     def soft_taints(whole: ClusterView) -> tuple[api.Taint, ...]:
@@ -139,8 +139,8 @@ def _is_discouraged(pod: Pod, view: ClusterView) -> bool:
         )
         return tuple({taint for taint in taints if taint.effect == PREFER_NO_SCHEDULE})
 
-    soft = view.node_aggregate("soft taints", _NODES, soft_taints)
-    return bool(soft) and bool(untolerated(soft, pod.tolerations, _DISCOURAGING))
+    soft = cycle.view.node_aggregate("soft taints", _NODES, soft_taints)
+    return bool(soft) and bool(untolerated(soft, cycle.pod.tolerations, _DISCOURAGING))
 
 
 PLUGIN = Plugin(

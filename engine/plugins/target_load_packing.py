@@ -24,18 +24,17 @@ import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from engine.documents import warn
-from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.quantity import CPU, INT64_MIN, base_units
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.model.time import SECOND, Micros
+from engine.model.time import SECOND
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, NeverFaults, Plugin, Scores
 from engine.plugins.lib.args import Quantities, WholePercent
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.reporting import report_age
 from engine.plugins.lib.trimaran import TrimaranArgs, capacity, is_recent, measured_load
-from engine.view import LOAD_DOMAINS, ClusterView, IntColumn, PodEntry, capped
+from engine.view import LOAD_DOMAINS, IntColumn, PodEntry, capped
 
 _DEFAULT_TARGET = 40
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -92,7 +91,7 @@ class CpuPrediction:
     width: ClassVar[int] = 1
     reads_reports: ClassVar[bool] = True
 
-    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int]:  # noqa: ARG002 (protocol)
+    def contribution(self, key: str, pod: PodEntry, report: NodeUsage | None) -> tuple[int]:
         """Return the prediction for a pod that a report cannot know, else nothing.
 
         A pod is known once it was there for one interval before the report, in whole seconds.
@@ -124,29 +123,31 @@ class TargetLoadPackingScore(NeverFaults):
         self._target = float(args.target_utilization)
         self._prediction = args.prediction
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return points by the expected utilisation, 0 where none was measured."""
+        view = cycle.view
         load, whole = measured_load(view), capacity(view)[0]
-        millicores = load.average[0] + self._prediction.of(pod.shape)
+        millicores = load.average[0] + self._prediction.of(cycle.pod.shape)
         millicores += view.pod_sums[self._prediction][0]
         percent = np.divide(100 * millicores, whole, out=np.zeros(len(view)), where=whole != 0)
-        is_known = load.is_averaged[0] & is_recent(view, now)
+        is_known = load.is_averaged[0] & is_recent(view, cycle.now)
         return Scores(np.where(is_known, points(percent, self._target), 0))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are on the scale unless a multiplier is negative."""
         return np.clip(scores, 0, MAX_SCORE)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the measured cpu, and the predicted cpu of new pods and of this pod."""
+        view = cycle.view
         used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
         new = view.pod_sums[self._prediction][0, row]
         return (
             RuleInput("cpu measured", round(used), Unit.MILLICORES, capacity=round(whole)),
             RuleInput("new pods", int(new), Unit.MILLICORES),
-            RuleInput("this pod", self._prediction.of(pod.shape), Unit.MILLICORES),
+            RuleInput("this pod", self._prediction.of(cycle.pod.shape), Unit.MILLICORES),
             RuleInput("target", self._target, Unit.PERCENT),
-            report_age(view, row, now),
+            report_age(view, row, cycle.now),
         )
 
 

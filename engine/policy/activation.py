@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
-from engine.cel import Program, Reference, Timestamp
+from engine.cel import Reference, Timestamp
 from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.model.node import Node, NodeCondition
@@ -25,7 +24,6 @@ from engine.view import (
     IntColumn,
     PodQuery,
     Sum,
-    is_long,
     label_column,
     pods_matching,
     pods_not_evictable,
@@ -176,31 +174,6 @@ POD_FIELDS: Final[Mapping[str, Callable[[Pod], object]]] = {
 """The getter of each field of `pod`; all of them take about 10 us."""
 
 
-class PodAttribute(NamedTuple):
-    """An attribute of a pod that decides the value of a field, and can be a part of a key."""
-
-    name: str  # of the attribute
-    is_map: bool = False  # whether only its values can, each by its key
-
-
-POD_ATTRIBUTES: Final[Mapping[str, PodAttribute]] = {
-    "namespace": PodAttribute("namespace"),
-    "labels": PodAttribute("labels", is_map=True),
-    "annotations": PodAttribute("annotations", is_map=True),
-    "requests": PodAttribute("shape"),
-    "limits": PodAttribute("shape"),
-    "qosClass": PodAttribute("shape"),
-    "priority": PodAttribute("priority"),
-    "priorityClassName": PodAttribute("priority_class_name"),
-    "koordinatorPriorityClass": PodAttribute("shape"),
-    "ownerKinds": PodAttribute("owner_kinds"),
-    "nodeSelector": PodAttribute("node_selector", is_map=True),
-    "notEvictableBy": PodAttribute("not_evictable_by"),
-    "tolerations": PodAttribute("tolerations"),
-    "schedulerName": PodAttribute("scheduler_name"),
-}
-"""What decides the fields of `pod` that pods of one template have in common."""
-
 _REQUEST_VALUES: Final[Mapping[str, Callable[[PlacementRequest], object]]] = {
     "object": lambda request: request.object,
     "oldObject": lambda _: None,
@@ -254,112 +227,3 @@ NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros, Pod | None],
     IN_ZONE: lambda view, row, _, pod: int(owner_pods(IN_ZONE, pod, view)[row]),
 }
 """The getter of each field of `node`; None where it is absent."""
-
-_TEMPLATES: Final = 256  # of one policy; some kilobytes each
-_LARGEST_SHAPE: Final = 8_192  # bytes, as of `cached_by_shape`
-_FIELD_DEPTH: Final = 2  # of a path such as `pod.labels`
-
-
-class RequestValues:
-    """Values of a request by name, each computed when it is read.
-
-    Attributes:
-        activation: what programs get.
-        pod: fields of the pod, part of the activation.
-        variables: those of the policy, likewise.
-        prepared: sources of the programs whose values are there.
-        failed: names of variables that have no value.
-        keys: of columns, by the expression, see `Plan.key`; and of all that a program reads, by its
-            source, see `PolicyContext.key_of`.
-        owner: stands for the request whose alone they are by now; None while they are shared.
-    """
-
-    __slots__ = ("activation", "failed", "keys", "owner", "pod", "prepared", "variables")
-
-    def __init__(self) -> None:
-        self.activation: dict[str, object] = {}
-        self.pod: dict[str, object] = {}
-        self.variables: dict[str, object] = {}
-        self.prepared: set[str] = set()
-        self.failed: set[str] = set()
-        self.keys: dict[Hashable, str | None] = {}
-        self.owner: RequestValues | None = None
-
-
-class SharedValues:
-    """Values that expressions of a policy read of pods alone, shared by pods that agree in them.
-
-    Where a value costs some of the budget or fails they are withdrawn: each request is charged for
-    its own, and has the errors of its own.
-    """
-
-    def __init__(self, programs: Iterable[Program], variables: Mapping[str, Program]) -> None:
-        paths = {each.source: _pod_paths(each, variables) for each in programs}
-        known = {source: found for source, found in paths.items() if found is not None}
-        self.sources: Final = frozenset(known)
-        """Of the programs that read nothing of a request but what is shared."""
-        read = sorted(frozenset[Reference]().union(*known.values()))
-        self._attributes = tuple(dict.fromkeys(_attribute(path) for path in read if not _key(path)))
-        self._entries = tuple((_attribute(path), _key(path)) for path in read if _key(path))
-        self._templates: OrderedDict[Hashable, RequestValues] = OrderedDict()
-
-    def of(self, pod: Pod) -> RequestValues:
-        """Return the values of a pod."""
-        template = self._template(pod)
-        values = self._templates.get(template)
-        if values is not None:
-            self._templates.move_to_end(template)
-            return values
-        values = RequestValues()
-        if pod.shape.size <= _LARGEST_SHAPE and not is_long(template):
-            self._templates[template] = values
-            if len(self._templates) > _TEMPLATES:
-                self._templates.popitem(last=False)
-        return values
-
-    def withdraw(self, pod: Pod, values: RequestValues, owner: RequestValues) -> None:
-        """Leave values to the request of a pod, whose other values are `owner`."""
-        values.owner = owner
-        self._templates.pop(self._template(pod), None)
-
-    def _template(self, pod: Pod) -> tuple[Hashable, ...]:
-        """Return all that the programs read of a pod."""
-        read: list[Hashable] = [getattr(pod, name) for name in self._attributes]
-        if self._entries:
-            read += [getattr(pod, name).get(key) for name, key in self._entries]
-        return tuple(read)
-
-
-def _pod_paths(program: Program, variables: Mapping[str, Program]) -> frozenset[Reference] | None:
-    """Return the paths of a pod that a program reads, also by variables; None if it reads more."""
-    paths, left, seen = set[Reference](), [program], set[str]()
-    while left:
-        for path in left.pop().references:
-            root, name = (*path, "")[:2]
-            if root == "variables":
-                names = {name} if name else variables.keys()
-                left.extend(variables[each] for each in names - seen if each in variables)
-                seen |= names
-            elif root == "pod" and _is_shared(path):
-                paths.add(path[: _FIELD_DEPTH + 1])
-            elif root not in {"node", "nodes"}:
-                return None
-    return frozenset(paths)
-
-
-def _is_shared(path: Reference) -> bool:
-    """Return whether what a path leads to is part of a template: a text or a number, not a map."""
-    return (
-        len(path) >= _FIELD_DEPTH
-        and path[1] in POD_ATTRIBUTES
-        and (not POD_ATTRIBUTES[path[1]].is_map or len(path) > _FIELD_DEPTH)
-    )
-
-
-def _attribute(path: Reference) -> str:
-    return POD_ATTRIBUTES[path[1]].name
-
-
-def _key(path: Reference) -> str:
-    """Return the key that a path has in a map of the pod, "" where it is not one's."""
-    return path[_FIELD_DEPTH] if POD_ATTRIBUTES[path[1]].is_map else ""

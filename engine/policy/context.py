@@ -14,10 +14,9 @@ from engine.cel import Budget, CelError, Program, Reference
 from engine.cel.vector import Plan, memory_key
 from engine.model.decision import PlacementRequest
 from engine.model.time import Micros
+from engine.plugins import Cycle
 from engine.policy.activation import (
     POD_FIELDS,
-    RequestValues,
-    SharedValues,
     now_value,
     pod_value,
     request_value,
@@ -32,7 +31,6 @@ MOST_ITERATIONS_OF_A_NAMESPACE: Final = 20_000
 """The same of all policies for one namespace together: those of others wait meanwhile."""
 
 _NO_ROWS: Final = np.zeros(0, np.bool_)
-_NOTHING_SHARED: Final = SharedValues((), MappingProxyType({}))
 
 
 class PolicyContext:
@@ -52,7 +50,6 @@ class PolicyContext:
         *,
         policy: str = "",
         variables: Mapping[str, Program] = MappingProxyType({}),
-        shared: SharedValues = _NOTHING_SHARED,
         iterations: int = MOST_ITERATIONS,
         column_steps: int | None = None,
     ) -> None:
@@ -66,64 +63,28 @@ class PolicyContext:
         self.budget = self._new_budget()
         self._policy = policy
         self._programs = variables
-        self._shared = shared
-        self._own = RequestValues()
-        self._of_template: RequestValues | None = None
+        self._activation: dict[str, object] = {}
+        self._pod: dict[str, object] = {}  # fields of the pod, part of the activation
+        self._variables: dict[str, object] = {}  # those of the policy, likewise
+        self._prepared: set[str] = set()  # sources of the programs whose values are there
+        self._failed: set[str] = set()  # names of variables that have no value
+        # of columns, by the expression; of all that a program reads, by its source
+        self._keys: dict[Hashable, str | None] = {}
 
     def activation(self, program: Program) -> dict[str, object]:
         """Return the values that a program reads, all but `node`, and those of others before it.
 
         A variable that cannot be computed is absent, and noted in `errors`.
         """
-        values = self._values(program)
-        if program.source not in values.prepared:
-            steps_left = self.budget.steps_left
-            self._prepare(program, values)
-            self._settle(values, steps_left)
-        return values.activation
+        if program.source not in self._prepared:
+            self._prepare(program)
+        return self._activation
 
     def column_key(self, expression: Hashable, program: Program, plan: Plan) -> str | None:
         """Return the key of an expression's column for this request; see `Plan.key`."""
-        values = self._values(program)
-        if expression not in values.keys:
-            activation = self.activation(program)
-            steps_left = self.budget.steps_left
-            values.keys[expression] = plan.key(activation, self.budget)
-            self._settle(values, steps_left)
-        return values.keys[expression]
-
-    def _values(self, program: Program) -> RequestValues:
-        """Return the values that a program may read."""
-        if program.source not in self._shared.sources:
-            return self._own
-        values = self._of_template
-        if values is None or values.owner not in (None, self._own):
-            values = self._of_template = self._shared.of(self.request.pod)
-        return values
-
-    def _settle(self, values: RequestValues, steps_left: int) -> None:
-        """Withdraw values that had cost steps since there were so many, or that failed."""
-        is_free = self.budget.steps_left == steps_left and not values.failed
-        if values is self._of_template and values.owner is None and not is_free:
-            self._shared.withdraw(self.request.pod, values, self._own)
-
-    def _prepare(self, program: Program, values: RequestValues) -> None:
-        """Add the values that a program reads."""
-        activation = values.activation
-        values.prepared.add(program.source)
-        for root, fields in _fields_read(program.references):
-            if root == "variables":
-                activation["variables"] = values.variables
-                for name in fields or self._programs:
-                    self._compute(name, values)
-            elif root == "pod":
-                activation["pod"] = values.pod
-                missing = [name for name in fields or POD_FIELDS if name not in values.pod]
-                values.pod |= pod_value(missing, self.request.pod)
-            elif root == "now":
-                activation["now"] = now_value(self.now)
-            elif root not in activation:
-                activation[root] = request_value(root, self.request)
+        if expression not in self._keys:
+            self._keys[expression] = plan.key(self.activation(program), self.budget)
+        return self._keys[expression]
 
     def key_of(self, program: Program) -> str | None:
         """Return a text that differs whenever a program reads other values of the request.
@@ -133,35 +94,45 @@ class PolicyContext:
         paths = _request_references(program.references)
         if not paths:
             return ""
-        values = self._values(program)
-        if program.source not in values.keys:
+        if program.source not in self._keys:
             activation = self.activation(program)
-            values.keys[program.source] = memory_key(
-                [_followed(path, activation) for path in paths]
-            )
-        return values.keys[program.source]
+            self._keys[program.source] = memory_key([_followed(path, activation) for path in paths])
+        return self._keys[program.source]
 
-    def _compute(self, name: str, values: RequestValues) -> None:
+    def _prepare(self, program: Program) -> None:
+        """Add the values that a program reads."""
+        activation = self._activation
+        self._prepared.add(program.source)
+        for root, fields in _fields_read(program.references):
+            if root == "variables":
+                activation["variables"] = self._variables
+                for name in fields or self._programs:
+                    self._compute(name)
+            elif root == "pod":
+                activation["pod"] = self._pod
+                missing = [name for name in fields or POD_FIELDS if name not in self._pod]
+                self._pod |= pod_value(missing, self.request.pod)
+            elif root == "now":
+                activation["now"] = now_value(self.now)
+            elif root not in activation:
+                activation[root] = request_value(root, self.request)
+
+    def _compute(self, name: str) -> None:
         """Add a variable, unless it fails or does not exist."""
-        if name in values.variables or name in values.failed or name not in self._programs:
+        if name in self._variables or name in self._failed or name not in self._programs:
             return
-        program = self._programs[name]
-        if program.source not in values.prepared:
-            self._prepare(program, values)
+        activation = self.activation(self._programs[name])
         try:
-            values.variables[name] = program.evaluate(values.activation, self.budget)
+            self._variables[name] = self._programs[name].evaluate(activation, self.budget)
         except CelError as error:
-            values.failed.add(name)
+            self._failed.add(name)
             self.errors.append(f"{self._policy}: variable `{name}`: {error}")
 
 
-class RuleContext(PolicyContext):
+class RuleContext(PolicyContext, Cycle):
     """A policy's context with the cluster that its rules look at.
 
     Attributes:
-        view: the nodes.
-        pod: the pod of the request as plugins see it: with what policies promise, see
-            `Pod.promised`.
         freshness: which domains of the view are too old to judge by.
         is_stale: whether any is.
     """
@@ -175,22 +146,19 @@ class RuleContext(PolicyContext):
         *,
         policy: str = "",
         variables: Mapping[str, Program] = MappingProxyType({}),
-        shared: SharedValues = _NOTHING_SHARED,
         iterations: int = MOST_ITERATIONS,
         column_steps: int | None = None,
     ) -> None:
         """Create the context of a request and a view; see `PolicyContext` for the rest."""
+        Cycle.__init__(self, request.pod, view, now)
         super().__init__(
             request,
             now,
             policy=policy,
             variables=variables,
-            shared=shared,
             iterations=iterations,
             column_steps=column_steps,
         )
-        self.view = view
-        self.pod = request.pod
         self.freshness = freshness
         self.is_stale = bool(freshness.stale)
         self._table: NodeTable | None = None
@@ -198,9 +166,10 @@ class RuleContext(PolicyContext):
         self._mask = _NO_ROWS
 
     def on(self, view: ClusterView) -> RuleContext:
-        """Return the context of the same request on another view, with a budget of its own."""
-        if self._of_template is None:  # the values are computed once for all of them
-            self._of_template = self._shared.of(self.request.pod)
+        """Return the context of the same request on another view, with a budget of its own.
+
+        The values that expressions read of the request are computed once for all of them.
+        """
         context = object.__new__(RuleContext)
         context.__dict__.update(self.__dict__)  # a third of the time of `copy`
         context.view, context.errors = view, []

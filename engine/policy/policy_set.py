@@ -24,7 +24,7 @@ from engine.model.rule_outcomes import SCHEDULER
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.plugins import PLUGINS
-from engine.policy.activation import SharedValues, namespace_labels
+from engine.policy.activation import namespace_labels
 from engine.policy.context import (
     MOST_ITERATIONS,
     MOST_ITERATIONS_OF_A_NAMESPACE,
@@ -238,16 +238,12 @@ class CompiledPolicy:
     digest: bytes = b""
     places: PartPlaces | None = field(default=None, compare=False)
     score_plugins: frozenset[str] = field(init=False, compare=False)
-    _shared: SharedValues = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         evaluators = [rule.evaluator for rule in self.scores]
         used = [each.entry for each in evaluators if isinstance(each, PluginScore)]
         names = [name for name, plugin in PLUGINS.items() if any(each is plugin for each in used)]
         object.__setattr__(self, "score_plugins", frozenset(names))
-        rules = (rule.evaluator for rule in self.rules)
-        programs = [each.program for each in rules if isinstance(each, NodeExpression)]
-        object.__setattr__(self, "_shared", SharedValues(programs, self.variables))
 
     @property
     def rules(self) -> tuple[FilterRule | ScoreRule, ...]:
@@ -330,7 +326,6 @@ class CompiledPolicy:
             freshness,
             policy=self.name,
             variables=self.variables,
-            shared=self._shared,
             iterations=self.most_iterations,
             column_steps=self.most_column_steps,
         )
@@ -461,12 +456,11 @@ Source: pkg/scheduler/apis/config/v1/default_plugins.go.
 
 def _filter(name: str) -> FilterRule:
     plugin = PLUGINS[name]
-    assert plugin.filter is not None  # noqa: S101 - all of them are filters
     return FilterRule(
         policy=SCHEDULER,
         name=name,
         dynamic=name not in STATIC_PLUGINS,
-        evaluator=PluginFilter(plugin.filter(plugin.args()), plugin),
+        evaluator=PluginFilter(plugin.default_filter(), plugin),
     )
 
 
@@ -481,19 +475,20 @@ _CONCERNS: Final = tuple(PLUGINS[rule.name].concerns for rule in SCHEDULER_FILTE
 
 def scheduler_filters(context: RuleContext) -> list[FilterRule]:
     """Return those of SCHEDULER_FILTERS that may reject any node."""
-    pod, view = context.request.pod, context.view
-    return [
-        rule
-        for rule, concerns in zip(SCHEDULER_FILTERS, _CONCERNS, strict=True)
-        if concerns(pod, view)
-    ]
+    rules = zip(SCHEDULER_FILTERS, _CONCERNS, strict=True)
+    return [rule for rule, concerns in rules if concerns(context)]
+
+
+def rule_keys(policies: Iterable[CompiledPolicy]) -> Iterator[tuple[str, str]]:
+    """Yield policy and name of all rules that may decide: of policies, and the scheduler's own."""
+    yield from ((SCHEDULER, name) for name in (*_FILTERS, *SCHEDULER_WEIGHTS))
+    yield from ((policy.name, rule.name) for policy in policies for rule in policy.rules)
 
 
 @cache  # INVARIANT: batches take equal scores for one rule
 def _score(name: str, weight: int) -> ScoreRule:
     plugin = PLUGINS[name]
-    assert plugin.score is not None  # noqa: S101 - all of them are scores
-    evaluator = PluginScore(plugin.score(plugin.args()), plugin)
+    evaluator = PluginScore(plugin.default_score(), plugin)
     return ScoreRule(policy=SCHEDULER, name=name, weight=weight, evaluator=evaluator)
 
 
@@ -513,10 +508,9 @@ def scheduler_scores(context: RuleContext, policies: Sequence[CompiledPolicy]) -
         context: of the pod and the cluster.
         policies: that apply, highest priority first; at least one.
     """
-    pod, view = context.request.pod, context.view
     own = policies[0].score_plugins.union(*(policy.score_plugins for policy in policies[1:]))
     return [
         _score(name, weight)
         for name, weight in policies[0].placement.scheduler_scores
-        if weight and name not in own and PLUGINS[name].ranks(pod, view)
+        if weight and name not in own and PLUGINS[name].ranks(context)
     ]

@@ -60,15 +60,15 @@ class _PluginEvaluator(Generic[_P]):
 
     def reads_other_nodes(self, context: RuleContext) -> bool:
         """Return whether an answer for a node rests on more than its row; see `Plugin`."""
-        return self.entry.reads_other_nodes(context.pod, context.view)
+        return self.entry.reads_other_nodes(context)
 
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why a row could not be evaluated."""
-        return self.plugin.fault(context.pod, context.view, row)
+        return self.plugin.fault(context, row)
 
     def inputs(self, context: RuleContext, row: int) -> RuleInputs:
         """Return the values that the formula used for a row."""
-        return self.plugin.inputs(context.pod, context.view, row, context.now)
+        return self.plugin.inputs(context, row)
 
 
 class PluginFilter(_PluginEvaluator[Filter]):
@@ -78,7 +78,7 @@ class PluginFilter(_PluginEvaluator[Filter]):
 
     def filter(self, context: RuleContext) -> FilterResult:
         """Return the code of each row."""
-        return self.plugin.filter(context.pod, context.view, context.now)
+        return self.plugin.filter(context)
 
     def may_relent(self, context: RuleContext) -> bool:
         """Return whether more pods, on any nodes, may make it pass a node that it rejects."""
@@ -86,7 +86,7 @@ class PluginFilter(_PluginEvaluator[Filter]):
 
     def reason(self, context: RuleContext, code: int) -> str:
         """Return the plugin's texts for a code > 0, in one line."""
-        return ", ".join(self.plugin.reasons(code, context.pod, context.view))
+        return ", ".join(self.plugin.reasons(code, context))
 
 
 class PluginScore(_PluginEvaluator[Score]):
@@ -97,17 +97,16 @@ class PluginScore(_PluginEvaluator[Score]):
     def reads_other_nodes(self, context: RuleContext) -> bool:
         """Return whether a score of a node rests on more than its row; see `Plugin`."""
         reads = self.entry.score_reads_other_nodes or self.entry.reads_other_nodes
-        return isinstance(self.plugin, ReadsAllNodes) or reads(context.pod, context.view)
+        return isinstance(self.plugin, ReadsAllNodes) or reads(context)
 
     def score(
         self, context: RuleContext, rows: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], BoolColumn | None]:
         """Return raw scores of `rows`, and which of them have none; None where all have."""
-        pod, view, now = context.pod, context.view, context.now
         if isinstance(self.plugin, ScoreAmong):
-            among = self.plugin.score_among(pod, view, now, rows)
+            among = self.plugin.score_among(context, rows)
             return among.values, among.faults
-        scores = self.plugin.score(pod, view, now)
+        scores = self.plugin.score(context)
         faulty = None if scores.faults is None else scores.faults.take(rows)
         return scores.values[rows], None if faulty is None or not faulty.any() else faulty
 
@@ -179,7 +178,11 @@ class FilterRule:
         """Return the outcome for every node; all pass if it abstains."""
         view, evaluator = context.view, self.evaluator
         stale = context.stale_among(evaluator.reads) if context.is_stale else _FRESH
+        times = context.request.rule_times
+        begun = 0 if times is None else times.clock()
         result = FilterResult.passing(len(view)) if stale else evaluator.filter(context)
+        if times is not None and not stale:
+            times.note(self.policy, self.name, begun)
         explainer = _RuleExplainer(self, context)
         rejects, faults = result.rejects, 0
         if result.has_faults:
@@ -248,8 +251,12 @@ class ScoreRule:
             stale = context.stale_among(self.evaluator.reads)
             if stale:
                 return self._abstention(candidates.size, stale)
+        times = context.request.rule_times
+        begun = 0 if times is None else times.clock()
         raw, faulty = self.evaluator.score(context, candidates)
         normalized = None if faulty is not None else self._normalized(raw)
+        if times is not None:
+            times.note(self.policy, self.name, begun)
         faults, reason = 0, _NO_POINTS if raw.size else ""
         if normalized is None:
             faulty = ~np.isfinite(raw) if faulty is None else faulty

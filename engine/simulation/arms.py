@@ -52,7 +52,7 @@ from engine.pipeline import SYSTEM_NAMESPACES, Scope, decide, policies_for
 from engine.placement import encode, encode_promises
 from engine.placement.affinity import Operation
 from engine.placement.patch import read_document
-from engine.plugins import PLUGINS, Filter
+from engine.plugins import PLUGINS, Cycle
 from engine.policy import PolicySet
 from engine.quota import QuotaMode, judge, mode_of, quotas_of
 from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
@@ -68,15 +68,9 @@ from engine.simulation.arrivals import (
 from engine.simulation.scheduler import SchedulerModel, unschedulable_message
 from engine.view import ClusterState, ClusterView, PodSumProfile, quota_requests
 
-
-def _filter(name: str) -> Filter:
-    plugin = PLUGINS[name]
-    assert plugin.filter is not None  # noqa: S101 - both are filters
-    found: Filter = plugin.filter(plugin.args())
-    return found
-
-
-_FILTERS: Final = (_filter("NodeAffinity"), _filter("TaintToleration"))
+_FILTERS: Final = tuple(
+    PLUGINS[name].default_filter() for name in ("NodeAffinity", "TaintToleration")
+)
 
 
 def daemon_nodes(pod: Pod, view: ClusterView, now: Micros) -> list[str]:
@@ -89,7 +83,7 @@ def daemon_nodes(pod: Pod, view: ClusterView, now: Micros) -> list[str]:
     """
     fits = view.valid.copy()
     for each in _FILTERS:
-        fits &= ~each.filter(pod, view, now).rejects
+        fits &= ~each.filter(Cycle(pod, view, now)).rejects
     return sorted(view.names[row] for row in fits.nonzero()[0].tolist())
 
 

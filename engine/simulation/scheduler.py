@@ -23,7 +23,7 @@ from engine.model.rule_outcomes import and_not
 from engine.model.selectors import named_nodes
 from engine.model.time import Micros
 from engine.placement import nodes_to_find
-from engine.plugins import PLUGINS, Filter, Score, ScoreAmong
+from engine.plugins import PLUGINS, Cycle, Score, ScoreAmong
 from engine.policy import SCHEDULER_FILTERS, SCHEDULER_WEIGHTS
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, is_device_resource, label_column
 
@@ -39,29 +39,13 @@ _NODES_AND_PODS: Final = (Domain.NODES, Domain.PODS)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def filter_of(name: str) -> Filter:
-    """Return the filter of a plugin, with its default args."""
-    plugin = PLUGINS[name]
-    assert plugin.filter is not None  # noqa: S101 - all that are asked for are filters
-    made: Filter = plugin.filter(plugin.args())
-    return made
-
-
-def score_of(name: str) -> Score:
-    """Return the score of a plugin, with its default args."""
-    plugin = PLUGINS[name]
-    assert plugin.score is not None  # noqa: S101 - all that are asked for are scores
-    made: Score = plugin.score(plugin.args())
-    return made
-
-
-_UNSCHEDULABLE: Final = filter_of("NodeUnschedulable")
-_TAINTS: Final = filter_of("TaintToleration")
-_AFFINITY: Final = filter_of("NodeAffinity")
-_FIT: Final = filter_of("NodeResourcesFit")
-_FIT_SCORE: Final = score_of("NodeResourcesFit")
-_BALANCE: Final = score_of("NodeResourcesBalancedAllocation")
-_IMAGES: Final = score_of("ImageLocality")
+_UNSCHEDULABLE: Final = PLUGINS["NodeUnschedulable"].default_filter()
+_TAINTS: Final = PLUGINS["TaintToleration"].default_filter()
+_AFFINITY: Final = PLUGINS["NodeAffinity"].default_filter()
+_FIT: Final = PLUGINS["NodeResourcesFit"].default_filter()
+_FIT_SCORE: Final = PLUGINS["NodeResourcesFit"].default_score()
+_BALANCE: Final = PLUGINS["NodeResourcesBalancedAllocation"].default_score()
+_IMAGES: Final = PLUGINS["ImageLocality"].default_score()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +69,7 @@ def image_points(pod: Pod, view: ClusterView, now: Micros) -> IntColumn:
     """Return the points of ImageLocality, (n,), made again when any node changes."""
 
     def points(rows: ClusterView) -> IntColumn:
-        return _IMAGES.score(pod, rows, now).values
+        return _IMAGES.score(Cycle(pod, rows, now)).values
 
     return view.node_aggregate(
         ("scheduler's images", pod.images, pod.volume_images), _NODES, points
@@ -100,9 +84,10 @@ def _allowed(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
 
     def column(rows: ClusterView) -> BoolColumn:
         rejects = (
-            _UNSCHEDULABLE.filter(pod, rows, now).rejects | _TAINTS.filter(pod, rows, now).rejects
+            _UNSCHEDULABLE.filter(Cycle(pod, rows, now)).rejects
+            | _TAINTS.filter(Cycle(pod, rows, now)).rejects
         )
-        return ~(rejects | _AFFINITY.filter(pod, rows, now).rejects)
+        return ~(rejects | _AFFINITY.filter(Cycle(pod, rows, now)).rejects)
 
     selector = frozenset(pod.node_selector.items())
     key = ("scheduler's nodes", pod.tolerations, selector, _encode(required))
@@ -113,8 +98,8 @@ def _room(pod: Pod, view: ClusterView, now: Micros) -> NDArray[np.int64]:
     """Return where a pod fits, and the scores by requests, (3, n)."""
 
     def columns(rows: ClusterView) -> NDArray[np.int64]:
-        fit = _FIT.filter(pod, rows, now).rejects
-        points = _FIT_SCORE.score(pod, rows, now), _BALANCE.score(pod, rows, now)
+        fit = _FIT.filter(Cycle(pod, rows, now)).rejects
+        points = _FIT_SCORE.score(Cycle(pod, rows, now)), _BALANCE.score(Cycle(pod, rows, now))
         return np.array([~fit, *(each.values for each in points)], np.int64)
 
     devices = tuple([name for name in pod.shape.requests if is_device_resource(name, view)])
@@ -202,7 +187,7 @@ def _interleaved(view: ClusterView) -> Rows:
 
 
 _WISHES: Final = {
-    name: score_of(name)
+    name: PLUGINS[name].default_score()
     for name in ("TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity")
 }
 """Scores of what a pod asks for."""
@@ -227,8 +212,8 @@ def _raw(
     score: Score, pod: Pod, view: ClusterView, rows: NDArray[np.intp], now: Micros
 ) -> IntColumn:
     if isinstance(score, ScoreAmong):
-        return score.score_among(pod, view, now, rows).values
-    return score.score(pod, view, now).values.take(rows)
+        return score.score_among(Cycle(pod, view, now), rows).values
+    return score.score(Cycle(pod, view, now)).values.take(rows)
 
 
 def weighted_sum(points: Mapping[str, IntColumn]) -> IntColumn:
@@ -238,7 +223,7 @@ def weighted_sum(points: Mapping[str, IntColumn]) -> IntColumn:
     return total
 
 
-_FILTERS: Final = {rule.name: filter_of(rule.name) for rule in SCHEDULER_FILTERS}
+_FILTERS: Final = {rule.name: PLUGINS[rule.name].default_filter() for rule in SCHEDULER_FILTERS}
 _NEIGHBOURS: Final = ("NodePorts", "PodTopologySpread", "InterPodAffinity")
 """Filters that look at ports, or at pods of other nodes; they seldom concern a pod."""
 
@@ -320,12 +305,12 @@ def unschedulable_message(request: PlacementRequest, view: ClusterView, now: Mic
     """
     left, reasons, pod = view.valid, Counter[str](), request.pod
     for name, rule in _FILTERS.items():
-        if not PLUGINS[name].concerns(pod, view):
+        if not PLUGINS[name].concerns(Cycle(pod, view, now)):
             continue
-        result = rule.filter(pod, view, now)
+        result = rule.filter(Cycle(pod, view, now))
         codes, counts = np.unique(result.codes[left & result.rejects], return_counts=True)
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            for text in rule.reasons(code, pod, view) if code > 0 else ():
+            for text in rule.reasons(code, Cycle(pod, view, now)) if code > 0 else ():
                 reasons[text] += count
         left = and_not(left, result.rejects)
     counted = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
@@ -337,8 +322,8 @@ def _passing(columns: NodeColumns, pod: Pod, view: ClusterView, now: Micros) -> 
     """Return which nodes pass all filters, (n,)."""
     passes = columns.passes
     for name in _NEIGHBOURS:
-        if PLUGINS[name].concerns(pod, view):
-            passes = and_not(passes, _FILTERS[name].filter(pod, view, now).rejects)
+        if PLUGINS[name].concerns(Cycle(pod, view, now)):
+            passes = and_not(passes, _FILTERS[name].filter(Cycle(pod, view, now)).rejects)
     return passes
 
 

@@ -30,7 +30,6 @@ from engine.view.columns import (
     taint_column,
 )
 from engine.view.dictionary import MISSING, CodeBook, DictionaryColumn
-from engine.view.lru_cache import is_long
 from engine.view.pod_accounting import NO_TRANSITIONS, PodSumProfile, PodTransitions
 from engine.view.pod_table import NO_ROW, PodEntry
 from engine.view.rows import Sum, counted_requests, quota_requests
@@ -80,7 +79,6 @@ __all__ = [
     "image_column",
     "integer_label_column",
     "is_device_resource",
-    "is_long",
     "label_column",
     "left_to_devices",
     "name_hashes",

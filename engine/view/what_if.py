@@ -44,7 +44,6 @@ class WhatIf:
         self._is_copied = False
         self._version = view.version
         self._sums: dict[PodShape, IntColumn] = {}
-        self._unknown: dict[tuple[PodShape, bool], list[IntColumn]] = {}
         if view.parent is not None:  # rows that count as all that there are
             self._writable()
 
@@ -83,48 +82,19 @@ class WhatIf:
 
     def place(self, pod: Pod, row: int) -> None:
         """Count a pod, which counts on no node so far, on that of a row."""
-        view = self._writable()
-        self._version += 1
-        view.changed[_PODS, row] = self._version
-        view.assumed[row] += 1
-        name = view.names[row]
-        self._transitions[name] = self._transitions.get(name, NO_TRANSITIONS).plus(NOMINATED, 1)
-        number = view.trait_book.number(traits_of(pod))
-        self._traits[row] = with_number(self._traits[row], number)
-        view.sums[:, :, row] += self._sums_of(pod.shape)
-        if view.pod_sums:
-            contributions = self._contributions_of(pod, row)
-            for sums, amounts in zip(view.pod_sums.values(), contributions, strict=True):
-                sums[:, row] += amounts
-        if pod.shape.workload is not None:
-            on_nodes = {**view.workloads.get(pod.shape.workload, {})}
-            on_nodes[view.names[row]] = on_nodes.get(view.names[row], 0) + 1
-            self._view = replace(view, workloads={**view.workloads, pod.shape.workload: on_nodes})
+        self.place_each([pod], [row])
 
     def place_each(self, pods: Sequence[Pod], rows: Sequence[int]) -> None:
-        """Count pods as `place` does, in a fraction of the time."""
-        if len(pods) == 1:
-            self.place(pods[0], rows[0])
-            return
+        """Count pods, which count on no node so far, on those of rows."""
         names, transitions = self._writable().names, self._transitions
         for row, count in Counter(rows).items():
             known = transitions.get(names[row], NO_TRANSITIONS)
             transitions[names[row]] = known.plus(NOMINATED, count)
-        placed = [*zip(pods, rows, strict=True)]
-        for pod, row in placed:
-            number = self._view.trait_book.number(traits_of(pod))
-            self._traits[row] = with_number(self._traits[row], number)
-        added = [self._contributions_of(pod, row) for pod, row in placed]
-        on_nodes = Counter(
-            (pod.shape.workload, names[row]) for pod, row in placed if pod.shape.workload
-        )
-        self._add(
-            np.array(rows, np.intp),
-            np.ones(len(pods), np.int64),
-            [pod.shape for pod in pods],
-            [np.array(each, np.int64) for each in zip(*added, strict=True)],
-            on_nodes,
-        )
+        placed = [
+            (pod.key, PodEntry(row, pod.shape, 0, 0, assumed=True, traits=traits_of(pod)))
+            for pod, row in zip(pods, rows, strict=True)
+        ]
+        self._count(placed, 1)
 
     def remove(self, pods: Sequence[tuple[str, PodEntry]]) -> None:
         """Count pods no longer, by `namespace/name`, which count on their nodes."""
@@ -139,48 +109,24 @@ class WhatIf:
         if not pods:
             return
         view = self._writable()
-        usages, names = view.usages, view.names
-        added = [
-            sign * np.array([profile.contribution(key, pod, usages[pod.row]) for key, pod in pods])
-            for profile in self._view.pod_sums
-        ]
+        self._version += 1
+        rows = np.array([pod.row for _, pod in pods], np.intp)
+        view.changed[_PODS, rows] = self._version
+        np.add.at(view.assumed, rows, [sign * pod.assumed for _, pod in pods])
+        amounts = np.array([self._sums_of(pod.shape) for _, pod in pods])
+        np.add.at(view.sums.transpose(2, 0, 1), rows, sign * amounts)
+        for profile, sums in view.pod_sums.items():
+            added = [profile.contribution(key, pod, view.usages[pod.row]) for key, pod in pods]
+            np.add.at(sums.T, rows, sign * np.array(added, np.int64))
         change = with_number if sign > 0 else without_number
-        for _, pod in pods:
-            number = self._view.trait_book.number(pod.traits)
-            self._traits[pod.row] = change(self._traits[pod.row], number)
         on_nodes = Counter[tuple[Workload, str]]()
         for _, pod in pods:
+            number = view.trait_book.number(pod.traits)
+            self._traits[pod.row] = change(self._traits[pod.row], number)
             if pod.shape.workload is not None:
-                on_nodes[pod.shape.workload, names[pod.row]] += sign
-        self._add(
-            np.array([pod.row for _, pod in pods], np.intp),
-            np.array([sign * pod.assumed for _, pod in pods], np.int64),
-            [pod.shape for _, pod in pods],
-            added,
-            on_nodes,
-            sign,
-        )
-
-    def _add(
-        self,
-        rows: NDArray[np.intp],
-        assumed: IntColumn,
-        shapes: Sequence[PodShape],
-        pod_sums: Sequence[IntColumn],
-        workloads: Mapping[tuple[Workload, str], int],
-        sign: int = 1,
-    ) -> None:
-        """Add what pods count for to their rows; all but `workloads` is aligned with the rows."""
-        view = self._view
-        self._version += 1
-        view.changed[_PODS, rows] = self._version
-        np.add.at(view.assumed, rows, assumed)
-        amounts = np.array([self._sums_of(shape) for shape in shapes])
-        np.add.at(view.sums.transpose(2, 0, 1), rows, sign * amounts)
-        for sums, added in zip(view.pod_sums.values(), pod_sums, strict=True):
-            np.add.at(sums.T, rows, added)
-        if workloads:
-            self._view = replace(view, workloads=_with_more(view.workloads, workloads))
+                on_nodes[pod.shape.workload, view.names[pod.row]] += sign
+        if on_nodes:
+            self._view = replace(view, workloads=_with_more(view.workloads, on_nodes))
 
     def is_reported(self, pod: Pod, row: int) -> bool:
         """Return whether the usage report of a row knows a pod, so that it counts unlike others."""
@@ -190,7 +136,7 @@ class WhatIf:
     def take(self, rows: NDArray[np.intp]) -> WhatIf:
         """Return some rows as a cluster of its own, which goes its own way from now on."""
         taken = WhatIf(self.view.take(rows))
-        taken._sums, taken._unknown = self._sums, self._unknown  # of shapes, on any rows
+        taken._sums = self._sums  # of shapes, on any rows
         return taken
 
     def part(self, rows: NDArray[np.intp]) -> ClusterView:
@@ -235,35 +181,18 @@ class WhatIf:
             amounts = self._sums[shape] = sums_of(shape, axis).reshape(-1, len(axis))
         return amounts
 
-    def _contributions_of(self, pod: Pod, row: int) -> list[IntColumn]:
-        """Return what a pod adds to the sums of a row, in order of profiles."""
-        if self.is_reported(pod, row):
-            return self._contributions(pod.key, pod.shape, row)
-        return self._unknown_contributions(pod.shape, row)
-
     def _unknown_by_row(self, shape: PodShape, rows: NDArray[np.intp]) -> list[IntColumn]:
         """Return what a pod adds that the reports of rows do not know, (width, n or 1) each."""
         is_missing = self.view.node_column("no report", (Domain.METRICS,), _unreported).take(rows)
+        entry = PodEntry(0, shape, 0, 0, assumed=True)
         present, missing = (
-            [amounts[:, np.newaxis] for amounts in self._unknown_contributions(shape, row)]
+            [
+                np.array(profile.contribution("", entry, self._view.usages[row]))[:, np.newaxis]
+                for profile in self._view.pod_sums
+            ]
             for row in rows[[is_missing.argmin(), is_missing.argmax()]].tolist()
         )
         return [np.where(is_missing, b, a) for a, b in zip(present, missing, strict=True)]
-
-    def _unknown_contributions(self, shape: PodShape, row: int) -> list[IntColumn]:
-        """Return what a pod that the report of a row does not know adds, in order of profiles."""
-        key = shape, self._view.usages[row] is None
-        contributions = self._unknown.get(key)
-        if contributions is None:
-            contributions = self._unknown[key] = self._contributions("", shape, row)
-        return contributions
-
-    def _contributions(self, key: str, shape: PodShape, row: int) -> list[IntColumn]:
-        entry, report = PodEntry(row, shape, 0, 0, assumed=True), self._view.usages[row]
-        return [
-            np.array(profile.contribution(key, entry, report), np.int64)
-            for profile in self._view.pod_sums
-        ]
 
 
 def _unreported(view: ClusterView) -> BoolColumn:

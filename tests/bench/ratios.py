@@ -309,6 +309,7 @@ class _WholeReviews:
 
     def __init__(self, world: _World) -> None:
         self._known = Cluster(state=world.state, now=lambda: _NOW, is_live=True)
+        counts = PolicyCounts()
         placer = Placer(
             view=self._known.view,
             now=self._known.now,
@@ -316,9 +317,10 @@ class _WholeReviews:
             clock=time.monotonic,
             explanations=Explanations(_EXPLANATIONS),
             assumed=self._known,
+            rule_times=counts.rule_times,
         )
         self._review = PlacementReviews(
-            placer, lambda: world.policies, time.monotonic, PolicyCounts()
+            placer, lambda: world.policies, time.monotonic, counts
         ).review
         self._bodies = iter(Reviews(world.cluster.workloads, _REVIEWS))
 

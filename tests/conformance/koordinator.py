@@ -11,7 +11,7 @@ from engine.model import api
 from engine.model.pod import Pod
 from engine.model.time import Micros, micros
 from engine.model.usage import usage_of_node_metric
-from engine.plugins.base import FAULT, PASS
+from engine.plugins.base import FAULT, PASS, Cycle
 from engine.view import ClusterState
 from tests.builders import node_from, pod_from
 
@@ -64,11 +64,11 @@ def moment(text: str) -> Micros:
 
 def outcome_of_filter(rule: Filter, case: Json, view: ClusterView) -> dict[str, str]:
     """Return what a filter says of each node, in the words of the cases."""
-    pod = incoming(case)
-    codes = rule.filter(pod, view, now_of(case)).codes.tolist()
+    cycle = Cycle(incoming(case), view, now_of(case))
+    codes = rule.filter(cycle).codes.tolist()
     words = {PASS: "pass", FAULT: "error"}
     return {
-        name: words.get(code) or ", ".join(rule.reasons(code, pod, view))
+        name: words.get(code) or ", ".join(rule.reasons(code, cycle))
         for name, code in zip(view.names, codes, strict=True)
         if view.valid[view.rows[name]]
     }

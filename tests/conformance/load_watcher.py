@@ -13,6 +13,7 @@ from engine.model.node import Node
 from engine.model.pod import Pod, pod_of
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
+from engine.plugins import Cycle
 from engine.view import ClusterState
 from tests.builders import node_from
 from tests.conformance.cluster import NOW
@@ -106,7 +107,7 @@ def scores(case: Json, plugin: Plugin, reader: Reader = EVERY_METRIC) -> dict[st
 
 
 def _points(rule: Score, pod: Pod, view: ClusterView) -> IntColumn:
-    return rule.normalize(rule.score(pod, view, NOW).values)
+    return rule.normalize(rule.score(Cycle(pod, view, NOW)).values)
 
 
 def _added(case: Json) -> Iterator[Pod]:

@@ -26,7 +26,7 @@ from engine.binding import decide_binding, encode_binding
 from engine.errors import StowplanError
 from engine.model.time import Micros
 from engine.pipeline import Scope
-from engine.plugins import PLUGINS
+from engine.plugins import PLUGINS, Cycle
 from engine.policy import PolicySet
 from engine.report import ArmPlacement, DecisionReport
 from engine.simulation import (
@@ -236,11 +236,8 @@ def _scores_by_requests(
     manifest: Mapping[str, Any], view: ClusterView, now: Micros
 ) -> dict[str, int]:
     """Return the points that the scheduler's LeastAllocated gives each node, best first."""
-    plugin = PLUGINS["NodeResourcesFit"]
-    if plugin.score is None:
-        raise AssertionError("NodeResourcesFit scores")
     pod = placement_request(manifest, namespace="", view=view).pod
-    points = plugin.score(plugin.args()).score(pod, view, now).values
+    points = PLUGINS["NodeResourcesFit"].default_score().score(Cycle(pod, view, now)).values
     best_first = sorted((-int(points[row]), name) for name, row in view.rows.items())
     return {name: -negated for negated, name in best_first}
 

@@ -18,8 +18,9 @@ from engine.binding import BindingAction, BindingDecision
 from engine.model import api
 from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.pod import pod_of
+from engine.model.rule_times import RuleTimes
 from engine.model.time import Micros
-from engine.policy import CompiledPolicy, Mode, NodeExpression, PolicySet
+from engine.policy import CompiledPolicy, Mode, NodeExpression, PolicySet, rule_keys
 from engine.view import ClusterView, PodSumProfile
 from webhook.placement.placer import Placement, Rejections, rejections_of
 from webhook.placement.policy_files import PolicyFiles, PolicyResources, ResourceStanding
@@ -42,9 +43,13 @@ class PolicyCounts:
 
     A policy starts at 0 when it comes into force, or when its mode changes; what went out of force
     is forgotten. So there are as many counts as the policies in force have rules.
+
+    Attributes:
+        rule_times: the time that rules take, by policy and rule.
     """
 
     def __init__(self) -> None:
+        self.rule_times = RuleTimes(time.perf_counter_ns)
         self._policies = PolicySet()
         self._decisions: dict[tuple[str, str, str], int] = {}
         self._rejections: dict[tuple[str, str, str], int] = {}
@@ -91,6 +96,16 @@ class PolicyCounts:
         self._follow(policies)
         return self._rejections
 
+    def rule_seconds(self, policies: PolicySet) -> Mapping[tuple[str, str], float]:
+        """Seconds that rules took to be evaluated, by policy and rule."""
+        self._follow(policies)
+        return {(policy, rule): spent / 1e9 for policy, rule, spent, _ in self.rule_times}
+
+    def rule_evaluations(self, policies: PolicySet) -> Mapping[tuple[str, str], int]:
+        """Number of evaluations of rules, by policy and rule."""
+        self._follow(policies)
+        return {(policy, rule): count for policy, rule, _, count in self.rule_times}
+
     def errors(self, policy: str) -> tuple[int, str]:
         """Return how often a part of a policy could not be evaluated, and the last line of it."""
         return self._errors.get(policy, (0, ""))
@@ -116,6 +131,7 @@ class PolicyCounts:
         if policies is self._policies:
             return
         self._policies = policies
+        self.rule_times.keep(rule_keys(policies))
         names = {policy.name for policy in policies}
         self._errors = {name: each for name, each in self._errors.items() if name in names}
         before = self._decisions, self._rejections

@@ -28,6 +28,7 @@ from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.pod import Pod
 from engine.model.policy_resource import PlacementAt
 from engine.model.rule_outcomes import SCHEDULER
+from engine.model.rule_times import RuleTimes
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, audit, decide, policies_for, skip_reason
@@ -157,6 +158,7 @@ class Placer:
             ever be observed, as in a recording.
         decides_bindings: whether somebody decides the pods of policies with `at: Binding` when they
             are bound: then they get promises at their creation, and no decision.
+        rule_times: where the time that rules take is noted.
     """
 
     def __init__(  # noqa: PLR0913 - named parts, joined in one place
@@ -171,6 +173,7 @@ class Placer:
         explanations: Explanations | None = None,
         assumed: AssumedPods | None = None,
         decides_bindings: bool = False,
+        rule_times: RuleTimes | None = None,
     ) -> None:
         self._view = view
         self._now = now
@@ -181,6 +184,7 @@ class Placer:
         self._explanations = Explanations(0) if explanations is None else explanations
         self._assumed = assumed
         self._decides_bindings = decides_bindings
+        self._rule_times = rule_times
 
     def place(
         self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool = False
@@ -189,11 +193,11 @@ class Placer:
 
         One that is decided at its binding gets what its policies promise, and counts nowhere.
         """
-        # INVARIANT: no view is alive before and after `_decided`: a change would have to copy it.
+        # INVARIANT: no view or decision outlives its line: a change would have to copy the view.
         previous = None if dry_run else self.withdraw(request.pod)
         placement = self._decided_later(request, policies)
         if placement is None:
-            placement = self._decided(request, policies, dry_run=dry_run)
+            placement = self._placement(*self.decide(request, policies), dry_run=dry_run)
         if previous is not None and not placement.advice.nodes:
             placement = msgspec.structs.replace(placement, advice=previous)
         if not dry_run and placement.verdict is not Verdict.DENY:
@@ -332,12 +336,13 @@ class Placer:
             advice=patch.advice,
         )
 
-    def _decided(
-        self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool
-    ) -> Placement:
-        decision, patch = self.decide(request, policies)
+    def _placement(self, decision: Decision, patch: Patch, *, dry_run: bool) -> Placement:
+        """Return a decision without its view; record its explanation, unless it is a dry run."""
         if not dry_run:
-            self._explain(decision)
+            self._explanations.offer(
+                lambda: excerpt_of(decision, _NODES_EXPLAINED),
+                always=decision.verdict is Verdict.DENY or bool(decision.errors),
+            )
         return Placement(
             pod=decision.pod,
             verdict=decision.verdict,
@@ -353,17 +358,16 @@ class Placer:
             advice=patch.advice,
         )
 
-    def _explain(self, decision: Decision) -> None:
-        self._explanations.offer(
-            lambda: excerpt_of(decision, _NODES_EXPLAINED),
-            always=decision.verdict is Verdict.DENY or bool(decision.errors),
-        )
-
     def completed(self, request: PlacementRequest, view: ClusterView) -> PlacementRequest:
         """Return a request with the labels of its namespace and a time limit from now on."""
         namespace = request.pod.namespace
         labels = view.namespaces.labels.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
-        return replace(request, namespace_labels=labels, expired=self._time_limit())
+        return replace(
+            request,
+            namespace_labels=labels,
+            expired=self._time_limit(),
+            rule_times=self._rule_times,
+        )
 
     def _time_limit(self) -> Callable[[], bool] | None:
         if self._clock is None:

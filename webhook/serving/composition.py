@@ -70,9 +70,9 @@ async def run_server(
         cluster, live = services.cluster, services.live
 
         # 2. Placement by the policies in force.
-        explanations = Explanations()
-        placer = placer_of(settings, cluster, explanations)
-        policies, counts = live_policies(settings, services, placer, now), PolicyCounts()
+        explanations, counts = Explanations(), PolicyCounts()
+        placer = placer_of(settings, cluster, explanations, counts.rule_times)
+        policies = live_policies(settings, services, placer, now)
         context = Context(
             stack=stack,
             settings=settings,
@@ -240,6 +240,8 @@ def _show_state(context: Context, certificate: LiveCertificate, health: Health) 
     metrics.show_policy_counts(
         decisions=lambda: context.counts.decisions(policies.current),
         rejections=lambda: context.counts.rejections(policies.current),
+        rule_seconds=lambda: context.counts.rule_seconds(policies.current),
+        rule_evaluations=lambda: context.counts.rule_evaluations(policies.current),
     )
     metrics.show_certificate(lambda: certificate.current.expires_at)
     loop = asyncio.get_running_loop()

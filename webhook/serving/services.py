@@ -18,6 +18,7 @@ from typing import Final
 from engine.model.domain import Domain
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM, Kind
+from engine.model.rule_times import RuleTimes
 from engine.model.time import Micros, date
 from engine.placement import encode
 from engine.quota import QuotaVerdict, ReservationTimeouts
@@ -478,7 +479,9 @@ def held_queue(
     )
 
 
-def placer_of(settings: Settings, cluster: Cluster, explanations: Explanations) -> Placer:
+def placer_of(
+    settings: Settings, cluster: Cluster, explanations: Explanations, rule_times: RuleTimes
+) -> Placer:
     """Return the placer on a cluster; it counts pods in flight where they will be observed."""
     return Placer(
         view=cluster.view,
@@ -490,6 +493,7 @@ def placer_of(settings: Settings, cluster: Cluster, explanations: Explanations) 
         freshness=cluster.freshness,
         explanations=explanations,
         assumed=cluster if cluster.is_live else None,
+        rule_times=rule_times,
     )
 
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit, unit_of
-from engine.model.time import Micros
-from engine.plugins.base import MAX_SCORE, ReadsAllNodes, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, ReadsAllNodes, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, sum_of_rows
 from engine.plugins.lib.constraints import allowed_by_labels
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn
@@ -140,35 +139,36 @@ class BalancedScore(ReadsAllNodes, ABC):
     def key(self, pod: Pod) -> Hashable:
         """Return what tells `capacity` apart, beside the names of resources."""
 
-    def unknown(self, view: ClusterView, now: Micros) -> NDArray[np.intp]:  # noqa: ARG002 (some)
+    def unknown(self, cycle: Cycle) -> NDArray[np.intp]:
         """Return the nodes that take no part for now."""
         return _NO_ROWS
 
-    def faults(self, view: ClusterView) -> BoolColumn | None:  # noqa: ARG002 (some)
+    def faults(self, view: ClusterView) -> BoolColumn | None:
         """Return the nodes that cannot be scored, None for none."""
         return None
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return the points of each node, over all nodes of the cluster whatever rows are asked."""
+        pod, view = cycle.pod, cycle.view
         if view.parent is not None:
             parent, rows = view.parent
-            found = self.score(pod, parent, now)
+            found = self.score(Cycle(pod, parent, cycle.now))
             faults = None if found.faults is None else found.faults.take(rows)
             return Scores(found.values.take(rows), faults)
         weighed = self.weighed(pod)
         used = self.used(pod, view, weighed.names)
-        points = self._balance(pod, weighed, view, now).points(used, weighed.own)
+        points = self._balance(cycle, weighed).points(used, weighed.own)
         return Scores(points, self.faults(view))
 
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores as they are."""
         return scores
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return what would be used of each resource that takes part, and the mean over nodes."""
-        weighed = self.weighed(pod)
+        pod, view, weighed = cycle.pod, cycle.view, self.weighed(cycle.pod)
         used, capacity = (each(pod, view, weighed.names) for each in (self.used, self.capacity))
-        balance = self._balance(pod, weighed, view, now)
+        balance = self._balance(cycle, weighed)
         means = balance.means(used)[:, 0].tolist()
         found = []
         for at, name in enumerate(weighed.names):
@@ -187,8 +187,8 @@ class BalancedScore(ReadsAllNodes, ABC):
             ]
         return tuple(found)
 
-    def _balance(self, pod: Pod, weighed: Weighed, view: ClusterView, now: Micros) -> Balance:
-        names, unknown = weighed.names, self.unknown(view, now)
+    def _balance(self, cycle: Cycle, weighed: Weighed) -> Balance:
+        pod, names, unknown = cycle.pod, weighed.names, self.unknown(cycle)
 
         def make(whole: ClusterView) -> Balance:
             capacity = self.capacity(pod, whole, names)
@@ -202,4 +202,4 @@ class BalancedScore(ReadsAllNodes, ABC):
         affinity = b"" if pod.affinity is None else _encode(pod.affinity)
         labels = frozenset(pod.node_selector.items()), affinity, pod.promised
         key = ("Balanced", self.key(pod), names, weighed.weights, unknown.tobytes(), labels)
-        return view.node_aggregate(key, self.domains, make)
+        return cycle.view.node_aggregate(key, self.domains, make)

@@ -44,6 +44,7 @@ from engine.model.time import SECOND, DurationError, Micros, parse_duration
 from engine.plugins.base import (
     MAX_SCORE,
     PASS,
+    Cycle,
     NeverFaults,
     Plugin,
     Score,
@@ -340,24 +341,25 @@ class LoadAwareScore(NeverFaults):
         self._score_source = args.score_source
         weights = [args.resource_weights.get(name, 0) for name in self._profile.known]
         self._weights = np.array(weights, np.float64)[:, np.newaxis]
-        self._are_alike = set(weights) == {1}
         # INVARIANT: not 0, for weights are filled in unless there is a dominant one.
         self._total_weight = sum(weights) + args.dominant_resource_weight
 
-    def score(self, pod: Pod, view: ClusterView, now: Micros) -> Scores:
+    def score(self, cycle: Cycle) -> Scores:
         """Return the weighted share of each node that is free, 0 where its report is too old."""
-        side = self._side(view, by_production=_by_production(self._args, pod))
-        taken = side.readings.added(view, self._profile) + expected_usage(pod.shape, self._profile)
+        view = cycle.view
+        side = self._side(view, by_production=_by_production(self._args, cycle.pod))
+        taken = side.readings.added(view, self._profile) + expected_usage(
+            cycle.pod.shape, self._profile
+        )
         free = np.subtract(side.room, taken, out=taken)
         np.maximum(free, 0, out=free)
         percents = free_percent(side.totals, free)
-        weighed = percents if self._are_alike else percents * self._weights
-        total = sum_of_rows(weighed)
+        total = sum_of_rows(percents * self._weights)
         if self._args.dominant_resource_weight:
             total += percents.min(axis=0) * self._args.dominant_resource_weight
         total /= self._total_weight
         score = total.astype(np.int64)
-        expired = expired_rows(view, self._args, now)
+        expired = expired_rows(view, self._args, cycle.now)
         if expired.size:
             score[expired] = 0
         return Scores(score)
@@ -369,14 +371,14 @@ class LoadAwareScore(NeverFaults):
         least, greatest = extremes(scores)
         return scores if least >= 0 and greatest <= MAX_SCORE else np.clip(scores, 0, MAX_SCORE)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the expected usage with the pod, and the capacity."""
-        part = view.take(np.array([row]))
-        readings = self._readings(part, by_production=_by_production(self._args, pod))
-        usages = usage_inputs(self._profile, readings, part, pod, self._totals(part)[:, 0])
+        part = cycle.view.take(np.array([row]))
+        readings = self._readings(part, by_production=_by_production(self._args, cycle.pod))
+        usages = usage_inputs(self._profile, readings, part, cycle.pod, self._totals(part)[:, 0])
         weighted = self._args.resource_weights
         scored = (usage for name, usage in usages.items() if name in weighted)
-        return (*scored, report_age(view, row, now))
+        return (*scored, report_age(cycle.view, row, cycle.now))
 
     def _side(self, view: ClusterView, *, by_production: bool) -> _ScoreSide:
         def make(whole: ClusterView) -> _ScoreSide:
@@ -426,7 +428,7 @@ class LoadAwareBalance(NeverFaults, BalancedScore):
         """Return all known resources, with the expected usage of the pod."""
         return Weighed(self._known, self._weights, expected_usage(pod.shape, self._profile))
 
-    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:  # noqa: ARG002 (all)
+    def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
         """Return the estimated usage."""
         readings = readings_of(view, self._known, self.key(pod))
         return readings.amounts + readings.added(view, self._profile)
@@ -440,9 +442,9 @@ class LoadAwareBalance(NeverFaults, BalancedScore):
         args = self._args
         return args.production_source if _by_production(args, pod) else args.score_source
 
-    def unknown(self, view: ClusterView, now: Micros) -> NDArray[np.intp]:
+    def unknown(self, cycle: Cycle) -> NDArray[np.intp]:
         """Return the nodes whose report is too old."""
-        return expired_rows(view, self._args, now)
+        return expired_rows(cycle.view, self._args, cycle.now)
 
 
 def _by_production(args: LoadAwareArgs, pod: Pod) -> bool:
@@ -485,8 +487,9 @@ class LoadAwareFilter(NeverFaults):
         self._of_expired = PASS if args.enable_schedule_when_node_metrics_expired else _EXPIRED
         self._key = args.model_dump_json()  # reloaded policies share columns
 
-    def filter(self, pod: Pod, view: ClusterView, now: Micros) -> FilterResult:
+    def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, _EXPIRED or the code of the first resource over its threshold."""
+        pod, view = cycle.pod, cycle.view
         if pod.is_daemon_set:
             return FilterResult.passing(len(view))
         side = self._side(view, is_prod=pod.shape.is_prod)
@@ -494,7 +497,7 @@ class LoadAwareFilter(NeverFaults):
         exceeds = added + expected_usage(pod.shape, self._profile) >= side.slack
         rejects, expired = any_of_rows(exceeds), _NO_ROWS
         if self._args.filter_expired_node_metrics:
-            expired = expired_rows(view, self._args, now)
+            expired = expired_rows(view, self._args, cycle.now)
             if expired.size:
                 expired = expired[side.is_judged[expired]]
                 rejects[expired] = self._of_expired != PASS
@@ -507,7 +510,7 @@ class LoadAwareFilter(NeverFaults):
 
         return FilterResult(rejects, codes)
 
-    def reasons(self, code: int, pod: Pod, view: ClusterView) -> tuple[str, ...]:  # noqa: ARG002 (protocol)
+    def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the one reason of a code."""
         if code == _EXPIRED:
             return ("node(s) nodeMetric expired",)
@@ -515,14 +518,15 @@ class LoadAwareFilter(NeverFaults):
         usage = "aggregated usage" if is_aggregated else "usage"
         return (f"node(s) {self._profile.known[resource]} {usage} exceed threshold",)
 
-    def inputs(self, pod: Pod, view: ClusterView, row: int, now: Micros) -> RuleInputs:
+    def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the expected usage with the pod, the capacity, and the threshold.
 
         Only of resources with a threshold, and nothing for a pod of a DaemonSet.
         """
+        pod = cycle.pod
         if pod.is_daemon_set:
             return ()
-        is_prod, part = pod.shape.is_prod, view.take(np.array([row]))
+        is_prod, part = pod.shape.is_prod, cycle.view.take(np.array([row]))
         bounds, totals = self._checks.limits(part, is_prod=is_prod).by_resource
         readings = self._readings(part, is_prod=is_prod)
         usages = usage_inputs(self._profile, readings, part, pod, totals[:, 0])
@@ -532,7 +536,7 @@ class LoadAwareFilter(NeverFaults):
             for usage, bound in zip(usages.values(), bounds[:, 0].tolist(), strict=True)
             if np.isfinite(bound)
         )
-        return (*checked, report_age(view, row, now))
+        return (*checked, report_age(cycle.view, row, cycle.now))
 
     # Columns of nodes and reports alone, one for production pods and one for others.
 

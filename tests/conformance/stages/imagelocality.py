@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.plugins import Cycle
 from engine.plugins.image_locality import (
     ImageLocalityArgs,
     ImageLocalityScore,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def _score(case: Json, _: Json) -> str | None:
     view = cluster_of(case)
     rule = ImageLocalityScore(ImageLocalityArgs.model_validate(case["args"]))
-    values = rule.normalize(rule.score(incoming(case), view, NOW).values).tolist()
+    values = rule.normalize(rule.score(Cycle(incoming(case), view, NOW)).values).tolist()
     return mismatch(case["expect"], {"score": dict(zip(view.names, values, strict=True))})
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.limit_aware import LimitAwareArgs, LimitAwareFilter, LimitAwareScore, NodeRatios
 from tests.conformance.koordinator import (
     by_node,
@@ -37,7 +38,7 @@ def _filter(case: Json, _: Json) -> str | None:
 def _score(case: Json, _: Json) -> str | None:
     view = cluster_of(case)
     rule = LimitAwareScore(LimitAwareArgs.model_validate(case["args"]))
-    scores = rule.score(incoming(case), view, now_of(case)).values
+    scores = rule.score(Cycle(incoming(case), view, now_of(case))).values
     got = {"score": by_node(view, scores), "normalized": by_node(view, rule.normalize(scores))}
     return mismatch(case["expect"], {name: got[name] for name in case["expect"]})
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from engine.model import resources
 from engine.model.time import parse_duration
+from engine.plugins import Cycle
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import (
     LoadSums,
@@ -52,7 +53,7 @@ def _filter(case: Json, _: Json) -> str | None:
 def _score(case: Json, _: Json) -> str | None:
     args = _args(case)
     view = cluster_of(case, [args.load_profile])
-    scores = LoadAwareScore(args).score(incoming(case), view, now_of(case))
+    scores = LoadAwareScore(args).score(Cycle(incoming(case), view, now_of(case)))
     return mismatch(case["expect"]["score"], by_node(view, scores.values))
 
 

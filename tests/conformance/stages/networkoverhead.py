@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.network_overhead import (
     NetworkOverheadArgs,
     NetworkOverheadFilter,
@@ -24,14 +24,15 @@ def _decide(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     args = NetworkOverheadArgs.model_validate(case["args"])
     rule, scorer = NetworkOverheadFilter(args), NetworkOverheadScore(args)
-    codes = rule.filter(pod, view, NOW).codes.tolist()
-    costs = scorer.score(pod, view, NOW).values
+    cycle = Cycle(pod, view, NOW)
+    codes = rule.filter(cycle).codes.tolist()
+    costs = scorer.score(cycle).values
     columns = {
         "filter": ["pass" if code == PASS else "reject" for code in codes],
         "raw": costs.tolist(),
         "score": scorer.normalize(costs).tolist(),
     }
-    counts = Overheads(args).of(pod, view)
+    counts = Overheads(args).of(cycle)
     if counts is not None:
         columns |= {"satisfied": counts[0].tolist(), "violated": counts[1].tolist()}
     for key, expected in case["expect"].items():

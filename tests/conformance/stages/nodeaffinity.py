@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.model.selectors import named_nodes, parse_node_selector, parse_preferred_terms
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.lib.arithmetic import default_normalize
 from engine.plugins.node_affinity import (
     NodeAffinityArgs,
@@ -30,9 +30,9 @@ _CONFLICT = "pod affinity terms conflict"
 def _filter(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     rule = NodeAffinityFilter(NodeAffinityArgs.model_validate(case["args"]))
-    codes = dict(zip(view.names, rule.filter(pod, view, NOW).codes.tolist(), strict=True))
+    codes = dict(zip(view.names, rule.filter(Cycle(pod, view, NOW)).codes.tolist(), strict=True))
     got: Json = {"match": {name: code == PASS for name, code in codes.items()}}
-    texts = {rule.reasons(code, pod, view) for code in codes.values() if code != PASS}
+    texts = {rule.reasons(code, Cycle(pod, view, NOW)) for code in codes.values() if code != PASS}
     if "reason" in case["expect"]:
         got["reason"] = "; ".join(text for (text,) in texts)
     if "prefilter" in case["expect"]:
@@ -72,9 +72,9 @@ def _score_normalized(case: Json, _: Json) -> str | None:
 def _score(case: Json, *, normalized: bool) -> str | None:
     view = cluster_of(case)
     rule = NodeAffinityScore(NodeAffinityArgs.model_validate(case["args"]))
-    scores = rule.score(incoming(case), view, NOW)
+    scores = rule.score(Cycle(incoming(case), view, NOW))
     if scores.faults is not None:
-        return f"could not be evaluated: {rule.fault(incoming(case), view, 0)}"
+        return f"could not be evaluated: {rule.fault(Cycle(incoming(case), view, NOW), 0)}"
     values = rule.normalize(scores.values) if normalized else scores.values
     return _compare(case, view.names, values)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.lib.arithmetic import broken_line
 from engine.plugins.node_resources_fit import NodeResourcesFitArgs, NodeResourcesFitScore
 from tests.conformance.cluster import NOW, cluster_of, incoming
@@ -27,9 +28,9 @@ _UPSTREAM_TYPES = {
 def _score(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     rule = NodeResourcesFitScore(NodeResourcesFitArgs.model_validate(case["args"]))
-    scores = rule.score(pod, view, NOW)
+    scores = rule.score(Cycle(pod, view, NOW))
     if scores.faults is not None and scores.faults.all():
-        message = rule.fault(pod, view, 0)
+        message = rule.fault(Cycle(pod, view, NOW), 0)
         return mismatch(case["expect"], {"error": {"type": "Error", "message": message}})
     values = rule.normalize(scores.values).tolist()
     return mismatch(case["expect"], {"score": dict(zip(view.names, values, strict=True))})

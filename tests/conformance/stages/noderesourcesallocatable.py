@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.node_resources_allocatable import (
     NodeResourcesAllocatableArgs,
     NodeResourcesAllocatableScore,
@@ -27,7 +28,7 @@ def _score(case: Json, _: Json) -> str | None:
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first)
         return mismatch(case["expect"], {"error": "".join(steps).removeprefix(".")})
     view, rule = cluster_of(case), NodeResourcesAllocatableScore(args)
-    raw = rule.score(incoming(case), view, NOW).values
+    raw = rule.score(Cycle(incoming(case), view, NOW)).values
     columns = {"raw": raw, "score": rule.normalize(raw)}
     got = {
         key: dict(zip(view.names, values.tolist(), strict=True)) for key, values in columns.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.node_resource_topology_match import (
     NodeResourceTopologyMatchArgs,
     NodeResourceTopologyMatchFilter,
@@ -27,11 +27,11 @@ def _args(case: Json) -> NodeResourceTopologyMatchArgs:
 def _filter(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     rule = NodeResourceTopologyMatchFilter(_args(case))
-    codes = rule.filter(pod, view, NOW).codes.tolist()
+    codes = rule.filter(Cycle(pod, view, NOW)).codes.tolist()
     verdicts = ["pass" if code == PASS else "reject" for code in codes]
     got: Json = {"filter": dict(zip(view.names, verdicts, strict=True))}
     if "reason" in case["expect"]:
-        texts = {rule.reasons(code, pod, view) for code in codes if code != PASS}
+        texts = {rule.reasons(code, Cycle(pod, view, NOW)) for code in codes if code != PASS}
         got["reason"] = "; ".join(text for (text,) in texts)
     return mismatch(case["expect"], got)
 
@@ -39,7 +39,7 @@ def _filter(case: Json, _: Json) -> str | None:
 def _score(case: Json, _: Json) -> str | None:
     view, pod = cluster_of(case), incoming(case)
     rule = NodeResourceTopologyMatchScore(_args(case))
-    scores = rule.normalize(rule.score(pod, view, NOW).values).tolist()
+    scores = rule.normalize(rule.score(Cycle(pod, view, NOW)).values).tolist()
     by_node = dict(zip(view.names, scores, strict=True))
     got: Json = {"score": by_node}
     if "best" in case["expect"]:

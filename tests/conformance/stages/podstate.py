@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.plugins import Cycle
 from engine.plugins.pod_state import PodStateArgs, PodStateScore
 from tests.conformance.cluster import NOW, cluster_of, incoming
 from tests.conformance.outcome import Json, mismatch
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def _score(case: Json, _: Json) -> str | None:
     view, rule = cluster_of(case), PodStateScore(PodStateArgs())
-    raw = rule.score(incoming(case), view, NOW).values
+    raw = rule.score(Cycle(incoming(case), view, NOW)).values
     columns = {"raw": raw, "score": rule.normalize(raw)}
     got = {
         key: dict(zip(view.names, values.tolist(), strict=True)) for key, values in columns.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.plugins import Cycle
 from engine.plugins.resource_limit_aware import ResourceLimitAwareArgs, ResourceLimitAwareScore
 from tests.conformance.koordinator import by_node, cluster_of, incoming, now_of
 from tests.conformance.outcome import Json, mismatch
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def _score(case: Json, _: Json) -> str | None:
     view = cluster_of(case)
     rule = ResourceLimitAwareScore(ResourceLimitAwareArgs.model_validate(case["args"]))
-    raw = rule.score(incoming(case), view, now_of(case)).values
+    raw = rule.score(Cycle(incoming(case), view, now_of(case))).values
     got = {"raw": by_node(view, raw), "score": by_node(view, rule.normalize(raw))}
     return mismatch(case["expect"], {name: got[name] for name in case["expect"]})
 

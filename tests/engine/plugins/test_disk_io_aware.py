@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from engine.model.decision import Advice
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.disk_io_aware import (
     PLUGIN,
     DiskIOAwareArgs,
@@ -35,13 +35,17 @@ def view_of(args: DiskIOAwareArgs, *told: NodeDisks, nodes: str = "ab") -> Clust
 
 def rejected(one: Pod, view: ClusterView, args: DiskIOAwareArgs) -> dict[str, str]:
     rule = DiskIOAwareFilter(args)
-    codes = by_node(view, rule.filter(one, view, NOW).codes)
-    return {name: rule.reasons(code, one, view)[0] for name, code in codes.items() if code != PASS}
+    codes = by_node(view, rule.filter(Cycle(one, view, NOW)).codes)
+    return {
+        name: rule.reasons(code, Cycle(one, view, NOW))[0]
+        for name, code in codes.items()
+        if code != PASS
+    }
 
 
 def scores(one: Pod, view: ClusterView, args: DiskIOAwareArgs) -> dict[str, int]:
     rule = DiskIOAwareScore(args)
-    return by_node(view, rule.normalize(rule.score(one, view, NOW).values))
+    return by_node(view, rule.normalize(rule.score(Cycle(one, view, NOW)).values))
 
 
 DEFAULT = DiskIOAwareArgs()

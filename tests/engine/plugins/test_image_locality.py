@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.model.api import ContainerImage
+from engine.plugins import Cycle
 from engine.plugins.image_locality import ImageLocalityArgs, ImageLocalityScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod
 
@@ -29,7 +30,9 @@ def scores(
     ]
     view = cluster(made)
     one = pod(containers=[{"image": image} for image in images], **spec)
-    return by_node(view, ImageLocalityScore(ImageLocalityArgs()).score(one, view, NOW).values)
+    return by_node(
+        view, ImageLocalityScore(ImageLocalityArgs()).score(Cycle(one, view, NOW)).values
+    )
 
 
 def test_what_need_not_be_pulled_counts_by_its_share_of_the_nodes() -> None:

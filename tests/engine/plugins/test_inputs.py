@@ -13,7 +13,7 @@ from engine.model.domain import AuxObject
 from engine.model.node import node_of
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.plugins import PLUGINS, Plugin
+from engine.plugins import PLUGINS, Cycle, Plugin
 from engine.view import ClusterState, ClusterView
 from tests.engine import topology_cluster
 from tests.engine.explainers import described
@@ -171,7 +171,7 @@ def inputs_of(name: str, args: dict[str, Any], side: str) -> RuleInputs:
     build = plugin.filter if side == "filter" else plugin.score
     assert build is not None
     view = _view(plugin.sum_profiles(read))
-    return build(read).inputs(INCOMING, view, view.rows["a"], NOW)
+    return build(read).inputs(Cycle(INCOMING, view, NOW), view.rows["a"])
 
 
 def _view(profiles: Any) -> ClusterView:  # noqa: ANN401 - as a plugin names them
@@ -234,8 +234,8 @@ def _inputs(
     state.set_pod(peer, seen_at=NOW)
     view = state.view()
     return (
-        described(plugin.filter(args).inputs(incoming, view, 0, NOW)),
-        described(plugin.score(args).inputs(incoming, view, 0, NOW)),
+        described(plugin.filter(args).inputs(Cycle(incoming, view, NOW), 0)),
+        described(plugin.score(args).inputs(Cycle(incoming, view, NOW), 0)),
     )
 
 

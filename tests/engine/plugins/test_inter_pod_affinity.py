@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.model import api
 from engine.model.pod import Pod
-from engine.plugins.base import FAULT
+from engine.plugins.base import FAULT, Cycle
 from engine.plugins.inter_pod_affinity import (
     PLUGIN,
     InterPodAffinityArgs,
@@ -62,9 +62,9 @@ NODES = [node("a1", "a"), node("a2", "a"), node("b1", "b"), node("none")]
 
 
 def reasons(incoming: Pod, view: ClusterView) -> dict[str, str]:
-    codes = RULE.filter(incoming, view, NOW).codes
+    codes = RULE.filter(Cycle(incoming, view, NOW)).codes
     return {
-        name: "" if code == 0 else RULE.reasons(code, incoming, view)[0]
+        name: "" if code == 0 else RULE.reasons(code, Cycle(incoming, view, NOW))[0]
         for name, code in zip(view.names, codes.tolist(), strict=True)
         if name
     }
@@ -74,7 +74,7 @@ def test_a_pod_goes_to_the_zone_of_the_pods_that_it_needs() -> None:
     view = state_of(PlainCluster(NODES, [pod("a1"), pod("b1", "cart")])).view()
     wanted = model_of(pod(app="cart", podAffinity=[term()]))
     assert reasons(wanted, view) == {"a1": "", "a2": "", "b1": AFFINITY, "none": AFFINITY}
-    (near,) = RULE.inputs(wanted, view, view.rows["a2"], NOW)
+    (near,) = RULE.inputs(Cycle(wanted, view, NOW), view.rows["a2"])
     assert (near.name, near.value) == (f"pods it needs by {ZONE}", 1)
 
 
@@ -107,11 +107,11 @@ def test_it_concerns_only_pods_that_need_or_avoid_others_or_are_avoided() -> Non
     alone = pod("a1", "cart", podAntiAffinity=[term()])
     state = state_of(PlainCluster(NODES, [alone]))
     view = state.view()
-    assert PLUGIN.concerns(model_of(pod()), view)
-    assert PLUGIN.concerns(model_of(pod(app="x", podAffinity=[term()])), view)
-    assert not PLUGIN.concerns(model_of(pod(app="x")), view)
+    assert PLUGIN.concerns(Cycle(model_of(pod()), view, NOW))
+    assert PLUGIN.concerns(Cycle(model_of(pod(app="x", podAffinity=[term()])), view, NOW))
+    assert not PLUGIN.concerns(Cycle(model_of(pod(app="x")), view, NOW))
     state.delete_pod("default/cart-on-a1")
-    assert not PLUGIN.concerns(model_of(pod()), state.view())
+    assert not PLUGIN.concerns(Cycle(model_of(pod()), state.view(), NOW))
 
 
 def test_a_very_large_affinity_is_a_fault() -> None:
@@ -120,10 +120,10 @@ def test_a_very_large_affinity_is_a_fault() -> None:
     many = model_of(pod(podAffinity=[term({"matchExpressions": expressions})]))
     long = model_of(pod(podAffinity=[term({"matchLabels": {"k": "v" * 9_000}})]))
     for hostile in (many, long):
-        result = RULE.filter(hostile, view, NOW)
+        result = RULE.filter(Cycle(hostile, view, NOW))
         assert result.has_faults
         assert set(result.codes.tolist()) == {FAULT}
-        assert "affinity to pods" in RULE.fault(hostile, view, 0)
+        assert "affinity to pods" in RULE.fault(Cycle(hostile, view, NOW), 0)
 
 
 @pytest.mark.parametrize("key", ["matchLabelKeys", "mismatchLabelKeys"])
@@ -149,7 +149,7 @@ def test_the_filter_agrees_with_the_schedulers_own(random: Random) -> None:
     some = view.take(rows)
     expected = {name: inter_pod_affinity(wanted, cluster)[name] for name in some.names}
     assert reasons(model_of(wanted), some) == expected
-    if not PLUGIN.concerns(model_of(wanted), view):
+    if not PLUGIN.concerns(Cycle(model_of(wanted), view, NOW)):
         assert set(reasons(model_of(wanted), view).values()) == {""}
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.plugins.base import FAULT
+from engine.plugins.base import FAULT, Cycle
 from engine.plugins.limit_aware import (
     LIMIT_TO_ALLOCATABLE,
     MOST_CAPACITY,
@@ -40,12 +40,16 @@ def _args(ratios: dict[str, Any], weights: dict[str, int] | None = None) -> Limi
 def _reasons(one: Pod, view: ClusterView, **ratios: Any) -> tuple[str, ...]:  # noqa: ANN401 (an integer or a text)
     """Return why the only node does not fit, under ratios by resource name."""
     rule = LimitAwareFilter(_args(ratios))
-    code = int(rule.filter(one, view, NOW).codes[0])
-    return (rule.fault(one, view, 0),) if code == FAULT else rule.reasons(code, one, view)
+    code = int(rule.filter(Cycle(one, view, NOW)).codes[0])
+    return (
+        (rule.fault(Cycle(one, view, NOW), 0),)
+        if code == FAULT
+        else rule.reasons(code, Cycle(one, view, NOW))
+    )
 
 
 def _scores(one: Pod, view: ClusterView, args: LimitAwareArgs) -> dict[str, int]:
-    return by_node(view, LimitAwareScore(args).score(one, view, NOW).values)
+    return by_node(view, LimitAwareScore(args).score(Cycle(one, view, NOW)).values)
 
 
 def test_limits_may_add_up_to_the_ratio_and_no_further() -> None:
@@ -138,11 +142,11 @@ def test_resources_that_the_scheduler_does_not_count_are_not_scored() -> None:
 def test_a_node_with_unreadable_ratios_is_a_fault_of_the_score() -> None:
     view = cluster([node("a", cpu="2"), node("b", {LIMIT_TO_ALLOCATABLE: "?"}, cpu="2")])
     rule = LimitAwareScore(_args({"cpu": 100}))
-    scores = rule.score(pod(limits={"cpu": "1"}), view, NOW)
+    scores = rule.score(Cycle(pod(limits={"cpu": "1"}), view, NOW))
     assert scores.faults is not None
     assert (scores.faults.tolist(), scores.values.tolist()) == ([False, True], [50, 0])
-    assert "not a JSON map" in rule.fault(pod(), view, 1)
-    assert rule.fault(pod(), view, 0) == ""
+    assert "not a JSON map" in rule.fault(Cycle(pod(), view, NOW), 1)
+    assert rule.fault(Cycle(pod(), view, NOW), 0) == ""
 
 
 @pytest.mark.parametrize(
@@ -269,5 +273,5 @@ def test_balanced_makes_the_share_of_limits_most_even() -> None:
     pods = [pod("p", "a", limits={"cpu": "2"}), pod("q", "b", limits={"cpu": "6"})]
     view = cluster([node("a", cpu="10"), node("b", cpu="10")], pods)
     assert PLUGIN.score
-    score = PLUGIN.score(args).score(pod(limits={"cpu": "1"}), view, NOW)
+    score = PLUGIN.score(args).score(Cycle(pod(limits={"cpu": "1"}), view, NOW))
     assert by_node(view, score.values) == {"a": 65, "b": 25}

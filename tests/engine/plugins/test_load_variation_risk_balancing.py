@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.load_variation_risk_balancing import (
     LoadVariationRiskBalancingArgs,
     LoadVariationRiskBalancingScore,
@@ -26,7 +27,7 @@ def scores(the_report: NodeUsage, **args: Any) -> dict[str, int]:  # noqa: ANN40
     """Return the score of a node of 10 cores and 10Gi for a pod that requests 1 core."""
     rule = LoadVariationRiskBalancingScore(LoadVariationRiskBalancingArgs.model_validate(args))
     view = cluster([node("a", cpu="10", memory="10Gi")], reports=[the_report])
-    scored = rule.score(pod(requests={"cpu": "1"}), view, NOW).values
+    scored = rule.score(Cycle(pod(requests={"cpu": "1"}), view, NOW)).values
     return by_node(view, rule.normalize(scored))
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.plugins import Cycle
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.lib.trimaran import LoadStats
 from engine.plugins.low_risk_over_commitment import (
@@ -103,7 +104,7 @@ def likely(asks: Totals, stats: LoadStats) -> float:
 def scores(one: Pod, pods: list[Pod], the_report: NodeUsage, **args: Any) -> dict[str, int]:  # noqa: ANN401 (any args)
     rule = LowRiskOverCommitmentScore(LowRiskOverCommitmentArgs.model_validate(args))
     view = cluster([node("a", cpu="4", memory="4Gi")], pods, [the_report], [COMMITTED])
-    return by_node(view, rule.normalize(rule.score(one, view, NOW).values))
+    return by_node(view, rule.normalize(rule.score(Cycle(one, view, NOW)).values))
 
 
 def test_limits_are_a_risk_by_how_much_of_what_may_burst_is_not_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.plugins import PASS, PLUGINS, Filter
+from engine.plugins import PASS, PLUGINS, Cycle, Filter
 from engine.view import ClusterState, ClusterView, WhatIf
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.neighbour_worlds import (
@@ -78,7 +78,9 @@ def test_a_pod_on_another_node_changes_nothing_unless_the_plugin_says_so(
     what_if = WhatIf(view)
     what_if.place(model_of(other), row)
     model = model_of(pod)
-    if any(reads_others.reads_other_nodes(model, each) for each in (view, what_if.view)):
+    if any(
+        reads_others.reads_other_nodes(Cycle(model, each, NOW)) for each in (view, what_if.view)
+    ):
         return
     before, after = _answers(rule, pod, view), _answers(rule, pod, what_if.view)
     assert {node for node in before if before[node] != after[node]} <= {view.names[row]}
@@ -92,11 +94,11 @@ def _filter(name: str) -> Filter:
 
 def _answers(rule: Filter, pod: Json, view: ClusterView) -> Answers:
     model = model_of(pod)
-    result = rule.filter(model, view, NOW)
+    result = rule.filter(Cycle(model, view, NOW))
     codes = result.codes.tolist()
     assert [code != PASS for code in codes] == result.rejects.tolist()
     return {
-        name: "" if code == PASS else ", ".join(rule.reasons(code, model, view))
+        name: "" if code == PASS else ", ".join(rule.reasons(code, Cycle(model, view, NOW)))
         for name, code, valid in zip(view.names, codes, view.valid, strict=True)
         if valid
     }

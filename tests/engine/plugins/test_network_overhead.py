@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.model.decision import Advice
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.network_overhead import (
     NetworkOverheadArgs,
     NetworkOverheadFilter,
@@ -40,12 +40,16 @@ FRONT = pod(workload="front")
 
 
 def costs(view: ClusterView) -> dict[str, int]:
-    return by_node(view, SCORER.score(FRONT, view, NOW).values)
+    return by_node(view, SCORER.score(Cycle(FRONT, view, NOW)).values)
 
 
 def rejected(view: ClusterView) -> dict[str, str]:
-    codes = by_node(view, RULE.filter(FRONT, view, NOW).codes)
-    texts = {name: RULE.reasons(code, FRONT, view) for name, code in codes.items() if code != PASS}
+    codes = by_node(view, RULE.filter(Cycle(FRONT, view, NOW)).codes)
+    texts = {
+        name: RULE.reasons(code, Cycle(FRONT, view, NOW))
+        for name, code in codes.items()
+        if code != PASS
+    }
     return {name: text.partition(": ")[2] for name, (text,) in texts.items()}
 
 
@@ -100,7 +104,9 @@ def test_without_a_group_costs_or_dependencies_all_nodes_are_equal(extras: list[
     view = cluster(NODES, extras, running("w1a"))
     assert set(costs(view).values()) == {0}
     assert rejected(view) == {}
-    assert SCORER.normalize(SCORER.score(FRONT, view, NOW).values).tolist() == [0] * len(NODES)
+    assert SCORER.normalize(SCORER.score(Cycle(FRONT, view, NOW)).values).tolist() == [0] * len(
+        NODES
+    )
 
 
 def test_pods_that_wait_or_belong_to_others_count_nothing() -> None:
@@ -128,7 +134,7 @@ def test_the_cheapest_node_gets_all_points_and_the_dearest_none() -> None:
 def test_a_group_is_looked_for_in_the_namespaces_of_the_args() -> None:
     args = NetworkOverheadArgs.model_validate({"namespaces": ["elsewhere"]})
     view = cluster(NODES, [app_group("shop", front={"cart": 5}), COSTS], running("w1a"))
-    assert not NetworkOverheadScore(args).score(FRONT, view, NOW).values.any()
+    assert not NetworkOverheadScore(args).score(Cycle(FRONT, view, NOW)).values.any()
 
 
 def test_args_have_the_upstream_defaults() -> None:

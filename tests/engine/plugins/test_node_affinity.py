@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.model.selectors import Operator, parse_node_selector, parse_preferred_terms
-from engine.plugins.base import FAULT, PASS
+from engine.plugins.base import FAULT, PASS, Cycle
 from engine.plugins.node_affinity import PLUGIN, NodeAffinityArgs
 from tests.conformance.cluster import NOW, cluster_of, incoming
 
@@ -64,14 +64,17 @@ def _rejections(
     """Return each node's reason, None where it passes."""
     assert PLUGIN.filter
     rule = PLUGIN.filter(args or _args())
-    codes = rule.filter(pod, view, NOW).codes.tolist()
-    texts = [None if code == PASS else "; ".join(rule.reasons(code, pod, view)) for code in codes]
+    codes = rule.filter(Cycle(pod, view, NOW)).codes.tolist()
+    texts = [
+        None if code == PASS else "; ".join(rule.reasons(code, Cycle(pod, view, NOW)))
+        for code in codes
+    ]
     return dict(zip(view.names, texts, strict=True))
 
 
 def _scores(pod: Pod, view: ClusterView, args: NodeAffinityArgs | None = None) -> Scores:
     assert PLUGIN.score
-    return PLUGIN.score(args or _args()).score(pod, view, NOW)
+    return PLUGIN.score(args or _args()).score(Cycle(pod, view, NOW))
 
 
 def test_a_pod_that_asks_for_nothing_fits_everywhere() -> None:
@@ -147,7 +150,7 @@ def test_one_bad_preferred_term_is_a_fault_on_every_node() -> None:
     assert scores.faults.all()
     assert scores.values.tolist() == [0, 0]
     assert PLUGIN.score
-    assert PLUGIN.score(_args()).fault(pod, view, 0) == (
+    assert PLUGIN.score(_args()).fault(Cycle(pod, view, NOW), 0) == (
         f"{_PREFERRED}[1].matchExpressions[0].values: must not be empty for In and NotIn"
     )
 
@@ -162,8 +165,8 @@ def test_a_pod_that_names_very_many_labels_is_not_evaluated() -> None:
     many = {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"} for i in range(65)]}
     assert PLUGIN.filter
     rule = PLUGIN.filter(_args())
-    assert rule.filter(_pod(many), view, NOW).codes.tolist() == [FAULT]
-    assert "64 labels" in rule.fault(_pod(many), view, 0)
+    assert rule.filter(Cycle(_pod(many), view, NOW)).codes.tolist() == [FAULT]
+    assert "64 labels" in rule.fault(Cycle(_pod(many), view, NOW), 0)
     scores = _scores(_pod(preferred=[_prefer(1, many)]), view)
     assert scores.faults is not None
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.model.time import SECOND, Micros, micros
+from engine.plugins import Cycle
 from engine.plugins.node_metadata import RFC3339, GoLayout, NodeMetadataArgs, NodeMetadataScore
 from tests.engine.measured_cluster import NOW, cluster, node, pod
 
@@ -106,7 +107,7 @@ def raw_and_points(*said: str | None, **args: str) -> tuple[list[int], list[int]
         replace(node(f"n{i}"), labels={} if text is None else {"key": text})
         for i, text in enumerate(said)
     )
-    raw = rule.score(pod(), view, NOW).values
+    raw = rule.score(Cycle(pod(), view, NOW)).values
     return raw.tolist(), rule.normalize(raw).tolist()
 
 
@@ -156,15 +157,15 @@ def test_ages_grow_but_points_stay() -> None:
     rule, born = NodeMetadataScore(args), ("2023-11-14T22:13:10Z", "2023-11-14T22:13:15Z")
     view = cluster(replace(node(f"n{i}"), labels={"key": one}) for i, one in enumerate(born))
     later = Micros(NOW + 60 * SECOND)
-    assert rule.score(pod(), view, NOW).values.tolist() == [10, 5]
-    assert rule.score(pod(), view, later).values.tolist() == [70, 65]
+    assert rule.score(Cycle(pod(), view, NOW)).values.tolist() == [10, 5]
+    assert rule.score(Cycle(pod(), view, later)).values.tolist() == [70, 65]
 
 
 def test_annotations_are_read_where_they_are_asked_for() -> None:
     args = COST | {"metadataSource": "Annotation", "scoringStrategy": "Highest"}
     rule = NodeMetadataScore(NodeMetadataArgs.model_validate(args))
     view = cluster([node("a", {"key": "4"}), replace(node("b"), labels={"key": "9"})])
-    assert rule.normalize(rule.score(pod(), view, NOW).values).tolist() == [1, 0]
+    assert rule.normalize(rule.score(Cycle(pod(), view, NOW)).values).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(

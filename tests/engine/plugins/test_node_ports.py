@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.pod import Pod
+from engine.plugins import Cycle
 from engine.plugins.node_ports import PLUGIN, NodePortsArgs, NodePortsFilter
 from engine.view import ClusterView, WhatIf
 from tests.engine.measured_cluster import NOW, cluster, node, pod
@@ -17,7 +18,7 @@ RULE = NodePortsFilter(NodePortsArgs())
 
 
 def rejected(incoming: Pod, view: ClusterView) -> set[str]:
-    rejects = RULE.filter(incoming, view, NOW).rejects
+    rejects = RULE.filter(Cycle(incoming, view, NOW)).rejects
     return {view.names[row] for row in np.flatnonzero(rejects).tolist()}
 
 
@@ -35,7 +36,7 @@ def test_a_port_without_an_address_is_taken_on_all_of_them() -> None:
     assert rejected(with_port("x", hostPort=80, hostIP="10.0.0.2"), view) == {"a"}
     assert rejected(with_port("x", hostPort=80, protocol="UDP"), view) == set()
     assert rejected(with_port("x", containerPort=80), view) == set()
-    (used,) = RULE.inputs(taken[0], view, view.rows["b"], NOW)
+    (used,) = RULE.inputs(Cycle(taken[0], view, NOW), view.rows["b"])
     assert used.value == 1
 
 
@@ -48,9 +49,9 @@ def test_the_ports_of_sidecars_are_taken_too() -> None:
 def test_a_node_takes_one_pod_of_a_template_with_a_port() -> None:
     view, incoming = cluster([node("a"), node("b")]), with_port("x", hostPort=80)
     ahead = WhatIf(view).ahead(incoming, np.array([0, 0, 1]), np.array([0, 1, 2]))
-    assert RULE.filter(incoming, ahead, NOW).rejects.tolist() == [False, True, True]
-    assert PLUGIN.concerns(incoming, view)
-    assert not PLUGIN.concerns(pod(), view)
+    assert RULE.filter(Cycle(incoming, ahead, NOW)).rejects.tolist() == [False, True, True]
+    assert PLUGIN.concerns(Cycle(incoming, view, NOW))
+    assert not PLUGIN.concerns(Cycle(pod(), view, NOW))
 
 
 @given(st.randoms(use_true_random=False))

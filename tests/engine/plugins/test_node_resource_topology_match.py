@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from engine.model.decision import Advice
 from engine.model.node import DeviceClass
 from engine.model.numa import SINGLE_ZONE
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.node_resource_topology_match import (
     ABSENT,
     NodeResourceTopologyMatchArgs,
@@ -72,7 +72,7 @@ RULE = NodeResourceTopologyMatchScore(
 
 def score(one: Pod, told: NodeZones) -> int:
     view = cluster([node(told.node_name)], [told])
-    return int(RULE.score(one, view, NOW).values[0])
+    return int(RULE.score(Cycle(one, view, NOW)).values[0])
 
 
 def asking(cpu: str, **more: str) -> dict[str, str]:
@@ -217,15 +217,15 @@ def test_points_are_what_upstream_gives_node_by_node(
     view = cluster([node(each.node_name) for each in every], every)
     by_scope = {"pod": [one.shape.peak_requests], "container": container_requests(one)[1]}
     expected = [_scalar(by_scope[each.layout.scope], each) for each in every]
-    assert RULE.score(one, view, NOW).values.tolist() == expected
+    assert RULE.score(Cycle(one, view, NOW)).values.tolist() == expected
 
 
 def verdict(one: Pod, told: NodeZones | None, **allocatable: str) -> str:
     """Return why a pod may not go to a node, "" if it may."""
     view = cluster([node("a", **allocatable)], [told] if told else [])
     rule = NodeResourceTopologyMatchFilter(NodeResourceTopologyMatchArgs())
-    (code,) = rule.filter(one, view, NOW).codes.tolist()
-    return "" if code == PASS else rule.reasons(code, one, view)[0]
+    (code,) = rule.filter(Cycle(one, view, NOW)).codes.tolist()
+    return "" if code == PASS else rule.reasons(code, Cycle(one, view, NOW))[0]
 
 
 def test_what_no_zone_holds_alone_cannot_be_aligned() -> None:
@@ -291,7 +291,7 @@ def test_devices_of_a_class_are_in_no_zone_of_a_node_without_a_plugin_for_them()
     view = cluster(nodes, [*told, gpu])
 
     def rejected(one: Pod) -> set[str]:
-        rejects = rule.filter(one, view, NOW).rejects.tolist()
+        rejects = rule.filter(Cycle(one, view, NOW)).rejects.tolist()
         return {name for name, is_rejected in zip(view.names, rejects, strict=True) if is_rejected}
 
     assert rejected(pod(fits)) == {"b"}
@@ -321,12 +321,12 @@ def test_a_node_where_a_pod_is_expected_is_discarded_if_asked_for() -> None:
     state.assume(small, Advice(nodes=("a",), id="1"), at=NOW)
     view = state.view()
     rule = NodeResourceTopologyMatchFilter(args)
-    codes = rule.filter(small, view, NOW).codes.tolist()
-    assert [code and rule.reasons(code, small, view) for code in codes] == [
+    codes = rule.filter(Cycle(small, view, NOW)).codes.tolist()
+    assert [code and rule.reasons(code, Cycle(small, view, NOW)) for code in codes] == [
         ("invalid node topology data",),
         PASS,
     ]
-    points = NodeResourceTopologyMatchScore(args).score(small, view, NOW).values
+    points = NodeResourceTopologyMatchScore(args).score(Cycle(small, view, NOW)).values
     assert by_node(view, points)["a"] == 0 < by_node(view, points)["b"]
 
 
@@ -334,7 +334,7 @@ def test_to_a_pod_that_is_not_guaranteed_all_nodes_are_as_good() -> None:
     view = cluster([node("a"), node("b")], [zones("a", SMALL)])
     burstable = pod({"cpu": "1"}, is_guaranteed=False)
     rule = NodeResourceTopologyMatchScore(NodeResourceTopologyMatchArgs())
-    assert by_node(view, rule.score(burstable, view, NOW).values) == {"a": 100, "b": 100}
+    assert by_node(view, rule.score(Cycle(burstable, view, NOW)).values) == {"a": 100, "b": 100}
 
 
 # The filter, said once more node by node.
@@ -411,7 +411,7 @@ def test_the_filter_says_what_upstream_says_node_by_node(
     offers = {GPU: "4", "hugepages-2Mi": "64Mi"}
     view = cluster([node(each.node_name, **offers) for each in every], every)
     rule = NodeResourceTopologyMatchFilter(NodeResourceTopologyMatchArgs())
-    passes = [code == PASS for code in rule.filter(one, view, NOW).codes.tolist()]
+    passes = [code == PASS for code in rule.filter(Cycle(one, view, NOW)).codes.tolist()]
     offered = {"cpu", "memory", "ephemeral-storage", *offers}
     asks = any(GPU in each for each in (*containers, *init))
     is_free = one.shape.qos_class == "BestEffort" and not asks
@@ -422,7 +422,7 @@ def scores(one: Pod, view: ClusterView, strategy: str, **weights: int) -> dict[s
     resources = [{"name": name, "weight": weight} for name, weight in weights.items()]
     args = {"scoringStrategy": {"type": strategy, "resources": resources}}
     rule = NodeResourceTopologyMatchScore(NodeResourceTopologyMatchArgs.model_validate(args))
-    return by_node(view, rule.normalize(rule.score(one, view, NOW).values))
+    return by_node(view, rule.normalize(rule.score(Cycle(one, view, NOW)).values))
 
 
 def test_strategies_rank_by_the_worst_zone_that_holds_the_pod() -> None:
@@ -562,7 +562,11 @@ def test_caches_and_preemption_of_upstream_are_accepted_and_change_nothing() -> 
     view = cluster([node("a")], [zones("a", SMALL, SMALL)])
     for cpu in ("1", "5"):  # one that a zone holds, and one that none does
         one = pod({"cpu": cpu, "memory": "1Gi"})
-        rejects = [NodeResourceTopologyMatchFilter(args).filter(one, view, NOW) for args in both]
-        scores = [NodeResourceTopologyMatchScore(args).score(one, view, NOW) for args in both]
+        rejects = [
+            NodeResourceTopologyMatchFilter(args).filter(Cycle(one, view, NOW)) for args in both
+        ]
+        scores = [
+            NodeResourceTopologyMatchScore(args).score(Cycle(one, view, NOW)) for args in both
+        ]
         assert rejects[0].rejects.tolist() == rejects[1].rejects.tolist() == [cpu == "5"]
         assert scores[0].values.tolist() == scores[1].values.tolist()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.node_resources_allocatable import (
     NodeResourcesAllocatableArgs,
     NodeResourcesAllocatableScore,
@@ -22,7 +23,7 @@ def scores(**args: Any) -> tuple[dict[str, int], list[int]]:  # noqa: ANN401 (an
     """Return raw scores by node, and the points of the nodes in order."""
     rule = NodeResourcesAllocatableScore(NodeResourcesAllocatableArgs.model_validate(args))
     view = cluster(NODES, [pod("there", "small", requests={"cpu": "1"})])
-    raw = rule.score(pod(requests={"cpu": "1"}), view, NOW).values
+    raw = rule.score(Cycle(pod(requests={"cpu": "1"}), view, NOW)).values
     return by_node(view, raw), rule.normalize(raw).tolist()
 
 

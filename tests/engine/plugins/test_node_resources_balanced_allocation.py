@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesBalancedAllocationScore,
@@ -34,7 +35,7 @@ def score(
 ) -> int:
     """Return the score of a node for a pod of these requests, the node being used so far."""
     view = cluster([node("n", **offers)], [pod("there", "n", requests=used)] if used else [])
-    return by_node(view, scorer.score(pod(requests=requests), view, NOW).values)["n"]
+    return by_node(view, scorer.score(Cycle(pod(requests=requests), view, NOW)).values)["n"]
 
 
 OFFERS = {"cpu": "10", "memory": "100"}
@@ -84,10 +85,10 @@ def test_a_pod_that_requests_nothing_gets_no_points_anywhere() -> None:
 def test_without_any_resource_nothing_can_be_scored() -> None:
     none = NodeResourcesBalancedAllocationArgs.model_validate({"resources": []})
     scorer, view = NodeResourcesBalancedAllocationScore(none), cluster([node("n")])
-    faults = scorer.score(pod(), view, NOW).faults
+    faults = scorer.score(Cycle(pod(), view, NOW)).faults
     assert faults is not None
     assert faults.all()
-    assert scorer.fault(pod(), view, 0) == "resources not found"
+    assert scorer.fault(Cycle(pod(), view, NOW), 0) == "resources not found"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.model.node import IMPLICIT_DOMAIN, DeviceClass
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.lib.arithmetic import broken_line
 from engine.plugins.node_resources_fit import PLUGIN, NodeResourcesFitArgs
 from tests.conformance.cluster import NOW, cluster_of, incoming
@@ -65,8 +65,8 @@ def _rejections(
 ) -> list[tuple[str, ...]]:
     assert PLUGIN.filter
     rule = PLUGIN.filter(args or _args())
-    codes = rule.filter(pod, view, NOW).codes.tolist()
-    return [() if code == PASS else rule.reasons(code, pod, view) for code in codes]
+    codes = rule.filter(Cycle(pod, view, NOW)).codes.tolist()
+    return [() if code == PASS else rule.reasons(code, Cycle(pod, view, NOW)) for code in codes]
 
 
 def test_what_devices_may_provide_rejects_only_nodes_that_offer_some_of_it() -> None:
@@ -94,7 +94,7 @@ def test_an_incoming_pod_is_scored_by_its_containers_and_counts_with_its_own_req
 
 def _scores(pod: Pod, view: ClusterView, args: NodeResourcesFitArgs) -> list[int]:
     assert PLUGIN.score
-    scores = PLUGIN.score(args).score(pod, view, NOW)
+    scores = PLUGIN.score(args).score(Cycle(pod, view, NOW))
     assert scores.faults is None
     values: list[int] = scores.values.tolist()
     return values
@@ -251,10 +251,10 @@ def test_without_resources_there_is_nothing_to_score_by() -> None:
     view = _cluster(a=_ROOM, b=_ROOM)
     assert PLUGIN.score
     rule = PLUGIN.score(_strategy("MostAllocated"))
-    scores = rule.score(_pod({}), view, NOW)
+    scores = rule.score(Cycle(_pod({}), view, NOW))
     assert scores.faults is not None
     assert scores.faults.tolist() == [True, True]
-    assert rule.fault(_pod({}), view, 0) == "resources not found"
+    assert rule.fault(Cycle(_pod({}), view, NOW), 0) == "resources not found"
 
 
 def test_a_descending_line_truncates_toward_zero() -> None:
@@ -353,4 +353,4 @@ def test_balanced_makes_the_share_of_requests_most_even() -> None:
     view = _cluster({"cpu": "1"}, full=_ROOM, empty=_ROOM)
     assert PLUGIN.score
     rule = PLUGIN.score(_strategy("Balanced", ("cpu", 1)))
-    assert rule.score(_pod({"cpu": "1"}), view, NOW).values.tolist() == [25, 50]
+    assert rule.score(Cycle(_pod({"cpu": "1"}), view, NOW)).values.tolist() == [25, 50]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.node_unschedulable import PLUGIN, NodeUnschedulableArgs
 from tests.conformance.cluster import NOW, cluster_of, incoming
 
@@ -33,8 +33,8 @@ def test_only_pods_that_tolerate_the_cordon_pass_it(
     rule = PLUGIN.filter(NodeUnschedulableArgs())
     view = cluster_of(_NODES)
     pod = incoming({"pod": {"spec": {"tolerations": [toleration]}}})
-    first, second = rule.filter(pod, view, NOW).codes.tolist()
+    first, second = rule.filter(Cycle(pod, view, NOW)).codes.tolist()
     assert first == PASS
     assert (second == PASS) == (reason is None)
     if reason is not None:
-        assert rule.reasons(second, pod, view) == (reason,)
+        assert rule.reasons(second, Cycle(pod, view, NOW)) == (reason,)

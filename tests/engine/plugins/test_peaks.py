@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.peaks import PeaksArgs, PeaksScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod, report
 
@@ -24,7 +25,7 @@ def costs_and_points(scorer: PeaksScore, **used: int | None) -> tuple[dict[str, 
     """Return what a pod of 1 core costs on nodes of 10 with so many millicores used, and points."""
     reports = [report(name, {"cpu": cpu}) for name, cpu in used.items() if cpu is not None]
     view = cluster([node(name, cpu="10") for name in used], reports=reports)
-    costs = scorer.score(pod(requests={"cpu": "1"}), view, NOW).values
+    costs = scorer.score(Cycle(pod(requests={"cpu": "1"}), view, NOW)).values
     return by_node(view, costs), [int(each) for each in scorer.normalize(costs)]
 
 
@@ -40,8 +41,10 @@ def test_the_cost_is_the_rise_of_the_power() -> None:
 def test_overhead_alone_costs_nothing() -> None:
     view = cluster([node("a", cpu="10")], reports=[report("a", {"cpu": 5000})])
     overhead = {"cpu": "1"}
-    assert rule(a=STEEP).score(pod(overhead=overhead), view, NOW).values.tolist() == [0]
-    both = rule(a=STEEP).score(pod(requests={"cpu": "1"}, overhead=overhead), view, NOW).values
+    assert rule(a=STEEP).score(Cycle(pod(overhead=overhead), view, NOW)).values.tolist() == [0]
+    both = (
+        rule(a=STEEP).score(Cycle(pod(requests={"cpu": "1"}, overhead=overhead), view, NOW)).values
+    )
     assert both[0] == pytest.approx(1e15 * 20 * (math.exp(0.05 * 70) - math.exp(0.05 * 50)))
 
 
@@ -93,7 +96,7 @@ def test_the_address_of_a_watcher_is_accepted_and_not_used() -> None:
     args = PeaksArgs.model_validate({**model, "watcherAddress": "http://nowhere.example"})
     view = cluster([node("a", cpu="4")], reports=[report("a", {"cpu": 1_000})])
     one, same = (
-        PeaksScore(each).score(pod(requests={"cpu": "1"}), view, NOW).values.tolist()
+        PeaksScore(each).score(Cycle(pod(requests={"cpu": "1"}), view, NOW)).values.tolist()
         for each in (args, PeaksArgs.model_validate(model))
     )
     assert one == same

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.plugins import Cycle
 from engine.plugins.pod_state import PodStateArgs, PodStateScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod
 
@@ -25,7 +26,7 @@ def coming(name: str, to: str) -> Pod:
 def test_pods_that_leave_speak_for_a_node_and_pods_to_come_against_it() -> None:
     pods = [leaving("1", "a"), leaving("2", "a"), coming("3", "a"), coming("4", "b"), pod("5", "c")]
     view = cluster(NODES, pods)
-    raw = RULE.score(pod(), view, NOW).values
+    raw = RULE.score(Cycle(pod(), view, NOW)).values
     assert by_node(view, raw) == {"a": 1, "b": -1, "c": 0}
     # Of the 2 between the least and the greatest: 2, 0 and 1.
     assert RULE.normalize(raw).tolist() == [100, 0, 50]
@@ -33,12 +34,12 @@ def test_pods_that_leave_speak_for_a_node_and_pods_to_come_against_it() -> None:
 
 def test_a_nomination_of_the_pod_itself_counts_too() -> None:
     view = cluster(NODES)
-    own = RULE.score(coming("incoming", "b"), view, NOW).values
+    own = RULE.score(Cycle(coming("incoming", "b"), view, NOW)).values
     assert by_node(view, own) == {"a": 0, "b": -1, "c": 0}
-    assert not RULE.score(pod(), view, NOW).values.any()
-    assert not RULE.score(coming("incoming", "gone"), view, NOW).values.any()
+    assert not RULE.score(Cycle(pod(), view, NOW)).values.any()
+    assert not RULE.score(Cycle(coming("incoming", "gone"), view, NOW)).values.any()
 
 
 def test_where_nothing_moves_no_node_gets_points() -> None:
     view = cluster(NODES)
-    assert RULE.normalize(RULE.score(pod(), view, NOW).values).tolist() == [0, 0, 0]
+    assert RULE.normalize(RULE.score(Cycle(pod(), view, NOW)).values).tolist() == [0, 0, 0]

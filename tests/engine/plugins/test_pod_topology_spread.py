@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.model.rule_outcomes import FilterResult
-from engine.plugins.base import FAULT, PASS
+from engine.plugins.base import FAULT, PASS, Cycle
 from engine.plugins.pod_topology_spread import (
     PLUGIN,
     PodTopologySpreadArgs,
@@ -56,8 +56,11 @@ def _incoming(*constraints: dict[str, Any], labels: Any = None, **spec: object) 
 
 def _reasons(asked: dict[str, Any], view: ClusterView) -> dict[str, str]:
     pod = incoming_of(asked)
-    codes = FILTER.filter(pod, view, NOW).codes.tolist()
-    texts = ["" if code == PASS else ", ".join(FILTER.reasons(code, pod, view)) for code in codes]
+    codes = FILTER.filter(Cycle(pod, view, NOW)).codes.tolist()
+    texts = [
+        "" if code == PASS else ", ".join(FILTER.reasons(code, Cycle(pod, view, NOW)))
+        for code in codes
+    ]
     return dict(zip(view.names, texts, strict=True))
 
 
@@ -161,13 +164,13 @@ def test_constraints_that_only_prefer_reject_nothing() -> None:
     view = _view(THREE, "b", "b")
     asked = _incoming(_constraint(whenUnsatisfiable="ScheduleAnyway"))
     assert set(_reasons(asked, view).values()) == {""}
-    assert not PLUGIN.reads_other_nodes(incoming_of(asked), view)
-    assert PLUGIN.reads_other_nodes(incoming_of(_incoming(_constraint())), view)
+    assert not PLUGIN.reads_other_nodes(Cycle(incoming_of(asked), view, NOW))
+    assert PLUGIN.reads_other_nodes(Cycle(incoming_of(_incoming(_constraint())), view, NOW))
 
 
 def _faulty(asked: dict[str, Any]) -> tuple[FilterResult, str]:
     view, pod = _view(THREE), incoming_of(asked)
-    return FILTER.filter(pod, view, NOW), FILTER.fault(pod, view, 0)
+    return FILTER.filter(Cycle(pod, view, NOW)), FILTER.fault(Cycle(pod, view, NOW), 0)
 
 
 def test_what_cannot_be_judged_is_a_fault_everywhere() -> None:
@@ -194,9 +197,9 @@ def test_numbers_beyond_any_reason_are_compared_as_they_are() -> None:
 def test_an_explanation_has_the_pods_of_the_domain_and_the_fewest_of_one() -> None:
     view = _view(THREE, "a", "b", "b")
     pod = incoming_of(_incoming(_constraint()))
-    assert described(FILTER.inputs(pod, view, view.rows["b"], NOW)) == {
+    assert described(FILTER.inputs(Cycle(pod, view, NOW), view.rows["b"])) == {
         "pods in zone=east": "3 of 2, 1 of it this pod",
         "fewest in a domain": "1",
     }
-    absent = described(FILTER.inputs(pod, view, view.rows["x"], NOW))
+    absent = described(FILTER.inputs(Cycle(pod, view, NOW), view.rows["x"]))
     assert absent == {"label zone": "absent"}

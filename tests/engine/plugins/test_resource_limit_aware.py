@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.resource_limit_aware import ResourceLimitAwareArgs, ResourceLimitAwareScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod
 
@@ -23,7 +24,7 @@ def _rule(args: dict[str, Any]) -> ResourceLimitAwareScore:
 
 
 def _scores(one: Pod, view: ClusterView, args: dict[str, Any]) -> dict[str, int]:
-    return by_node(view, _rule(args).score(one, view, NOW).values)
+    return by_node(view, _rule(args).score(Cycle(one, view, NOW)).values)
 
 
 def test_the_example_of_the_proposal_comes_out() -> None:
@@ -33,7 +34,7 @@ def test_the_example_of_the_proposal_comes_out() -> None:
         [node("node1", cpu="8"), node("node2", cpu="8")],
         [pod(name, on, limits={"cpu": str(cpu)}) for name, (on, cpu) in taken.items()],
     )
-    scores = _rule(CPU_ONLY).score(pod(limits={"cpu": "4"}), view, NOW).values
+    scores = _rule(CPU_ONLY).score(Cycle(pod(limits={"cpu": "4"}), view, NOW)).values
     assert by_node(view, scores) == {"node1": -75, "node2": -12}
     assert by_node(view, _rule(CPU_ONLY).normalize(scores)) == {"node1": 0, "node2": 100}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.model.domain import Domain
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
-from engine.plugins import FAULT, MAX_SCORE, PASS, PLUGINS, ReadsAllNodes
+from engine.plugins import FAULT, MAX_SCORE, PASS, PLUGINS, Cycle, ReadsAllNodes
 from engine.view import ClusterState, ClusterView, WhatIf
 from engine.view.cluster_view import Memo
 from tests.engine.measured_cluster import NOW
@@ -57,21 +57,22 @@ class Rules:
     def answers(self, pod: Pod, view: ClusterView, now: Micros = NOW) -> dict[str, object]:
         """Return reasons, faults and the score of each node, by its name."""
         answers: list[list[object]] = [[] for _ in view.names]
+        cycle = Cycle(pod, view, now)
         if self.filter is not None:
-            result = self.filter.filter(pod, view, now)
+            result = self.filter.filter(cycle)
             codes = result.codes.tolist()
             assert result.rejects.tolist() == [code != PASS for code in codes]
             assert result.has_faults is (FAULT in codes)
             for row, code in enumerate(codes):
                 if code == FAULT:
-                    answers[row].append(self.filter.fault(pod, view, row))
+                    answers[row].append(self.filter.fault(cycle, row))
                 elif code != PASS:
-                    answers[row].append(self.filter.reasons(code, pod, view))
+                    answers[row].append(self.filter.reasons(code, cycle))
         if self.score is not None:
-            scores = self.score.score(pod, view, now)
+            scores = self.score.score(cycle)
             faults = np.zeros(len(view)) if scores.faults is None else scores.faults
             for row, (score, fault) in enumerate(zip(scores.values, faults, strict=True)):
-                answers[row].append(self.score.fault(pod, view, row) if fault else int(score))
+                answers[row].append(self.score.fault(cycle, row) if fault else int(score))
         return {
             name: answer
             for name, answer, valid in zip(view.names, answers, view.valid, strict=True)
@@ -100,10 +101,10 @@ def test_the_clusters_of_these_tests_make_a_difference_to_each_side_of_a_plugin(
         pod, view = drawn[0], rules.state(drawn[1]).view()
         if by_score:
             assert rules.score is not None
-            raw = rules.score.score(pod, view, NOW).values[view.valid]
+            raw = rules.score.score(Cycle(pod, view, NOW)).values[view.valid]
             return len(set(rules.score.normalize(raw).tolist())) > 1
         assert rules.filter is not None
-        return len(set(rules.filter.filter(pod, view, NOW).rejects[view.valid].tolist())) > 1
+        return len(set(rules.filter.filter(Cycle(pod, view, NOW)).rejects[view.valid].tolist())) > 1
 
     drawn = st.tuples(rules.cluster.incoming, rules.cluster.events)
     for side, by_score in ((rules.filter, False), (rules.score, True)):
@@ -154,8 +155,8 @@ def _check_points(rules: Rules, pod: Pod, view: ClusterView, winners: set[int]) 
     if rules.score is None:
         return
     rows = np.array([row for row in sorted(winners) if view.valid[row]], np.intp)
-    points = rules.score.normalize(rules.score.score(pod, view, NOW).values[rows])
-    alone = rules.score.normalize(rules.score.score(pod, view.take(rows), NOW).values)
+    points = rules.score.normalize(rules.score.score(Cycle(pod, view, NOW)).values[rows])
+    alone = rules.score.normalize(rules.score.score(Cycle(pod, view.take(rows), NOW)).values)
     assert points.tolist() == alone.tolist()
     assert all(0 <= each <= MAX_SCORE for each in points)
 
@@ -170,7 +171,7 @@ def test_where_pods_change_scores_points_follow_from_a_score_and_the_ends(
         return
     pod, events = data.draw(rules.cluster.incoming), data.draw(rules.cluster.events)
     view = rules.state(events).view()
-    scores = rules.score.score(pod, view, NOW).values[view.valid]
+    scores = rules.score.score(Cycle(pod, view, NOW)).values[view.valid]
     if not scores.size:
         return
     ends = [scores.min(), scores.max()]
@@ -188,11 +189,12 @@ def test_a_pod_that_comes_to_a_node_changes_no_other_unless_the_plugin_says_so(
     view = rules.state(data.draw(rules.cluster.events)).view()
     what_if = WhatIf(view)
     what_if.place(other, row)
-    of_filter, of_score = rules.plugin.reads_other_nodes, rules.plugin.score_reads_other_nodes
     if isinstance(rules.score, ReadsAllNodes):
         return
+    reads_others = rules.plugin.reads_other_nodes, rules.plugin.score_reads_other_nodes
     for seen in (view, what_if.view):
-        if of_filter(pod, seen) or (of_score is not None and of_score(pod, seen)):
+        cycle = Cycle(pod, seen, NOW)
+        if any(each is not None and each(cycle) for each in reads_others):
             return
     before, after = rules.answers(pod, view), rules.answers(pod, what_if.view)
     changed = {name for name in before if before[name] != after[name]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.model.pod import Pod
-from engine.plugins import PLUGINS, ScoreAmong
+from engine.plugins import PLUGINS, Cycle, ScoreAmong
 from engine.view import ClusterView, WhatIf
 from tests.engine.measured_cluster import NOW
 from tests.engine.plugins.neighbour_worlds import (
@@ -62,9 +62,9 @@ def points_by(
     assert plugin.score is not None
     score = plugin.score(plugin.args.model_validate(args))
     if isinstance(score, ScoreAmong):
-        raw = score.score_among(pod, view, NOW, rows).values
+        raw = score.score_among(Cycle(pod, view, NOW), rows).values
     else:
-        raw = score.score(pod, view, NOW).values.take(rows)
+        raw = score.score(Cycle(pod, view, NOW)).values.take(rows)
     points: list[int] = score.normalize(raw).tolist()
     return points
 
@@ -118,7 +118,7 @@ def test_what_a_score_was_given_is_told() -> None:
         plugin = PLUGINS[name]
         assert plugin.score is not None
         score = plugin.score(plugin.args())
-        inputs = score.inputs(model_of(incoming), view, view.rows[on], NOW)
+        inputs = score.inputs(Cycle(model_of(incoming), view, NOW), view.rows[on])
         return [(each.name, each.text or each.value) for each in inputs]
 
     assert told("PodTopologySpread", "a1", pod(metadata=OWNED)) == [
@@ -199,6 +199,8 @@ def _points(pod: Json, view: ClusterView, rows: NDArray[np.intp]) -> Json:
         "spread": points_by("PodTopologySpread", model_of(pod), view, rows),
     }
     for name, points in (("InterPodAffinity", "affinity"), ("PodTopologySpread", "spread")):
-        if not PLUGINS[name].ranks(model_of(pod), view):  # no node is better than another
+        if not PLUGINS[name].ranks(
+            Cycle(model_of(pod), view, NOW)
+        ):  # no node is better than another
             assert len(set(found[points])) == 1
     return found

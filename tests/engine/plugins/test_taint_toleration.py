@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.model import api
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.taint_toleration import PLUGIN, TaintTolerationArgs, _code
 from engine.view import ClusterState
 from tests.conformance.cluster import NOW, cluster_of, incoming
@@ -40,8 +40,8 @@ def _pod(*tolerations: dict[str, Any]) -> Pod:
 def _rejections(pod: Pod, view: ClusterView) -> list[tuple[str, ...]]:
     assert PLUGIN.filter
     rule = PLUGIN.filter(TaintTolerationArgs())
-    codes = rule.filter(pod, view, NOW).codes.tolist()
-    return [() if code == PASS else rule.reasons(code, pod, view) for code in codes]
+    codes = rule.filter(Cycle(pod, view, NOW)).codes.tolist()
+    return [() if code == PASS else rule.reasons(code, Cycle(pod, view, NOW)) for code in codes]
 
 
 def test_the_first_taint_that_repels_the_pod_is_the_reason() -> None:
@@ -69,7 +69,7 @@ def test_nodes_with_the_same_reason_share_its_code() -> None:
         a=[_taint("x", "NoSchedule")], b=[_taint("x", "NoExecute"), _taint("y", "NoSchedule")]
     )
     assert PLUGIN.filter
-    first, second = PLUGIN.filter(TaintTolerationArgs()).filter(_pod(), view, NOW).codes
+    first, second = PLUGIN.filter(TaintTolerationArgs()).filter(Cycle(_pod(), view, NOW)).codes
     assert first == second > PASS
 
 
@@ -81,12 +81,12 @@ def test_untolerated_soft_taints_are_counted() -> None:
     )
     assert PLUGIN.score
     rule = PLUGIN.score(TaintTolerationArgs())
-    assert rule.score(_pod(), view, NOW).values.tolist() == [0, 1, 2]
+    assert rule.score(Cycle(_pod(), view, NOW)).values.tolist() == [0, 1, 2]
     soft = {"key": "a", "operator": "Exists", "effect": "PreferNoSchedule"}
-    assert rule.score(_pod(soft), view, NOW).values.tolist() == [0, 0, 1]
+    assert rule.score(Cycle(_pod(soft), view, NOW)).values.tolist() == [0, 0, 1]
     # A toleration of another effect does not help.
     hard = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
-    assert rule.score(_pod(hard), view, NOW).values.tolist() == [0, 1, 2]
+    assert rule.score(Cycle(_pod(hard), view, NOW)).values.tolist() == [0, 1, 2]
 
 
 def test_fewer_taints_score_higher() -> None:
@@ -105,10 +105,10 @@ def test_the_texts_of_taints_are_made_once_while_no_node_changes() -> None:
     assert PLUGIN.filter
     rule = PLUGIN.filter(TaintTolerationArgs())
     view = state.view()
-    code = int(rule.filter(_pod(), view, NOW).codes[1])
-    before = rule.reasons(code, _pod(), view)
+    code = int(rule.filter(Cycle(_pod(), view, NOW)).codes[1])
+    before = rule.reasons(code, Cycle(_pod(), view, NOW))
     state.set_pod(pod("p", "n1"), seen_at=NOW)
     with counted_calls(_code) as calls:
-        assert rule.reasons(code, _pod(), state.view()) == before
+        assert rule.reasons(code, Cycle(_pod(), state.view(), NOW)) == before
     assert not calls.count
     assert before == ("node(s) had untolerated taint {own: 1}",)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from engine.plugins import Cycle
 from engine.plugins.target_load_packing import (
     TargetLoadPackingArgs,
     TargetLoadPackingScore,
@@ -31,7 +32,7 @@ def scores(one: Pod, pods: list[Pod], age: int = 0) -> dict[str, int]:
     rule = TargetLoadPackingScore(args)
     reports = [report("a", {"cpu": 2000}, age=age)]
     view = cluster([node("a", **CORES)], pods, reports, (args.prediction,))
-    return by_node(view, rule.normalize(rule.score(one, view, NOW).values))
+    return by_node(view, rule.normalize(rule.score(Cycle(one, view, NOW)).values))
 
 
 def bound(seconds: int, cpu: str = "1") -> Pod:
@@ -95,7 +96,7 @@ def test_a_node_without_usage_gets_nothing() -> None:
     state = ClusterState()
     state.track_sums((args.prediction,))
     state.set_node(node("a", **CORES))
-    scored = TargetLoadPackingScore(args).score(pod(), state.view(), NOW)
+    scored = TargetLoadPackingScore(args).score(Cycle(pod(), state.view(), NOW))
     assert scored.values.tolist() == [0]
 
 

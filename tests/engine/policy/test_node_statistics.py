@@ -16,6 +16,7 @@ from engine.cel import CelError, CelProblemsError
 from engine.documents.places import read_documents
 from engine.model.pod import Pod
 from engine.plugins import PLUGINS
+from engine.plugins.base import Cycle
 from engine.policy import RuleContext
 from engine.policy.compile import SCORE, compile_expression, compile_policy
 from engine.policy.environment import ExpressionScope
@@ -228,7 +229,7 @@ def test_the_example_is_the_strategy_balanced(
     for at, (resource, rule) in enumerate(zip(("cpu", "memory"), compiled.scores, strict=True)):
         strategy = {"type": "Balanced", "resources": [{"name": resource}]}
         args = plugin.args.model_validate({"scoringStrategy": strategy})
-        points = plugin.score(args).score(incoming, view, NOW).values
+        points = plugin.score(args).score(Cycle(incoming, view, NOW)).values
         raw = rule.raw(context, view.valid)
         assert raw is not None
         # The plugin's unit: what the pod takes of the smallest node is worth 50 points.

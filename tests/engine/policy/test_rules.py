@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, ScoreOutcome
+from engine.model.rule_times import RuleTimes
 from engine.plugins import FAULT
 from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, RuleContext
 from engine.policy.expressions import ScoreExpression
-from engine.view import ClusterView
+from engine.view import ClusterView, Domain, Freshness
 from tests.engine.policy.worlds import GIB, NOW, node, policy, request_of, usage, view_of
 
 
@@ -282,3 +284,22 @@ def test_each_filter_of_the_scheduler_turns_away_what_it_would() -> None:
 def test_free_resources_and_the_pods_around_change_by_themselves() -> None:
     dynamic = [rule.name for rule in SCHEDULER_FILTERS if rule.dynamic]
     assert dynamic == ["NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity"]
+
+
+# The time that they take.
+
+
+def test_the_time_of_rules_is_noted_unless_they_abstain() -> None:
+    times, view = RuleTimes(count(0, 5).__next__), view_of(node("a"))
+    request = replace(request_of(), rule_times=times)
+    spec = (
+        "filters: [{name: ready, expression: node.ready},"
+        " {name: idle, expression: node.usage.cpu < 1.0}]\n"
+        "scores: [{name: few, expression: -node.podCount}]"
+    )
+    compiled, stale = policy(spec), Freshness(stale={Domain.METRICS: "usage is 95 s old"})
+    context = compiled.context(request, view, NOW, stale)
+    for rule in compiled.filters:
+        rule.outcome(context)
+    compiled.scores[0].outcome(context, np.array([0]))
+    assert list(times) == [("p", "ready", 5, 1), ("p", "few", 5, 1)]

@@ -10,7 +10,7 @@ import yaml
 import webhook.demo
 from engine.model.decision import Decision, PlacementRequest
 from engine.pipeline import decide
-from engine.plugins import PLUGINS
+from engine.plugins import PLUGINS, Cycle
 from engine.policy import load_policies
 from engine.quota import judge
 from engine.report import decision_report
@@ -65,7 +65,7 @@ def test_requests_alone_favour_the_busy_node_and_then_the_overcommitted_one() ->
     assert plugin.score is not None
     scorer = plugin.score(plugin.args())
     scores = by_node(
-        scorer.score(submitted("1-limits.yaml").pod, view(), RECORDING.recorded_at).values
+        scorer.score(Cycle(submitted("1-limits.yaml").pod, view(), RECORDING.recorded_at)).values
     )
     assert scores["node3"] > scores["node1"] > scores["node2"]
 

@@ -15,6 +15,7 @@ from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.model.pod import pod_of
 from engine.model.policy_resource import PolicyKind, PolicyResource
+from engine.model.rule_outcomes import SCHEDULER
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
@@ -107,6 +108,28 @@ def test_what_is_in_force_starts_at_nothing_and_what_is_not_is_forgotten(
     assert {mode for _, mode, _ in counts.decisions(audited)} == {"Audit"}
     assert seen(counts, PolicySet()) == {}
     assert counts.rejections(PolicySet()) == {}
+
+
+def test_the_time_of_rules_is_known_of_those_in_force(
+    state: ClusterState, loaded: PolicySet
+) -> None:
+    counts = PolicyCounts()
+    placer = Placer(
+        view=state.view,
+        now=lambda: Micros(0),
+        scope=Scope(),
+        rule_times=counts.rule_times,
+    )
+    pod = pod_of(msgspec.json.decode(RAW, type=api.Pod), namespace="closed")
+    for _ in range(2):
+        counts.count(placer.place(PlacementRequest(pod=pod, raw=RAW), loaded), loaded)
+    evaluations = counts.rule_evaluations(loaded)
+    assert evaluations["closed", "nobody"] == 2
+    # Twice by policies in Enforce mode, twice by the one in Audit mode.
+    assert evaluations[SCHEDULER, "NodeResourcesFit"] == 4
+    assert evaluations[SCHEDULER, "NodePorts"] == 0  # does not concern the pod
+    assert counts.rule_seconds(loaded)["closed", "nobody"] > 0
+    assert {policy for policy, _ in counts.rule_evaluations(PolicySet())} == {SCHEDULER}
 
 
 POLICY = """

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.usage import AggregatedUsage
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import RAW_ALLOCATABLE, LoadProfile
 from engine.plugins.load_aware.plugin import (
@@ -43,8 +43,8 @@ def _reason(
     reports = [] if the_report is None else [the_report]
     view = cluster([on], pods or [], reports, [parsed.load_profile])
     rule = LoadAwareFilter(parsed)
-    code = int(rule.filter(a_pod, view, NOW).codes[0])
-    return "" if code == PASS else ", ".join(rule.reasons(code, a_pod, view))
+    code = int(rule.filter(Cycle(a_pod, view, NOW)).codes[0])
+    return "" if code == PASS else ", ".join(rule.reasons(code, Cycle(a_pod, view, NOW)))
 
 
 def _score(
@@ -57,7 +57,7 @@ def _score(
     parsed = LoadAwareArgs.model_validate(args)
     reports = [] if the_report is None else [the_report]
     view = cluster([on], pods or [], reports, [parsed.load_profile])
-    scores = LoadAwareScore(parsed).score(a_pod, view, NOW)
+    scores = LoadAwareScore(parsed).score(Cycle(a_pod, view, NOW))
     assert scores.faults is None
     return by_node(view, scores.values)["a"]
 
@@ -137,8 +137,8 @@ def test_pods_of_one_estimate_and_two_classes_are_told_apart_on_one_view() -> No
     scores: list[int] = []
     for priority_class in ("koord-prod", "koord-batch"):  # 250m and 200Mi each
         a_pod = pod(metadata={"labels": {"koordinator.sh/priority-class": priority_class}})
-        codes += filtering.filter(a_pod, view, NOW).codes.tolist()
-        scores += scoring.score(a_pod, view, NOW).values.tolist()
+        codes += filtering.filter(Cycle(a_pod, view, NOW)).codes.tolist()
+        scores += scoring.score(Cycle(a_pod, view, NOW)).values.tolist()
     assert codes[0] == PASS != codes[1]
     assert scores[0] > scores[1]
 
@@ -204,7 +204,7 @@ def test_an_estimate_below_nothing_does_not_lift_a_normalized_score_above_the_re
     cheat = pod(requests={"cpu": "1"}, metadata={"annotations": factors})
     view = cluster([BIG], [], [report("a", {})], [args.load_profile])
     rule = LoadAwareScore(args)
-    raw = rule.score(cheat, view, NOW).values
+    raw = rule.score(Cycle(cheat, view, NOW)).values
     assert raw[0] > 100
     assert rule.normalize(raw).tolist() == [100]
 
@@ -235,10 +235,12 @@ def test_balanced_spreads_what_is_measured() -> None:
     ]
     view = cluster(nodes, [], reports, [parsed.load_profile])
     score = LoadAwareBalance(parsed)
-    scores = score.score(NOTHING, view, NOW)
+    scores = score.score(Cycle(NOTHING, view, NOW))
     assert by_node(view, scores.values) == {"a": 70, "b": 30, "c": 0, "d": 0}
     assert scores.faults is None
-    described = [f"{each.name} {each.describe()}" for each in score.inputs(NOTHING, view, 0, NOW)]
+    described = [
+        f"{each.name} {each.describe()}" for each in score.inputs(Cycle(NOTHING, view, NOW), 0)
+    ]
     assert described == [
         "cpu usage 2 of 10 cores, 0 cores of it this pod",
         "mean cpu usage 40 %",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.model.usage import NodeUsage
-from engine.plugins.base import PASS
+from engine.plugins.base import PASS, Cycle
 from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.plugin import LoadAwareFilter
 from engine.view import ClusterState, UsageHistory
@@ -37,9 +37,9 @@ def kept_off(state: ClusterState, **args: object) -> dict[str, str]:
     parsed = LoadAwareArgs.model_validate(args)
     state.track_sums([parsed.load_profile])
     view, rule, one = state.view(), LoadAwareFilter(parsed), pod(priority=3500)
-    codes = dict(zip(view.names, rule.filter(one, view, NOW).codes.tolist(), strict=True))
+    codes = dict(zip(view.names, rule.filter(Cycle(one, view, NOW)).codes.tolist(), strict=True))
     return {
-        name: ", ".join(rule.reasons(code, one, view))
+        name: ", ".join(rule.reasons(code, Cycle(one, view, NOW)))
         for name, code in codes.items()
         if code != PASS
     }
