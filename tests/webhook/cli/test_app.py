@@ -107,7 +107,7 @@ HEAVY = {
     ("lint", "balanced"): (
         *("aiohttp", "asyncio", "cryptography", "jinja2", "kubernetes", "logging", "plotly", "ssl"),
         *("prometheus_client", "pydantic_settings", "requests", "xml"),
-        *("engine.gang", "engine.pipeline", "engine.quota", "engine.report", "engine.simulation"),
+        *("engine.batch", "engine.eviction", "engine.simulation"),
         *("webhook.cluster", "webhook.serving"),
     ),
 }
