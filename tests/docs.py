@@ -164,6 +164,8 @@ def _section(name: str, plugin: Plugin) -> str:
     lines += [f"- `{name}`: {text}" for name, text in _formulas(module)]
     if differences:
         lines += ["", heading, "", differences.strip()]
+    if name not in EXAMPLES:
+        raise LookupError(f"add an example of `{name}` to EXAMPLES in {__file__}")
     lines += ["", *_args(plugin), "```yaml", _block(EXAMPLES[name]), "```", *_shipped(name), ""]
     return "\n".join(lines)
 

@@ -4,7 +4,7 @@ They mirror the API field for field (camelCase on the wire); the meaning of a fi
 it is used. Decoding skips unknown fields, so a newer API server costs nothing, and accepts `null`
 wherever Go writes one for an empty value.
 
-A file is one API group; `meta` is what all of them share.
+There is a part for each API group; the metadata that all of them share comes first.
 """
 
 from __future__ import annotations

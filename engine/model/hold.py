@@ -114,7 +114,7 @@ class QueuedReason(StrEnum):
     WAITING_FOR_RECLAIM = "WaitingForReclaim"  # pods that borrow are being evicted for it
     WAITING_FOR_PREEMPTION = "WaitingForPreemption"  # pods of lower priority are being evicted
     BLOCKED_BY_PDB = "BlockedByPDB"  # they cannot be evicted now
-    EXCEEDS_MAX = "ExceedsMax"  # it alone requests more than max: it will never be released
+    EXCEEDS_MAX = "ExceedsMax"  # it alone requests more than max: it waits until max allows it
     WAITING_FOR_OTHER_GATES = "WaitingForOtherGates"  # ours goes last
     RELEASE_REFUSED = "ReleaseRefused"  # somebody's admission refuses that we remove the gate
     RELEASED = "Released"  # the reason of a condition that is False
