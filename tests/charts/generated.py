@@ -2,7 +2,8 @@
 
 - `values.schema.json` and the tables of the chart's README come from `values.yaml`: a `# --`
   comment describes the key below it, a `# @schema` line adds to its JSON schema what its default
-  does not say. What `settings` may hold comes from the settings of the webhook themselves.
+  does not say, and a `##` line is the heading of what follows. What `settings` may hold comes from
+  the settings of the webhook themselves.
 - `files/crds/` holds the definitions of policies, from the models that check them.
 - `files/policies/` holds the shipped policies: a chart reads no file outside of itself.
 """
@@ -23,6 +24,7 @@ from tests.charts.policy_definitions import definitions
 from webhook.settings import Settings
 
 Json: TypeAlias = dict[str, Any]
+_Row: TypeAlias = tuple[str, object, str]
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "stowplan"
@@ -72,6 +74,7 @@ CHARTS_OWN = frozenset(
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
 _SETTINGS = "settings"
+_HEADING = "## "
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,14 @@ class Value:
     """A documented value of the chart.
 
     Attributes:
+        group: the heading that it stands below: what it is for.
         path: its keys, from the outermost.
         default: as in the file.
         text: its description.
         schema: what the file adds to the schema of its default.
     """
 
+    group: str
     path: tuple[str, ...]
     default: object
     text: str
@@ -97,14 +102,14 @@ class Value:
 
 
 class UndocumentedError(Exception):
-    """A key of `values.yaml` has no description."""
+    """A key of `values.yaml` has no description, or stands below no heading."""
 
 
 def values() -> list[Value]:
     """Return every value in the order of the file.
 
     Raises:
-        UndocumentedError: one has no description.
+        UndocumentedError: one has no description, or no heading.
     """
     text = (CHART / "values.yaml").read_text(encoding="utf-8")
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -119,20 +124,29 @@ def _values(
     for key, inner in node.value:
         name = key.value
         here = (*path, name)
+        group = _heading_above(lines, key.start_mark.line)
         comment = _comment_above(lines, key.start_mark.line)
         if "-- " in comment:
             text, _, schema = comment.partition("-- ")[2].partition("@schema ")
-            yield Value(here, content[name], " ".join(text.split()), yaml.safe_load(schema) or {})
+            added = yaml.safe_load(schema) or {}
+            yield Value(group, here, content[name], " ".join(text.split()), added)
         elif isinstance(content[name], dict) and content[name]:
             yield from _values(inner, content[name], lines, here)
         else:
             raise UndocumentedError(f"`{'.'.join(here)}` of values.yaml has no `# --` comment")
 
 
+def _heading_above(lines: list[str], line: int) -> str:
+    for text in reversed(lines[:line]):
+        if text.startswith(_HEADING):
+            return text.removeprefix(_HEADING)
+    raise UndocumentedError(f"line {line + 1} of values.yaml stands below no `##` heading")
+
+
 def _comment_above(lines: list[str], line: int) -> str:
     """Return the comment that ends on the line before."""
     found: list[str] = []
-    while line and (text := lines[line - 1].strip()).startswith("#"):
+    while line and (text := lines[line - 1].strip()).startswith("#") and "## " not in text:
         found.insert(0, text.removeprefix("#").strip())
         line -= 1
     return "\n".join(found)
@@ -154,7 +168,13 @@ def schema() -> Json:
         for name in value.path[:-1]:
             parent = parent["properties"].setdefault(name, _closed())
         parent["properties"][value.path[-1]] = _schema_of(value)
-    root["properties"]["global"]["additionalProperties"] = True  # for other charts of a release
+    root["properties"]["global"] |= {
+        "additionalProperties": True,
+        "description": (
+            "Helm hands all globals of a release to each of its charts, so those of other charts"
+            " are accepted here. Where this chart is the whole release, its templates refuse them."
+        ),
+    }
     return root
 
 
@@ -205,21 +225,28 @@ def readme(before: str) -> str:
     Args:
         before: the README as it is.
     """
-    value_rows = [(value.key, value.default, value.text) for value in values()]
+    groups: dict[str, list[_Row]] = {}
+    for value in values():
+        groups.setdefault(value.group, []).append((value.key, value.default, value.text))
+    tables = "\n".join(f"### {group}\n\n{_table(rows)}" for group, rows in groups.items())
     setting_rows = [(name, default, one["description"]) for name, one, default in settings()]
-    return _between(_between(before, "values", value_rows), _SETTINGS, setting_rows)
+    return _between(_between(before, "values", tables), _SETTINGS, _table(setting_rows))
 
 
-def _between(text: str, name: str, rows: list[tuple[str, object, str]]) -> str:
-    """Put a table in the place of what stands between two markers."""
+def _between(text: str, name: str, made: str) -> str:
+    """Put a text in the place of what stands between two markers."""
     begin, end = f"<!-- {name}: generated -->\n", f"<!-- end of {name} -->"
     if begin not in text or end not in text:
         raise ValueError(f"the README has no markers `{begin.strip()}` and `{end}`")
     head, _, rest = text.partition(begin)
     tail = rest.partition(end)[2]
+    return head + begin + made + end + tail
+
+
+def _table(rows: list[_Row]) -> str:
     lines = ["| key | default | what it is |", "|---|---|---|"]
     lines += [f"| `{key}` | {_shown(default)} | {_cell(told)} |" for key, default, told in rows]
-    return head + begin + "\n".join(lines) + "\n" + end + tail
+    return "\n".join(lines) + "\n"
 
 
 def _shown(default: object) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from kubernetes import client
 
 from tests.e2e.chart import (
     CHART,
@@ -21,6 +23,7 @@ from webhook.settings import Settings
 
 _OF_POLICIES = "policies.stowplan.dev"
 _PROBE = "rollout-probe.stowplan.dev"
+_OF_OPERATORS = {"cert-manager.io", "monitoring.coreos.com"}
 _NO_SLEEP = {"preStop": {"exec": {"command": ["sleep", "0"]}}}
 
 
@@ -31,6 +34,16 @@ def test_there_are_enough_sets_of_values() -> None:
 @pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
 def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
     helm("lint", CHART, "--strict", "--quiet", *value_flags(values))
+
+
+@pytest.mark.parametrize("values", VALUE_SETS, ids=lambda path: path.stem)
+def test_manifests_have_only_fields_that_their_kinds_have(values: Path) -> None:
+    for manifest in rendered(values):
+        group, _, version = manifest["apiVersion"].rpartition("/")
+        if group in _OF_OPERATORS:
+            continue
+        model = getattr(client, f"{version.capitalize()}{manifest['kind']}")
+        model.model_validate(manifest)  # its config forbids others
 
 
 @pytest.mark.parametrize(
@@ -65,6 +78,18 @@ def test_helm_finds_nothing_to_complain_about(values: Path) -> None:
         ({"webhook.caBundle": "-----BEGIN CERTIFICATE-----"}, "caBundle"),
         ({"podDisruptionBudget.maxUnavailable": "some"}, "maxUnavailable"),
         ({"podDisruptionBudget.maxUnavailable": 0}, "minimum"),
+        ({"podDisruptionBudget.minAvailable": "100%"}, "minAvailable"),
+        ({"podDisruptionBudget.minAvailable": "2"}, "minAvailable"),
+        ({"podDisruptionBudget.minAvailable": 3}, "no node of stowplan, which has 3 pods"),
+        ({"podDisruptionBudget.minAvailable": 2}, "no node of stowplan-control, which has 2 pods"),
+        ({"podDisruptionBudget.minAvailable": "51%"}, "no node of stowplan-control"),
+        ({"dnsPolicy": "Host"}, "dnsPolicy"),
+        ({"dnsPolicy": "None"}, "needs dnsConfig.nameservers"),
+        ({"dnsConfig": {"servers": []}}, "servers"),
+        ({"service.type": "ExternalName"}, "type"),
+        ({"namespaceOverride": "Stow_Plan"}, "namespaceOverride"),
+        ({"metrics.serviceMonitor.scrapeTimeout": "10"}, "scrapeTimeout"),
+        ({"global.imageRegistri": "x"}, "global.imageRegistri: this chart has no such value"),
         ({"fullnameOverride": "Stow_Plan"}, "fullnameOverride"),
         ({"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}}, "metrics.enabled"),
         ({"autoscaling": {"enabled": True, "maxReplicas": 2}}, "is above"),
@@ -211,7 +236,11 @@ def test_probes_lifecycle_and_relabelings_are_values() -> None:
         values={
             "probes.readiness": {"failureThreshold": 5},
             "lifecycle": {"preStop": {"sleep": {"seconds": 7}}},
-            "metrics.serviceMonitor": {"enabled": True, "relabelings": [relabeling]},
+            "metrics.serviceMonitor": {
+                "enabled": True,
+                "relabelings": [relabeling],
+                "scrapeTimeout": "5s",
+            },
         }
     )
     (container,) = of_kind(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
@@ -220,6 +249,7 @@ def test_probes_lifecycle_and_relabelings_are_values() -> None:
     assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": 7}}}
     (endpoint,) = of_kind(manifests, "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["relabelings"] == [relabeling]
+    assert endpoint["scrapeTimeout"] == "5s"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +275,6 @@ def test_what_is_global_to_a_release_is_followed() -> None:
         "image.repository": "team/stowplan",
         "global.imageRegistry": "mirror.example.com",
         "global.imagePullSecrets": [{"name": "pull"}],
-        "global.ofAnotherChart": True,
     }
     for manifest in rendered(values=values):
         if manifest["kind"] not in {"Deployment", "Job"}:
@@ -256,6 +285,71 @@ def test_what_is_global_to_a_release_is_followed() -> None:
     own = rendered(values={**values, "image.registry": "registry.example.com"})
     (container,) = of_kind(own, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["image"].startswith("registry.example.com/team/stowplan:")
+
+
+def test_globals_of_other_charts_of_a_release_are_accepted(tmp_path: Path) -> None:
+    shutil.copytree(CHART, tmp_path / "charts" / "stowplan")
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: platform\nversion: 1.0.0\n")
+    values = {
+        "stowplan.image.repository": "team/stowplan",
+        "global.imageRegistry": "mirror.example.com",
+        "global.ofAnotherChart": True,
+    }
+    flags = value_flags(values=values)
+    text = helm("template", "platform", tmp_path, "--kube-version", "1.36.0", *flags)
+    assert "image: mirror.example.com/team/stowplan:" in text
+
+
+def test_a_namespace_of_its_own_is_that_of_all_it_makes_and_names() -> None:
+    values = {
+        "hold.enabled": True,
+        "dashboard.enabled": True,
+        "flowSchema.enabled": True,
+        "certificates.mode": "CertManager",
+        "metrics.serviceMonitor.enabled": True,
+        "metrics.prometheusRule.enabled": True,
+    }
+    there = rendered(namespace="stowplan-system", values=values)
+    moved = rendered(
+        namespace="platform", values={**values, "namespaceOverride": "stowplan-system"}
+    )
+    assert moved == there
+
+
+@pytest.mark.parametrize(
+    ("values", "budgets"),
+    [
+        ({}, [{"maxUnavailable": 1}, {"maxUnavailable": 1}]),
+        ({"minAvailable": 1}, [{"minAvailable": 1}, {"minAvailable": 1}]),
+        ({"minAvailable": "50%"}, [{"minAvailable": "50%"}, {"minAvailable": "50%"}]),
+    ],
+)
+def test_a_budget_has_one_of_its_two_numbers(values: Json, budgets: list[Json]) -> None:
+    manifests = rendered(values={f"podDisruptionBudget.{key}": one for key, one in values.items()})
+    numbers = ("minAvailable", "maxUnavailable")
+    assert budgets == [
+        {key: one["spec"][key] for key in numbers if key in one["spec"]}
+        for one in manifests
+        if one["kind"] == "PodDisruptionBudget"
+    ]
+
+
+def test_names_are_resolved_as_asked() -> None:
+    config = {"nameservers": ["10.0.0.10"], "options": [{"name": "ndots", "value": "1"}]}
+    manifests = rendered(values={"dnsPolicy": "None", "dnsConfig": config})
+    for component in ("webhook", "control"):
+        spec = of_kind(manifests, "Deployment", component)["spec"]["template"]["spec"]
+        assert (spec["dnsPolicy"], spec["dnsConfig"]) == ("None", config)
+
+
+def test_only_the_service_of_the_replicas_leaves_the_cluster() -> None:
+    manifests = rendered(values={"service.type": "NodePort"})
+    types = {
+        one["metadata"]["name"]: one["spec"].get("type")
+        for one in manifests
+        if one["kind"] == "Service"
+    }
+    assert types == {"stowplan": "NodePort", "stowplan-control": None, "stowplan-leader": None}
 
 
 def test_openshift_chooses_the_users_of_pods() -> None:

@@ -14,6 +14,10 @@
 {{- end }}
 {{- end }}
 
+{{- define "stowplan.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
 {{- define "stowplan.commonLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: {{ include "stowplan.name" . }}
@@ -141,7 +145,7 @@ matchExpressions:
 {{- range list (include "stowplan.serviceAccount" .) (include "stowplan.controlAccount" .) | uniq }}
 - kind: ServiceAccount
   name: {{ . }}
-  namespace: {{ $.Release.Namespace }}
+  namespace: {{ include "stowplan.namespace" $ }}
 {{- end }}
 {{- end }}
 
@@ -153,7 +157,7 @@ matchExpressions:
 {{- end }}
 {{- $users := list }}
 {{- range $names }}
-{{- $users = append $users (printf "'system:serviceaccount:%s:%s'" $.Release.Namespace .) }}
+{{- $users = append $users (printf "'system:serviceaccount:%s:%s'" (include "stowplan.namespace" $) .) }}
 {{- end -}}
 [{{ join ", " $users }}]
 {{- end }}
@@ -174,7 +178,7 @@ matchExpressions:
 {{- end }}
 {{- $names := list }}
 {{- range $services }}
-{{- $service := printf "%s.%s.svc" . $.Release.Namespace }}
+{{- $service := printf "%s.%s.svc" . (include "stowplan.namespace" $) }}
 {{- $names = concat $names (list $service (printf "%s.cluster.local" $service)) }}
 {{- end }}
 {{- concat $names .Values.certificates.extraNames | uniq | toJson }}
@@ -182,7 +186,7 @@ matchExpressions:
 
 {{/* All namespaces that we are never asked about, as a JSON list. */}}
 {{- define "stowplan.excludedNamespaces" -}}
-{{- concat (list "kube-node-lease" "kube-public" "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}
+{{- concat (list "kube-node-lease" "kube-public" "kube-system" (include "stowplan.namespace" .)) .Values.excludedNamespaces | uniq | toJson }}
 {{- end }}
 
 {{/* Whether `helm test` can ask for advice where it asks for a pod: true or false. */}}
@@ -196,7 +200,7 @@ matchExpressions:
 {{- define "stowplan.webhookAnnotations" -}}
 {{- $annotations := deepCopy .Values.webhook.annotations }}
 {{- if eq .Values.certificates.mode "CertManager" }}
-{{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "stowplan.fullname" .)) }}
+{{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" (include "stowplan.namespace" .) (include "stowplan.fullname" .)) }}
 {{- end }}
 {{- if $annotations }}
 {{- toYaml $annotations }}
@@ -212,7 +216,7 @@ url: {{ $url }}{{ $.path }}
 {{- else -}}
 service:
   name: {{ include (ternary "stowplan.leader" "stowplan.fullname" ($.leads | default false)) . }}
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ include "stowplan.namespace" . }}
   path: {{ $.path }}
   port: {{ .Values.webhook.servicePort }}
 {{- end }}
