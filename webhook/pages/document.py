@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from webhook.pages import ui
-from webhook.pages.inline import inline, plain
+from webhook.pages.inline import inline, plain, prose
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -62,7 +62,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"inline": inline, "plain": plain}
+    environment.filters |= {"inline": inline, "plain": plain, "prose": prose}
     environment.tests["shown"] = ui.is_shown
     return environment
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
+from typing import Final
 
 from webhook.pages import ui
+
+_QUOTED: Final = re.compile(r"`([^`\n]+)`")
 
 
 def inline(content: ui.Inline) -> _Html:
     """Return what stands in a line as HTML."""
     return _Html(_html(content))
+
+
+def prose(content: ui.Inline) -> _Html:
+    """Return sentences as HTML, with what they have in backticks as code."""
+    match content:
+        case str():
+            return _Html(_QUOTED.sub(r"<code>\1</code>", _html(content)))
+        case ui.Span() | ui.Level():
+            return inline(content)
+    return _Html("".join(map(prose, content)))
 
 
 def plain(content: ui.Inline) -> str:

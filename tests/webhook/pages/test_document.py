@@ -90,6 +90,11 @@ def test_the_sign_in_page_posts_a_token_and_says_what_was_wrong() -> None:
     assert "<img" not in text
 
 
+def test_the_sign_in_page_shows_a_command_as_code() -> None:
+    text = sign_in_page("a token is needed: `kubectl create token NAME` makes one").body
+    assert "needed: <code>kubectl create token NAME</code> makes one</p>" in text
+
+
 def test_the_names_of_assets_change_with_what_they_contain() -> None:
     for name, asset in assets().items():
         assert hashlib.sha256(asset.body).hexdigest()[:12] in name

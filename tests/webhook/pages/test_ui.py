@@ -50,6 +50,16 @@ def test_a_level_above_its_threshold_is_said_and_shown_so() -> None:
     assert 'x1="65.0"' in found
 
 
+def test_what_a_sentence_has_in_backticks_is_code() -> None:
+    found = body(ui.Paragraph(("no node `<b>`: ", ui.bad("`x`"), " or a lone `")))
+    assert "no node <code>&lt;b&gt;</code>: <strong" in found
+    assert ">`x`</strong> or a lone `</p>" in found
+
+
+def test_an_expression_in_a_table_keeps_its_backticks() -> None:
+    assert ">labels.`a-b`</th>" in body(table(("labels.`a-b`", "1")))
+
+
 def test_a_sign_is_read_out_as_a_word() -> None:
     found = body(ui.Paragraph(("1 ", ui.ARROW, " 2")))
     assert '1 <span aria-hidden="true">→</span><span class="unseen">to</span> 2' in found
