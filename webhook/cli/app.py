@@ -117,6 +117,8 @@ app.command(
     name="explain",
     help="""Show the decision for a pod with its reasons, node by node.
 
+    POD is a manifest of a pod or workload, or a name as kubectl takes it: pod/web-0, deploy/web.
+
     Nothing is sent anywhere: the decision is made here, the same as by a webhook with these
     policies and its default settings.
     """,

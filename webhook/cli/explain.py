@@ -44,6 +44,7 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json, show_patch
+from webhook.cli.targets import Target, target_of
 from webhook.cluster import Recording
 from webhook.pages import reason_blocks, ui, verdict_line
 from webhook.placement.placer import Placer
@@ -217,7 +218,7 @@ def _on_nodes(policy: str, rule: str, texts: list[str]) -> RuleOnNodes:
 _NODES = 20
 _INPUTS = 3
 _SCOPE = Scope()
-_OBJECT = re.compile(r"[a-z]+/[a-z0-9][-.a-z0-9]*")  # as kubectl takes it
+_OBJECT = re.compile(r"[A-Za-z][A-Za-z0-9.]*/[a-z0-9][-.a-z0-9]*")  # as kubectl takes it
 _QUEUES = "the namespace queues: where `stowplan serve --hold` is on, the pod waits for its quota"
 
 
@@ -263,14 +264,16 @@ def explain(
         source = _Live(kubeconfig, context, installation)
         manifest, policy_set, recording = _live(source, pod, cluster, policies, namespace, notes)
     else:
-        recorded, is_object = _given(cluster, "--cluster"), _is_object(pod)
-        manifest = {} if is_object else read_manifest(Path(pod))
+        recorded = _given(cluster, "--cluster")
+        target = target_of(pod) if _is_object(pod) else None
+        manifest = read_manifest(Path(pod)) if target is None else {}
         policy_set = load_policy_set(_given(policies, "--policies"))
         pods = PodCollector()
-        recording = load_cluster(recorded, notes, observers=[pods] if is_object else ())
+        recording = load_cluster(recorded, notes, observers=[pods] if target else ())
         tell_missing(recording, notes)
-        if is_object:
-            manifest = pods.manifest(pod, namespace)
+        if target is not None:
+            manifest = pods.manifest(target, namespace, recorded)
+            _tell_pod(target, manifest, notes)
     recording.state.track_sums(policy_set.sum_profiles)
     moment, origin = moment_of(recording, now)
 
@@ -317,6 +320,17 @@ def explain(
 def _is_object(pod: str) -> bool:
     """Return whether a text names an object of the cluster, and no file."""
     return _OBJECT.fullmatch(pod) is not None and not Path(pod).exists()
+
+
+def _tell_pod(target: Target, manifest: dict[str, Any], notes: Console) -> None:
+    """Say which pod stands for a workload."""
+    if target.workload is None:
+        return
+    metadata = manifest["metadata"]
+    which = (
+        f"its newest pod, {metadata['name']}" if metadata.get("uid") else "a pod of its template"
+    )
+    notes.print(f"{target} stands for {which}", markup=False, soft_wrap=True)
 
 
 def _as_created(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -15,11 +15,11 @@ from rich.console import Console
 
 from engine.errors import StowplanError
 from engine.model.policy_resource import PolicyKind
-from engine.model.workload import POD, WORKLOADS
 from engine.policy import CASES_FILE, PolicySet, load_policies
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.pods import manifest_of
 from webhook.cli.snapshot import read_errors, record
+from webhook.cli.targets import Target, target_of
 from webhook.cluster import Recording
 from webhook.cluster.client.connection import ApiError, Connection, connected, find
 from webhook.cluster.client.lists import list_kind
@@ -31,37 +31,6 @@ from webhook.placement.policy_files import PolicyResources
 _T = TypeVar("_T")
 _POLICY_FILES: Final = (".yaml", ".yml", ".json")
 _VOLUME: Final = "policies"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Type:
-    """A type that kubectl takes before the slash."""
-
-    group: str
-    kind: str
-    plural: str
-    names: frozenset[str]
-
-    def path(self, namespace: str, name: str) -> str:
-        root = f"/apis/{self.group}/v1" if self.group else "/api/v1"
-        return f"{root}/namespaces/{quote(namespace, '')}/{self.plural}/{quote(name, '')}"
-
-
-class _Target(NamedTuple):
-    type: _Type
-    name: str
-
-
-def _type(group: str, kind: str, plural: str, short: str) -> _Type:
-    names = {kind.lower(), plural, short} - {""}
-    full = {f"{name}.{suffix}" for name in names for suffix in (group, f"v1.{group}") if group}
-    return _Type(group=group, kind=kind, plural=plural, names=frozenset(names | full))
-
-
-_TYPES: Final = (
-    _type("", POD, "pods", "po"),
-    *(_type(each.group, each.kind, each.plural, each.short) for each in WORKLOADS),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +53,7 @@ def read_live(
     notes: Console,
 ) -> LiveRead:
     """Read a cluster once."""
-    found = _parsed(target) if target else None
+    found = target_of(target) if target else None
     with TemporaryDirectory(prefix="stowplan-") as folder:
         file = Path(folder) / "cluster.json"
 
@@ -104,33 +73,20 @@ def read_live(
     return LiveRead(manifest=manifest, policies=policies, recording=recording)
 
 
-def _parsed(target: str) -> _Target:
-    """Return the type and the name in `TYPE/NAME`."""
-    written, slash, name = target.partition("/")
-    if not (slash and written and name) or "/" in name:
-        raise StowplanError(
-            f"expected TYPE/NAME, not `{target}`\nhint: such as deploy/web, or the path of a"
-            " manifest"
-        )
-    for kind in _TYPES:
-        if written.lower() in kind.names:
-            return _Target(kind, name)
-    kinds = ", ".join(kind.plural for kind in _TYPES)
-    raise StowplanError(f"`{written}` makes no pods\nhint: the types are {kinds}")
-
-
-async def _object(connection: Connection, target: _Target, namespace: str) -> ApiObject:
-    kind = target.type
+async def _object(connection: Connection, target: Target, namespace: str) -> ApiObject:
+    group, kind = target.group_kind
+    root = f"/apis/{group}/v1" if group else "/api/v1"
+    name = quote(target.name, "")
+    path = f"{root}/namespaces/{quote(namespace, '')}/{target.plural}/{name}"
     try:
-        raw = await connection.get(kind.path(namespace, target.name))
+        raw = await connection.get(path)
     except ApiError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         raise StowplanError(
-            f"there is no {kind.kind} `{target.name}` in namespace `{namespace}`\nhint: name"
-            " another with --namespace"
+            f"there is no {target} in namespace `{namespace}`\nhint: name another with --namespace"
         ) from error
-    return JsonObject(f"{kind.plural}/{target.name}", (), kind.group, kind.kind, len(raw), raw)
+    return JsonObject(f"{target.plural}/{target.name}", (), group, kind, len(raw), raw)
 
 
 async def _policies(connection: Connection, installation: str, notes: Console) -> PolicySet:

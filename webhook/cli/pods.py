@@ -15,7 +15,9 @@ from engine.builtin_admission import BuiltinAdmission
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
 from engine.model import api
 from engine.model.decision import PlacementRequest
-from engine.model.pod import Pod, pod_of
+from engine.model.kinds import DEFAULT_NAMESPACE
+from engine.model.pod import Pod, deployment_pod_of, pod_of
+from engine.model.time import micros
 from engine.model.workload import (
     POD,
     WORKLOADS,
@@ -29,6 +31,7 @@ from engine.simulation import RecordedPod
 from engine.view import ClusterView
 from webhook.admission.handler import model_of
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
+from webhook.cli.targets import Target
 from webhook.cluster import read_folder, read_objects
 from webhook.cluster.objects import UNREADABLE, ApiObject, FieldPath, decode_errors
 
@@ -143,7 +146,6 @@ def _admitted(found: ApiObject, namespace: str, admission: BuiltinAdmission) -> 
     return RecordedPod(pod, msgspec.json.encode(manifest))
 
 
-_POD_NAMES: Final = frozenset({"pod", "pods", "po"})
 _STANDARD_INPUT = Path("/dev/stdin")
 _HINT: Final = f"give the manifest of a Pod, or of a {', '.join(kind.kind for kind in WORKLOADS)}"
 _POD = GroupVersionKind(version="v1", kind="Pod")
@@ -167,24 +169,73 @@ class PodCollector:
         """Forget a pod."""
         self.pods.pop(f"{namespace}/{name}", None)
 
-    def manifest(self, target: str, namespace: str) -> dict[str, Any]:
-        """Return a pod as plain JSON values."""
-        kind, _, name = target.partition("/")
-        if kind not in _POD_NAMES:
-            raise StowplanError(
-                f"`{target}` is neither a file nor a pod\nhint: of a recording `pod/NAME`; --live"
-                " takes workloads, too"
-            )
-        found = self.pods.get(f"{namespace}/{name}")
-        if found is not None:
-            return msgspec.json.decode(found.raw, type=dict[str, Any])
-        elsewhere = [key for key in self.pods if key.endswith(f"/{name}")]
-        if elsewhere:
-            hint = f"it is in {elsewhere[0].partition('/')[0]}: name it with --namespace"
+    def manifest(self, target: Target, namespace: str, paths: Sequence[Path]) -> dict[str, Any]:
+        """Return a pod as plain JSON values.
+
+        Of a workload that is the newest of its pods, or one of its template if only that is in the
+        files of the recording.
+        """
+        names = [(each, _name_of(each, target.workload)) for each in self.pods.values()]
+        found = [each for each, name in names if name == target.name]
+        here = [each for each in found if each.pod.namespace == namespace]
+        if here:
+            newest = max(here, key=lambda each: (_created_micros(each.pod), each.pod.name))
+            return msgspec.json.decode(newest.raw, type=dict[str, Any])
+        if target.workload is None:
+            missing = f"no {target} is recorded"
         else:
-            own = [key.partition("/")[2] for key in self.pods if key.startswith(f"{namespace}/")]
-            hint = did_you_mean(name, own) or "name its namespace with --namespace"
-        raise StowplanError(f"no pod `{name}` is recorded in namespace `{namespace}`\nhint: {hint}")
+            template = _template(target, namespace, paths)
+            if template is not None:
+                return manifest_of(template)
+            missing = f"no pod of {target} is recorded, and not its template,"
+        if found:
+            hint = f"it is in {found[0].pod.namespace}: name it with --namespace"
+        else:
+            own = {name for each, name in names if name and each.pod.namespace == namespace}
+            hint = did_you_mean(target.name, own) or "name its namespace with --namespace"
+        raise StowplanError(f"{missing} in namespace `{namespace}`\nhint: {hint}")
+
+
+def _created_micros(pod: Pod) -> int:
+    return 0 if pod.created is None else micros(pod.created)
+
+
+class _WithMetadata(msgspec.Struct):
+    metadata: api.ObjectMeta
+
+
+def _name_of(recorded: RecordedPod, workload: Workload | None) -> str:
+    """Return the name of the workload of a kind that a pod is of, "" for none; of a pod its own."""
+    pod = recorded.pod
+    if workload is None:
+        return pod.name
+    if workload.owner not in pod.owner_kinds:
+        return ""
+    if workload.kind == "Deployment":
+        of_deployment = deployment_pod_of(pod.generate_name, pod.labels, pod.owner_kinds)
+        return "" if of_deployment is None else of_deployment.deployment
+    owners = msgspec.json.decode(recorded.raw, type=_WithMetadata).metadata.owner_references or ()
+    for owner in owners:
+        group = owner.api_version.partition("/")[0]
+        if (group, owner.kind) != (workload.group_of_owner, workload.owner):
+            continue
+        if workload.kind == workload.owner:
+            return owner.name
+        cron_job, _, minutes = owner.name.rpartition("-")  # as its controller names Jobs
+        return cron_job if minutes.isdigit() else ""
+    return ""
+
+
+def _template(target: Target, namespace: str, paths: Sequence[Path]) -> ApiObject | None:
+    """Return a recorded workload, None if the files have none."""
+    for found in (each for path in paths for each in read_folder(path)):
+        if isinstance(found, Diagnostic) or (found.group, found.kind) != target.group_kind:
+            continue
+        manifest = msgspec.convert(found.plain(), dict[str, Any])
+        name, of = (value_at(manifest, ("metadata", key)) for key in ("name", "namespace"))
+        if (name, of or DEFAULT_NAMESPACE) == (target.name, namespace):
+            return found
+    return None
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -133,6 +133,14 @@ def test_a_quick_command_imports_nothing_heavy(command: tuple[str, ...]) -> None
     assert not set(ran.stderr.split()) & set(HEAVY[command])
 
 
+def test_the_webhook_imports_nothing_that_only_people_at_a_desk_need() -> None:
+    imported = "import sys, webhook.cli.serve, webhook.serving.composition; print(*sys.modules)"
+    ran = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", imported], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert not set(ran.stdout.split()) & {"jinja2", "narwhals", "plotly", "pygments", "rich"}
+
+
 def test_help_names_every_command_and_what_exit_statuses_mean(stowplan: Stowplan) -> None:
     ran = stowplan("--help")
     assert ran.status is None
@@ -183,9 +191,9 @@ def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
         (["dashboard", *CLUSTER, "--port", "70000"], "must be <= 65535", ""),
         (["queue", "--most", "0"], "must be > 0", ""),
         (
-            ["explain", "deploy/web", *CLUSTER, *POLICIES],
-            "is neither a file nor a pod",
-            "of a recording",
+            ["explain", "svc/web", *CLUSTER, *POLICIES],
+            "there is no file `svc/web`, and `svc` makes no pods",
+            "the types are pods, cronjobs",
         ),
     ],
 )

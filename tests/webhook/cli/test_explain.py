@@ -576,7 +576,10 @@ def test_a_pod_that_says_nearly_nothing_is_decided(
     [
         ("pod/db-1", "no pod `db-1` is recorded in namespace `team`\nhint: did you mean `db-0`?"),
         ("pod/checkout", "hint: name its namespace with --namespace"),
-        ("deploy/db", "`deploy/db` is neither a file nor a pod\nhint: of a recording `pod/NAME`"),
+        (
+            "svc/db",
+            "there is no file `svc/db`, and `svc` makes no pods\nhint: the types are pods, ",
+        ),
     ],
 )
 def test_a_pod_that_is_not_recorded_is_an_error_with_a_hint(
@@ -592,3 +595,111 @@ def test_a_pod_of_another_namespace_is_named(
 ) -> None:
     ran = stowplan("explain", "pod/db-0", *as_admitted, *POLICIES)
     assert "hint: it is in team: name it with --namespace" in ran.err
+
+
+WORKLOADS = """
+apiVersion: v1
+kind: Node
+metadata: {name: plain, labels: {kubernetes.io/hostname: plain}}
+status:
+  allocatable: {cpu: "8", memory: 8Gi, pods: "10"}
+  conditions: [{type: Ready, status: "True"}]
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team}
+"""
+OWNED = """
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %(name)s
+  namespace: team
+  uid: u-%(name)s
+  generateName: %(generate)s
+  creationTimestamp: "2026-03-02T0%(hour)s:00:00Z"
+  labels: {pod-template-hash: 6d4cf56db6}
+  ownerReferences: [{apiVersion: %(api)s, kind: %(kind)s, name: %(owner)s, uid: o}]
+spec: {nodeName: plain, containers: [{name: app, resources: {requests: {cpu: "%(hour)s"}}}]}
+status: {phase: Running}
+"""
+TEMPLATE = """
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: idle, namespace: team}
+spec:
+  replicas: 0
+  template: {spec: {containers: [{name: app, resources: {requests: {cpu: "9"}}}]}}
+"""
+
+
+@pytest.fixture
+def with_workloads(tmp_path: Path) -> tuple[str | Path, ...]:
+    """Return the options of a cluster in which workloads have pods, and one has none."""
+    pods = [
+        ("web-6d4cf56db6-new", "web-6d4cf56db6-", 2, "apps/v1", "ReplicaSet", "web-6d4cf56db6"),
+        ("web-6d4cf56db6-old", "web-6d4cf56db6-", 1, "apps/v1", "ReplicaSet", "web-6d4cf56db6"),
+        ("db-0", "db-", 3, "apps/v1", "StatefulSet", "db"),
+        ("agent-x", "agent-", 4, "apps/v1", "DaemonSet", "agent"),
+        ("backup-29123456-x", "backup-29123456-", 5, "batch/v1", "Job", "backup-29123456"),
+    ]
+    keys = ("name", "generate", "hour", "api", "kind", "owner")
+    owned = [OWNED % dict(zip(keys, pod, strict=True)) for pod in pods]
+    file = tmp_path / "workloads.yaml"
+    file.write_text("".join([WORKLOADS, *owned, TEMPLATE]))
+    return "--cluster", file, *POLICIES, "-n", "team"
+
+
+@pytest.mark.parametrize(
+    ("target", "pod"),
+    [
+        ("deploy/web", "web-6d4cf56db6-new"),
+        ("Deployment.apps/web", "web-6d4cf56db6-new"),
+        ("rs/web-6d4cf56db6", "web-6d4cf56db6-new"),
+        ("sts/db", "db-0"),
+        ("ds/agent", "agent-x"),
+        ("job/backup-29123456", "backup-29123456-x"),
+        ("cronjob/backup", "backup-29123456-x"),
+    ],
+)
+def test_a_workload_of_a_recording_is_explained_by_its_newest_pod(
+    stowplan: Stowplan, with_workloads: tuple[str | Path, ...], target: str, pod: str
+) -> None:
+    ran, of_pod = (stowplan("explain", each, *with_workloads) for each in (target, f"pod/{pod}"))
+    assert f"stands for its newest pod, {pod}\n" in ran.err
+    assert ran.out == of_pod.out
+
+
+def test_a_workload_without_pods_is_explained_by_its_recorded_template(
+    stowplan: Stowplan, with_workloads: tuple[str | Path, ...]
+) -> None:
+    ran = stowplan("explain", "deploy/idle", *with_workloads)
+    assert "Deployment `idle` stands for a pod of its template\n" in ran.err
+    assert "team/idle-*: 0 of 1 nodes fit" in ran.out  # it asks for 9 cores of 8
+
+
+@pytest.mark.parametrize(
+    ("target", "namespace", "message"),
+    [
+        (
+            "deploy/wed",
+            "team",
+            "is recorded, and not its template, in namespace `team`\nhint: did you mean `web`?",
+        ),
+        ("sts/db", "default", "hint: it is in team: name it with --namespace"),
+        ("job/backup-29123457", "team", "hint: did you mean `backup-29123456`?"),
+        ("sts/agent", "team", "hint: name its namespace with --namespace"),
+    ],
+)
+def test_a_workload_that_is_not_recorded_is_an_error_with_a_hint(
+    stowplan: Stowplan,
+    with_workloads: tuple[str | Path, ...],
+    target: str,
+    namespace: str,
+    message: str,
+) -> None:
+    ran = stowplan("explain", target, *with_workloads[:-1], namespace)
+    assert (ran.status, ran.out) == (1, "")
+    assert message in ran.err

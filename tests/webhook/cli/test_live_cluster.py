@@ -172,7 +172,10 @@ def test_a_manifest_can_be_explained_on_the_cluster(
         (("deploy/none",), "there is no Deployment `none` in namespace `default`\nhint: "),
         (("deploy/../../pods",), "expected TYPE/NAME, not `deploy/../../pods`\nhint: "),
         (("web",), "expected TYPE/NAME, not `web`\nhint: such as deploy/web, or the path"),
-        (("svc/web",), "`svc` makes no pods\nhint: the types are pods, cronjobs, daemonsets"),
+        (
+            ("svc/web",),
+            "there is no file `svc/web`, and `svc` makes no pods\nhint: the types are pods, cronj",
+        ),
         (("deploy/web", "-n", "shop"), "the cluster has no policies: no PlacementPolicy, and no"),
         (("deploy/web", "--cluster", "c.json"), "--live reads the cluster itself\nhint: drop"),
     ],
