@@ -101,6 +101,7 @@ class NoPlanReason(StrEnum):
     AT_LIMIT = "AtLimit"  # it may take pods of namespaces of which many are being evicted
     TOLERATED = "Tolerated"  # it would take pods whose PriorityClass tolerates its priority
     NEVER_PREEMPTS = "NeverPreempts"  # its PriorityClass says that nobody is evicted for it
+    UNBOUND_CLAIM = "UnboundClaim"  # a volume claim of the pod keeps it from any node
     NO_VICTIMS = "NoVictims"  # nothing that others borrow makes room for it
 
 

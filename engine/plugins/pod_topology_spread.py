@@ -29,6 +29,7 @@ from math import log
 from typing import Annotated, Final, Literal, NamedTuple, Self
 
 import numpy as np
+import numpy.ma  # `np.unique` imports it at its first call, for 30 ms of a review
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 

@@ -109,6 +109,8 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "Secret", "secrets", fields=("type",)),
     Resource("", "v1", "ConfigMap", "configmaps"),
     Resource("", "v1", "Event", "events", fields=("reason", "type")),
+    Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", has_status=True),
+    Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False),
     Resource("apps", "v1", "Deployment", "deployments", has_status=True),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", blind_update=False),
     Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),

@@ -32,6 +32,7 @@ from webhook.dashboard.routes import (
     pages_for,
 )
 from webhook.dashboard.source import ClusterSource
+from webhook.placement.held_pods import Shares
 
 _POLL_SECONDS: Final = 0.25
 _SHORTEST_SILENCE_SECONDS: Final = 1.0
@@ -42,6 +43,8 @@ _LONGEST_SECONDS: Final = 600.0
 """Of a stream; then the browser connects again, and its reader is authorized again."""
 
 _MOST_STREAMS: Final = 32
+"""Shared by readers; the service accounts of a namespace are one."""
+
 _NONE: Final = -1  # a version of no cluster
 
 
@@ -50,20 +53,22 @@ class LiveUpdates:
 
     def __init__(self, version: Callable[[], int]) -> None:
         self._version = version
-        self._streams = 0
+        self._shares = Shares(_MOST_STREAMS)
 
-    async def stream(self, request: web.Request) -> web.StreamResponse:
+    async def stream(self, request: web.Request, reader: Reader) -> web.StreamResponse:
         """Send events until the reader leaves, or for ten minutes."""
-        if self._streams >= _MOST_STREAMS:
+        account = reader.name.startswith("system:serviceaccount:")
+        who = reader.name.rpartition(":")[0] if account else reader.name
+        if not self._shares.has_room(who, 1):
             raise web.HTTPServiceUnavailable(text="too many readers at a time\n")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        self._streams += 1
+        self._shares.take(who, 1)
         try:
             await response.prepare(request)
             with suppress(ConnectionResetError):  # the reader has left
                 await self._send(response)
         finally:
-            self._streams -= 1
+            self._shares.take(who, -1)
         return response
 
     async def _send(self, response: web.StreamResponse) -> None:
@@ -202,8 +207,7 @@ class _Dashboard:
         return _compressed(web.Response(body=body, content_type="application/json"))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        await self._reader(request)
-        return await self._live.stream(request)
+        return await self._live.stream(request, await self._reader(request))
 
     async def asset(self, request: web.Request) -> web.Response:
         """Serve a file that is the same for everybody, signed in or not."""

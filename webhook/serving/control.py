@@ -369,7 +369,7 @@ def _evictions_and_releases(context: Context, release: ReleaseContext) -> Iterat
             count=gang_metrics.ended,
         )
     )
-    registry.register(GangCollector(gangs))
+    registry.register(GangCollector(lambda: gangs.counts))
     if context.controlled.running is not None:
         yield _evictions(context, release, context.controlled.running, gangs).run
     yield ReleaseController(release, releases, gangs, is_ready=context.is_ready).run

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -287,6 +288,19 @@ async def test_an_event_says_that_the_cluster_has_changed(
         state.set_pod(pod_of(wire), seen_at=Micros(NOW))
         line = await response.content.readline()
         assert int(line.removeprefix(b"data: ")) > before
+
+
+async def test_a_reader_who_holds_many_streams_leaves_as_many_to_others(client: Client) -> None:
+    async with AsyncExitStack() as stack:
+
+        async def listen(token: str) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            stream = client.get("/dashboard/events", headers=headers)
+            return (await stack.enter_async_context(stream)).status
+
+        answers = [await listen("tenant") for _ in range(20)]
+        assert answers == [200] * 16 + [503] * 4
+        assert await listen("operator") == 200
 
 
 async def test_pages_wait_until_the_cluster_is_read_and_come_by_an_update(

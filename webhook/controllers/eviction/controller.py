@@ -26,6 +26,7 @@ from webhook.controllers.eviction.sources import (
     WaitingForQuota,
     WaitingGangs,
 )
+from webhook.controllers.eviction.volume_claims import unbound_claim
 
 _PLAN_AGAIN: Final = Micros(10 * SECOND)
 """Between two plans for one pod."""
@@ -116,7 +117,11 @@ _MOST_PLANS: Final = 20
 """Plans in a cycle: what others wait for is not to wait long for them."""
 
 
-_IN_VAIN: Final = {NoPlanReason.NO_VICTIMS, NoPlanReason.NEVER_PREEMPTS}
+_IN_VAIN: Final = {
+    NoPlanReason.NO_VICTIMS,
+    NoPlanReason.NEVER_PREEMPTS,
+    NoPlanReason.UNBOUND_CLAIM,
+}
 """Why no plan will be there soon: an autoscaler must see the pod."""
 
 _log = logging.getLogger(__name__)
@@ -217,7 +222,7 @@ class EvictionController:
             before = self._nodes_of(pods)
             if not before:
                 break
-            plan = await source.plan(pods)
+            plan = await self._without_claims(pods) or await source.plan(pods)
             if self._nodes_of(pods) != before:
                 return [*no_plans, plan]  # one ended, or was decided in the meantime
             if isinstance(plan, Plan):
@@ -232,6 +237,14 @@ class EvictionController:
         if not no_plans:
             record.reclaim_note = None
         return no_plans
+
+    async def _without_claims(self, pods: Sequence[HeldPod]) -> NoPlan | None:
+        """Return that there is no plan where a volume claim keeps a pod from all nodes."""
+        for held in pods:
+            if name := await unbound_claim(self._context.connection, held):
+                message = f"volume claim `{name}` of pod `{held.key}` is not bound"
+                return NoPlan(reason=NoPlanReason.UNBOUND_CLAIM, message=message)
+        return None
 
     async def _begin(
         self, held: HeldPod, pods: Sequence[HeldPod], plan: Plan, source: PlanSource

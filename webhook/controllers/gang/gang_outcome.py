@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
@@ -135,14 +135,6 @@ class GangEvents:
         return pod_reference(key.namespace, member.name, member.uid)
 
 
-class GangCounts(Protocol):
-    """Who knows how many gangs wait."""
-
-    @property
-    def counts(self) -> Mapping[GangState, int]:
-        """The number of gangs with held members, by what they wait for."""
-
-
 class GangMetrics:
     """Counters of the release of gangs; they stand still on replicas that do not lead."""
 
@@ -166,10 +158,10 @@ class GangCollector(Collector):
     """The gangs of this moment, read at each scrape.
 
     Attributes:
-        gangs: knows them.
+        counts: returns their number, by what they wait for.
     """
 
-    gangs: GangCounts
+    counts: Callable[[], Mapping[GangState, int]]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauge."""
@@ -178,6 +170,6 @@ class GangCollector(Collector):
             "Gangs with held members, by what they wait for.",
             labels=["state"],
         )
-        for state, number in self.gangs.counts.items():
+        for state, number in self.counts().items():
             gauge.add_metric([state.value], number)
         yield gauge

@@ -101,7 +101,8 @@ class ConditionWriter:
         reason = QueuedReason(wait_reason(facts))
         if record.refusal is not None:
             return Wait(reason, record.refusal.message)
-        wait = quota or gang or Wait(reason, _DETAILS.get(reason, ""))
+        said = [each for each in (quota, gang) if each is not None and each.reason == reason]
+        wait = said[0] if said else Wait(reason, _DETAILS.get(reason, ""))
         if note is None:
             return wait
         noted = QueuedReason(wait_reason(replace(facts, noted=note.reason or "")))

@@ -112,10 +112,14 @@ class World:
             **metadata,
         )
 
-    def queue(self, name: str, cpu: str, **metadata: object) -> str:
-        """Let a pod of `shop` wait for quota; return its uid."""
+    def queue(self, name: str, cpu: str, *, claim: str = "", **metadata: object) -> str:
+        """Let a pod of `shop` wait for quota, and maybe for a claim; return its uid."""
         annotations = {HOLD_REASONS_ANNOTATION: HOLD_FOR_QUOTA}
-        spec = {"schedulingGates": [{"name": HOLD_GATE}]}
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+        spec = {
+            "schedulingGates": [{"name": HOLD_GATE}],
+            "volumes": [volume] if claim else [],
+        }
         return self._pod("shop", name, cpu, spec, {}, annotations=annotations, **metadata)
 
     def protect(self, allowed: int) -> None:
