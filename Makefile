@@ -8,6 +8,9 @@ SECONDS ?= 60
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# The version of Kubernetes that the end-to-end tests run on; `make matrix` takes several.
+KUBERNETES ?= $(STOWPLAN_E2E_KUBERNETES)
+
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE ?= localhost/stowplan:$(VERSION)
 CONTAINER_TOOL ?= docker
@@ -20,7 +23,7 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-part search e2e check bench budgets fuzz docs chart image load push release lock clean
+.PHONY: help demo test test-part search e2e matrix check bench budgets fuzz docs chart image load push release lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,9 +42,13 @@ test-part: $(READY) ## Run the part that other versions of Python must pass: PYT
 		tests/webhook/certificates tests/webhook/test_python.py tests/webhook/test_settings.py \
 		tests/webhook/test_reviews_as_the_api_server_sends_them.py
 
-e2e: $(READY) ## Run the tests on a real control plane; needs Go, and builds for minutes once
+e2e: export STOWPLAN_E2E_KUBERNETES = $(KUBERNETES)
+e2e: $(READY) ## Run the tests on a real control plane, KUBERNETES=1.36; needs Go, and builds for minutes once
 	@$(BIN)/python -m tests.e2e.build
 	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile tests/e2e
+
+matrix: $(READY) ## Run what depends on the API server on KUBERNETES="1.34 1.35 1.36 1.37", one after the other
+	@$(BIN)/python -m tests.e2e.matrix $(KUBERNETES)
 
 check: $(READY) ## Run the static checks: format, lint, types, import direction, workflows
 	@$(BIN)/ruff format --check --quiet .

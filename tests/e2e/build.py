@@ -5,7 +5,7 @@ Kubernetes servers) and `helm`. They are kept outside the project, under the use
 a folder named after the hash of what they are built from, so each version is built once.
 
 `STOWPLAN_E2E_KUBERNETES=1.37` builds and runs the control plane of another minor version, whose
-modules are pinned by `controlplane/go-1.37.mod`.
+modules are pinned by `controlplane/go-1.37.mod`; Helm is always that of `controlplane/go.mod`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ MODULE = Path(__file__).parent / "controlplane"
 MINOR_VERSION = "STOWPLAN_E2E_KUBERNETES"
 _HELM = "helm.sh/helm/v3/cmd/helm"
 _VERSION = "k8s.io/component-base/version"
+_PINNED = re.compile(r"^\tk8s\.io/kubernetes (v1\.\d+\.\d+)$", re.MULTILINE)
 _LINES_PER_MESSAGE = 100
 
 
@@ -38,10 +40,12 @@ class Executables:
     """Where the built programs are.
 
     Attributes:
+        version: of Kubernetes, as `v1.36.3`.
         control_plane: the program whose first argument names the part of the control plane to run.
         helm: the Helm command.
     """
 
+    version: str
     control_plane: Path
     helm: Path
 
@@ -50,13 +54,30 @@ def executables() -> Executables:
     """Return the programs, built first where they are missing.
 
     Raises:
-        BuildError: there is no Go that can build them, no module file for the version that is asked
+        BuildError: there is no Go that can build them, no modules of the version that is asked
             for, or the build failed.
     """
-    usual = _Modules(MODULE / "go.mod", (".", _HELM)).built()
-    minor = os.environ.get(MINOR_VERSION)
-    asked = _Modules(MODULE / f"go-{minor}.mod", (".",)).built() if minor else usual
-    return Executables(control_plane=asked / "controlplane", helm=usual / "helm")
+    usual, pinned = _Modules(MODULE / "go.mod", (".", _HELM)), _pinned()
+    minor = os.environ.get(MINOR_VERSION) or usual.minor
+    if minor not in pinned:
+        raise BuildError(f"no modules of Kubernetes {minor}: there are {', '.join(pinned)}")
+    asked = usual if minor == usual.minor else pinned[minor]
+    return Executables(
+        version=asked.version,
+        control_plane=asked.built() / "controlplane",
+        helm=usual.built() / "helm",
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the pinned versions of Kubernetes by minor version, the oldest first."""
+    return {minor: modules.version.removeprefix("v") for minor, modules in _pinned().items()}
+
+
+def _pinned() -> dict[str, _Modules]:
+    """Return the modules of control planes by minor version, the oldest first."""
+    every = [_Modules(file, (".",)) for file in MODULE.glob("go*.mod")]
+    return {each.minor: each for each in sorted(every, key=lambda each: each.minor)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +92,19 @@ class _Modules:
     file: Path
     programs: Sequence[str]
 
+    @property
+    def version(self) -> str:
+        """The version of Kubernetes, as `v1.36.3`."""
+        (version,) = _PINNED.findall(self.file.read_text(encoding="utf-8"))
+        return str(version)
+
+    @property
+    def minor(self) -> str:
+        """Its minor version, as `1.36`."""
+        return self.version.removeprefix("v").rpartition(".")[0]
+
     def built(self) -> Path:
         """Return the folder with the programs."""
-        if not self.file.exists():
-            raise BuildError(f"`{self.file.name}` is missing: no modules for {MINOR_VERSION}")
         folder = _cache() / self._fingerprint()
         folder.parent.mkdir(parents=True, exist_ok=True)
         with folder.with_suffix(".lock").open("w") as lock:
@@ -99,7 +129,8 @@ class _Modules:
         started = time.monotonic()
         packages = len(self._list(go, "-deps", *self.programs).split())
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            flags = ["-v", "-trimpath", "-ldflags", self._linker_flags(go)]
+            flags = ["-v", "-trimpath", "-tags", f"kubernetes{self.minor}"]
+            flags += ["-ldflags", self._linker_flags()]
             (Path(scratch) / "programs").mkdir()
             output = ["-o", f"{scratch}/programs"]
             _compile([go, "build", self._modfile, *flags, *output, *self.programs], packages)
@@ -126,11 +157,10 @@ class _Modules:
             )
         return go
 
-    def _linker_flags(self, go: str) -> str:
+    def _linker_flags(self) -> str:
         """Return flags that leave debug information out and say which Kubernetes this is."""
-        version = self._list(go, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-        major, minor, _ = version.removeprefix("v").split(".", 2)
-        facts = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        major, minor = self.minor.split(".")
+        facts = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor}
         names = [f"-X {_VERSION}.{name}={fact}" for name, fact in facts.items()]
         return " ".join(["-s -w", *names])
 

@@ -69,6 +69,8 @@ def rendered(
 ) -> list[Json]:
     """Return the manifests of an installation, those of hooks and tests included.
 
+    They are those for the version of Kubernetes that the tests run on.
+
     Args:
         files: of values.
         namespace: it is installed into.
@@ -79,7 +81,8 @@ def rendered(
         HelmError: the chart refuses the values.
     """
     text = helm(
-        *("template", release, CHART, "--namespace", namespace, "--kube-version", "1.36.0"),
+        *("template", release, CHART, "--namespace", namespace),
+        *("--kube-version", executables().version),
         *value_flags(*files, values=values),
     )
     return [one for one in yaml.safe_load_all(text) if one]

@@ -169,6 +169,12 @@ class Cluster:
         except RecursionError:  # a test created what nests deeply
             return json.loads(shallow(answer))
 
+    async def text(self, path: str) -> str:
+        """Return what is at a path, which is not JSON."""
+        async with self._session.get(f"{self._url}{path}") as response:
+            await _check(response)
+            return await response.text()
+
     async def offers(self, resource: str) -> bool:
         """Return whether a resource can be asked for by its name now.
 

@@ -62,9 +62,8 @@ class ControlPlane:
         self.etcd = self._part(
             "etcd", self._etcd_flags(f"http://{_LOCAL}:{peers}"), f"{self._etcd_url}/health"
         )
-        self.api_server = self._part(
-            "kube-apiserver", self._api_server_flags(api), f"{self.url}/readyz"
-        )
+        self._api_flags = self._api_server_flags(api)
+        self.api_server = self._api_server({})
         self.scheduler_url = f"https://{_LOCAL}:{scheduler}"
         self._scheduler_flags = self._client_flags("system:kube-scheduler", scheduler)
         self.scheduler = self._scheduler({})
@@ -153,6 +152,27 @@ class ControlPlane:
             await asyncio.to_thread(part.kill)
 
     @asynccontextmanager
+    async def featuring(self, gate: str, api_version: str) -> AsyncIterator[None]:
+        """Have the API server and the scheduler run with a feature until the block is left.
+
+        Args:
+            gate: of the feature.
+            api_version: of the kinds that it brings, as `scheduling.k8s.io/v1beta1`.
+        """
+        gates = {"feature-gates": f"{gate}=true"}
+        usual = self.api_server
+        self.api_server = self._api_server({**gates, "runtime-config": f"{api_version}=true"})
+        try:
+            await asyncio.to_thread(usual.kill)
+            await asyncio.to_thread(self.api_server.start)
+            async with self.scheduling_with(gates):
+                yield
+        finally:
+            await asyncio.to_thread(self.api_server.kill)
+            self.api_server = usual
+            await asyncio.to_thread(usual.start)
+
+    @asynccontextmanager
     async def scheduling_with(self, flags: Mapping[str, str]) -> AsyncIterator[None]:
         """Have the scheduler run with more flags until the block is left."""
         usual, self.scheduler = self.scheduler, self._scheduler(flags)
@@ -184,6 +204,9 @@ class ControlPlane:
         path.write_text(json.dumps(content), encoding="utf-8")
         async with self.scheduling_with({"config": str(path)}):
             yield
+
+    def _api_server(self, flags: Mapping[str, str]) -> Part:
+        return self._part("kube-apiserver", {**self._api_flags, **flags}, f"{self.url}/readyz")
 
     def _scheduler(self, flags: Mapping[str, str]) -> Part:
         health = f"{self.scheduler_url}/healthz"
@@ -234,7 +257,7 @@ class ControlPlane:
         ) as answer:
             return json.load(answer)
 
-    def _part(self, name: str, flags: dict[str, str], health: str) -> Part:
+    def _part(self, name: str, flags: Mapping[str, str], health: str) -> Part:
         command = [
             str(self._programs.control_plane),
             name,

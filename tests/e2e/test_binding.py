@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.features import require_on
 from tests.e2e.installed import NAME, Installed, installed, leader_of
 from tests.e2e.nodes import Nodes
 from tests.e2e.priorities import priority_class
@@ -158,6 +159,7 @@ async def test_a_burst_goes_where_the_policy_says_and_each_pod_says_why(
 async def test_a_moved_pod_has_the_topology_labels_of_the_node_that_it_has(
     cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, namespace: str, tmp_path: Path
 ) -> None:
+    await require_on(cluster, "PodTopologyLabelsAdmission")
     zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
     await nodes.add("old-0", labels={"rack": "old", region: "east"})
     for name in ("new-0", "new-1"):

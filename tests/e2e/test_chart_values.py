@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
+from tests.e2e.build import executables
 from tests.e2e.chart import (
     CHART,
     IMAGE,
@@ -353,7 +354,7 @@ def test_only_the_service_of_the_replicas_leaves_the_cluster() -> None:
 
 
 def test_openshift_chooses_the_users_of_pods() -> None:
-    arguments = ("template", "stowplan", CHART, "--kube-version", "1.36.0")
+    arguments = ("template", "stowplan", CHART, "--kube-version", executables().version)
     served = ("--api-versions", "security.openshift.io/v1")
     text = helm(*arguments, *served, *value_flags(values={"hold.enabled": True}))
     assert "runAsNonRoot: true" in text

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.cluster import CallError, Cluster, Json
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.features import is_on, require, require_on
 from tests.e2e.nodes import Nodes
 from tests.e2e.nominations import GATE, Nominations, only_on
 from tests.e2e.priorities import priority_class
@@ -38,7 +39,7 @@ async def priorities(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def test_a_nomination_is_kept_while_the_pod_is_gated_and_decides_when_it_is_released(
-    pods: Nominations,
+    cluster: Cluster, pods: Nominations
 ) -> None:
     await pods.add_nodes("node-a", "node-b")
     await pods.create("old", "2", nodeSelector=only_on("node-a"))
@@ -50,7 +51,8 @@ async def test_a_nomination_is_kept_while_the_pod_is_gated_and_decides_when_it_i
     assert await pods.nominated("held") == "node-a"
     await pods.release("held")
     assert await pods.bound("held") == "node-a"
-    assert await pods.nominated("held") == ""
+    is_cleared = await is_on(cluster, "ClearingNominatedNodeNameAfterBinding")
+    assert await pods.nominated("held") == ("" if is_cleared else "node-a")
 
 
 async def test_every_one_of_many_pods_lands_where_it_is_nominated(pods: Nominations) -> None:
@@ -75,8 +77,9 @@ async def test_every_one_of_many_pods_lands_where_it_is_nominated(pods: Nominati
     ids=["async API calls", "no batching"],
 )
 async def test_nominations_count_with_feature_gates_of_the_scheduler(
-    control_plane: ControlPlane, pods: Nominations, gates: dict[str, str]
+    cluster: Cluster, control_plane: ControlPlane, pods: Nominations, gates: dict[str, str]
 ) -> None:
+    await require(cluster, *gates)
     values = ",".join(f"{gate}={value}" for gate, value in gates.items())
     async with control_plane.scheduling_with({"feature-gates": values}):
         await pods.add_nodes("node-a", "node-b")
@@ -257,7 +260,7 @@ async def test_a_nomination_and_a_release_are_two_writes(cluster: Cluster, names
         await cluster.patch("pods", "held", later, namespace)
 
 
-async def test_a_gated_pod_cannot_be_bound_and_a_bound_one_not_nominated(
+async def test_a_gated_pod_cannot_be_bound(
     cluster: Cluster, namespace: str, pods: Nominations
 ) -> None:
     await pods.add_nodes("node-a", "node-b")
@@ -272,10 +275,15 @@ async def test_a_gated_pod_cannot_be_bound_and_a_bound_one_not_nominated(
     with pytest.raises(CallError) as refused:
         await cluster.call("POST", path, binding)
     assert refused.value.status == 409
-    await pods.release("held")
-    await pods.bound("held")
+
+
+async def test_a_bound_pod_cannot_be_nominated(cluster: Cluster, pods: Nominations) -> None:
+    await require_on(cluster, "ClearingNominatedNodeNameAfterBinding")
+    await pods.add_nodes("node-a", "node-b")
+    await pods.create("bound", "1")
+    await pods.bound("bound")
     with pytest.raises(CallError) as refused:
-        await pods.nominate("held", "node-b")
+        await pods.nominate("bound", "node-b")
     assert refused.value.status == 422
 
 

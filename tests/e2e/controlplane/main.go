@@ -21,6 +21,9 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
+// schedulerOptions name the plugins that the scheduler knows beside its own.
+var schedulerOptions []scheduler.Option
+
 func main() {
 	if len(os.Args) < 2 {
 		fmt.Fprintln(os.Stderr, "usage: controlplane PART [FLAG...]")
@@ -37,7 +40,7 @@ func main() {
 	case "kube-controller-manager":
 		run(controllermanager.NewControllerManagerCommand())
 	case "kube-scheduler":
-		run(scheduler.NewSchedulerCommand(scheduler.WithPlugin(measuredLoadName, newMeasuredLoad)))
+		run(scheduler.NewSchedulerCommand(schedulerOptions...))
 	default:
 		fmt.Fprintf(os.Stderr, "unknown part `%s`\n", part)
 		os.Exit(2)

@@ -1,3 +1,5 @@
+//go:build !kubernetes1.34
+
 package main
 
 import (
@@ -8,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
@@ -36,6 +39,11 @@ var (
 	_ fwk.FilterPlugin = (*measuredLoad)(nil)
 	_ fwk.ScorePlugin  = (*measuredLoad)(nil)
 )
+
+// The plugins of 1.34 implement other interfaces, and no benchmark runs there.
+func init() {
+	schedulerOptions = append(schedulerOptions, scheduler.WithPlugin(measuredLoadName, newMeasuredLoad))
+}
 
 func newMeasuredLoad(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 	plugin := &measuredLoad{}
