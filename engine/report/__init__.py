@@ -68,6 +68,13 @@ from engine.report.queue import (
     queue_report,
 )
 from engine.report.quotas import QuotaAmount, QuotaReport, QuotaRow, QuotasReport, quotas_report
+from engine.report.repack import (
+    RepackAim,
+    RepackGoal,
+    RepackReport,
+    RepackStep,
+    StayReason,
+)
 from engine.report.simulation import (
     ArmPlacement,
     ArmReport,
@@ -147,6 +154,10 @@ __all__ = [
     "RefusedPolicy",
     "ReleaseRates",
     "ReleaserReport",
+    "RepackAim",
+    "RepackGoal",
+    "RepackReport",
+    "RepackStep",
     "Replicas",
     "ResourceColumns",
     "RuleKind",
@@ -160,6 +171,7 @@ __all__ = [
     "SourceReport",
     "Spread",
     "StatusReport",
+    "StayReason",
     "Threshold",
     "UnplacedReason",
     "Victim",

@@ -1,9 +1,9 @@
 """Arrivals replayed on a recorded cluster, under a model of the scheduler and under policies.
 
 What belongs here: who arrives when, how a cluster fills pod by pod, nodes that go and come, its
-figures, and the changes of a what-if, as pure functions of data and a seed; `scheduler` is the
-model of the scheduler. Never: where recordings come from, how results look and how long anything
-takes.
+figures, the changes of a what-if, and plans that repack a cluster, as pure functions of data and a
+seed; `scheduler` is the model of the scheduler. Never: where recordings come from, how results
+look and how long anything takes.
 """
 
 from engine.simulation.arms import Arm, daemon_nodes, decided_at_binding
@@ -22,6 +22,8 @@ from engine.simulation.arrivals import (
     recorded_arrivals,
     what_if,
 )
+from engine.simulation.packing import can_solve
+from engine.simulation.repacking import repack
 from engine.simulation.scheduler import (
     SchedulerModel,
     node_scores,
@@ -43,6 +45,7 @@ __all__ = [
     "Scenario",
     "SchedulerModel",
     "Simulation",
+    "can_solve",
     "daemon_nodes",
     "decided_at_binding",
     "generated_arrivals",
@@ -50,6 +53,7 @@ __all__ = [
     "node_scores",
     "passing_nodes",
     "recorded_arrivals",
+    "repack",
     "simulate",
     "unschedulable_message",
     "what_if",

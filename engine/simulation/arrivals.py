@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import structs
 
 from engine.errors import StowplanError, counted, did_you_mean
+from engine.model import api
 from engine.model.domain import AuxObject
 from engine.model.node import Node
 from engine.model.pod import Pod, deployment_pod_of
@@ -95,6 +96,7 @@ DAY_SECONDS: Final = 86_400
 _BUSIEST: Final = 14 / 24  # of the day
 _SWING: Final = 0.75  # of the mean rate: the quietest moment has a quarter of it
 _OURS: Final = frozenset(ANNOTATIONS)
+_decode: Final = msgspec.json.Decoder(api.Pod).decode
 
 
 class RecordedPod(msgspec.Struct, frozen=True, gc=False):
@@ -164,6 +166,12 @@ class Arrivals:
 def is_movable(pod: Pod) -> bool:
     """Return whether a pod may be placed elsewhere: it is of no DaemonSet, and no mirror pod."""
     return not (pod.is_daemon_set or pod.is_mirror or pod.is_terminal)
+
+
+def owner_name(pod: Pod, raw: bytes) -> str:
+    """Return `namespace/name` of what made a pod, "" for nothing; `raw`: the pod as JSON."""
+    owners = _decode(raw).metadata.owner_references or ()
+    return f"{pod.namespace}/{owners[0].name}" if owners else ""
 
 
 def recorded_arrivals(pods: Iterable[RecordedPod]) -> Arrivals:

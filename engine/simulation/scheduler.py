@@ -286,6 +286,16 @@ def passing_nodes(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
     return _passing(node_columns(pod, view, now), pod, view, now)
 
 
+def allowed_nodes(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
+    """Return which nodes pass the filters that no pod decides, (n,)."""
+    return view.valid & _allowed(pod, view, now)
+
+
+def depends_on_pods(pod: Pod, view: ClusterView) -> bool:
+    """Return whether ports, or pods of other nodes, may reject a node for a pod."""
+    return any(PLUGINS[name].concerns(pod, view) for name in _NEIGHBOURS)
+
+
 def node_scores(pod: Pod, view: ClusterView, now: Micros) -> dict[str, IntColumn]:
     """Return the points of all nodes that pass the filters, by the name of the score.
 

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 import numpy as np
 
-from engine.model import api
 from engine.model.time import SECOND, date
 from engine.report import (
     ArmPlacement,
@@ -25,7 +23,7 @@ from engine.report import (
     UnplacedReason,
 )
 from engine.simulation.arms import Arm, ArmCluster, ArmDecider, Creation, Landing
-from engine.simulation.arrivals import RESOURCES, Arrival, Arrivals, Load, Scenario
+from engine.simulation.arrivals import RESOURCES, Arrival, Arrivals, Load, Scenario, owner_name
 from engine.simulation.autoscaler import Autoscaler
 from engine.simulation.figures import hot_nodes, node_levels, spreads
 from engine.simulation.replay import Replay, ReplayResult
@@ -120,7 +118,6 @@ DEFAULT_THRESHOLDS: Final = {"cpu": 65.0, "memory": 95.0}
 _ZONE: Final = "topology.kubernetes.io/zone"
 _MOST_OUTCOMES: Final = 1_000  # pods that are reported one by one
 _MOST_REASONS: Final = 20
-_decode: Final = msgspec.json.Decoder(api.Pod).decode
 _STOCK: Final = Arm(name="stock", placement=ArmPlacement.STOCK)
 _RECORDED: Final = Arm(name="recorded", placement=ArmPlacement.RECORDED)
 
@@ -272,7 +269,7 @@ def _reasons(
     counts, examples = Counter[tuple[str, str]](), dict[tuple[str, str], PodName]()
     for arrival, landing in zip(arrivals, landings, strict=True):
         if not landing.node:
-            key = landing.reason, _owner(arrival)
+            key = landing.reason, owner_name(arrival.pod, arrival.raw)
             counts[key] += 1
             examples.setdefault(key, _name(arrival))
     return tuple(
@@ -291,7 +288,7 @@ def _outcome(arrival: Arrival, landing: Landing) -> PodOutcome:
     return PodOutcome(
         pod=_name(arrival),
         fate=fate,
-        owner=_owner(arrival),
+        owner=owner_name(arrival.pod, arrival.raw),
         waited=_waited(arrival),
         moved_from=arrival.recorded_on,
         node=landing.node,
@@ -306,8 +303,3 @@ def _name(arrival: Arrival) -> PodName:
 
 def _waited(arrival: Arrival) -> bool:
     return arrival.exists and not arrival.recorded_on
-
-
-def _owner(arrival: Arrival) -> str:
-    owners = _decode(arrival.raw).metadata.owner_references or ()
-    return f"{arrival.pod.namespace}/{owners[0].name}" if owners else ""

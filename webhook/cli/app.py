@@ -202,7 +202,9 @@ app.command(
 
     Pods arrive one by one on a copy of the cluster, once for each arm: under a model of the
     scheduler alone, and under policies. With `--add-nodes`, `--drain` or `--scale` it answers
-    what-ifs: who goes where, what is refused, who would be evicted. Nothing is sent anywhere.
+    what-ifs: who goes where, what is refused, who would be evicted. With `--repack` it plans which
+    running pods would have to move so that waiting ones fit, and so that `--free-nodes` nodes are
+    free. Nothing is sent anywhere.
     """,
 )
 app.command(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.types import NonNegativeInt
+from cyclopts.types import NonNegativeInt, PositiveFloat
 
 from engine.builtin_admission import BuiltinAdmission
 from engine.errors import StowplanError
@@ -38,6 +38,7 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import PodCollector, read_pods
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json
+from webhook.cli.repack import repack_cluster
 from webhook.pages import report_page, simulation_blocks
 
 _PLACEMENTS = {str(each): each for each in (ArmPlacement.ADVICE, ArmPlacement.BINDING)}
@@ -55,11 +56,25 @@ def simulate_command(
     drain: list[str] | None = None,
     scale: list[str] | None = None,
     autoscale: Annotated[bool, Parameter(negative="")] = False,
+    repack: Annotated[bool, Parameter(negative="")] = False,
+    repack_seconds: PositiveFloat = 10,
+    free_nodes: NonNegativeInt = 0,
     seed: NonNegativeInt = 1,
     html: Path | None = None,
     json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Simulate arrivals on a recorded cluster."""
+    if repack:
+        if arm or arrivals or add_nodes or drain or scale or autoscale or html:
+            raise StowplanError(
+                "--repack: it plans for the cluster as it is, and goes with `--repack-seconds`,"
+                " `--free-nodes`, `--seed` and `--json` alone"
+            )
+        return repack_cluster(
+            cluster, seconds=repack_seconds, free_nodes=free_nodes, seed=seed, json=json
+        )
+    if free_nodes:
+        raise StowplanError("--free-nodes: it needs `--repack`")
     if html is not None:
         require_place_for(html)
     if autoscale and arrivals != ArrivalSource.GENERATED:
