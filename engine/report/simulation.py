@@ -231,9 +231,12 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         moves: pods that landed on another node than in the first arm; one that landed in only one
             of the two counts.
         nodes_used: nodes that run a simulated pod.
+        least_nodes_used: the fewest that have room for these pods, were they divisible and fitted
+            anywhere; None where it is not known.
         crowd: the most replicas of one owner on one node, of owners of simulated pods that belong
             to no DaemonSet.
         hot_nodes: nodes whose load is above a threshold.
+        least_hot_nodes: the fewest that these pods would make hot, likewise.
         spreads: of each measure and resource, at the moment of the figures.
         levels: node by node, at the same moment.
         rejections: of the filters of its policies, most nodes first.
@@ -262,6 +265,8 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     outcomes: tuple[PodOutcome, ...] = ()
     bindings: BindingCounts | None = None
     node_time: NodeTime | None = None
+    least_nodes_used: int | None = None
+    least_hot_nodes: int | None = None
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -204,6 +204,14 @@ class ArmCluster:
         """Return all bound pods, those that stay among them."""
         return chain.from_iterable(pods.values() for pods in self._pods.values())
 
+    def placed(self) -> list[tuple[Pod, Load]]:
+        """Return the pods that were bound to nodes here, each with its load."""
+        return [
+            (self._pods[name][key], self._loads[key])
+            for name, keys in self.running.items()
+            for key in sorted(keys)
+        ]
+
     def bind(self, pod: Pod, node_name: str, *, like: str) -> None:
         """Bind a pod to a node."""
         bound = structs.replace(

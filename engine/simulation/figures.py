@@ -77,6 +77,8 @@ def _nearest(target: float, fixed: Levels, sizes: Levels, total: float) -> Level
 _HOUR: Final = 3_600 * SECOND
 _MILLI: Final = 1_000
 _DIGITS: Final = 1
+SHOWN: Final = 10**-_DIGITS
+"""The unit of percent that figures are shown in."""
 
 
 class NodeClock:

@@ -14,6 +14,7 @@ from engine.report import Crowd, NodeTime, Sample, owner_of
 from engine.simulation.arms import ArmCluster, ArmDecider, Creation, Landing
 from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
 from engine.simulation.autoscaler import SCAN_SECONDS, Autoscaler
+from engine.simulation.bounds import NodeBounds, node_bounds
 from engine.simulation.figures import (
     Leasts,
     NodeClock,
@@ -47,6 +48,7 @@ class ReplayResult:
     levels: Percents  # at the moment of the figures
     least_spreads: Leasts  # that these could have
     nodes_used: int  # nodes that run a simulated pod at that moment
+    bounds: NodeBounds  # for the pods of that moment
     crowd: Crowd  # the most replicas of one owner on one node at that moment
     waiting: tuple[int, ...]  # arrivals without a node at that moment, by index
     samples: tuple[Sample, ...]  # over time
@@ -56,6 +58,7 @@ class ReplayResult:
 class _Moment(NamedTuple):
     levels: Percents
     nodes_used: int
+    bounds: NodeBounds
     crowd: Crowd
     waiting: tuple[int, ...]
 
@@ -111,13 +114,14 @@ class Replay:
         progress(len(self._arrivals.pods) % _PROGRESS_EVERY)
         if samples:
             self._sample(self._arrivals.pods[-1].at)
-        levels, nodes_used, crowd, waiting = moment or self._moment()
+        levels, nodes_used, bounds, crowd, waiting = moment or self._moment()
         return ReplayResult(
             nodes=self._landed,
             landings=self._landings,
             levels=levels,
             least_spreads=least_spreads(levels, self._fixed, self._offered),
             nodes_used=nodes_used,
+            bounds=bounds,
             crowd=crowd,
             waiting=waiting,
             samples=tuple(self._samples),
@@ -230,7 +234,10 @@ class Replay:
         levels = percents(self._cluster, self._names)
         used = sum(map(bool, self._cluster.running.values()))
         crowd = largest_crowd(self._cluster.pods(), self._owners)
-        return _Moment(levels, used, crowd, tuple(self._waiting))
+        bounds = node_bounds(
+            self._cluster.placed(), levels, self._fixed, self._offered, self._thresholds
+        )
+        return _Moment(levels, used, bounds, crowd, tuple(self._waiting))
 
     def _sample_before(self, moment: int) -> None:
         """Take the samples that are due before a moment."""

@@ -94,9 +94,14 @@ def test_places_are_counted_by_hand() -> None:
     # hot 7.5 + 0.85 of 10, small 2 + 1.7 of 10, large 5 + 1.7 of 20: .835, .370, .335. Their mean
     # is .51333; squared distances .10347, .02054, .03180; a third of their sum is .05194.
     assert there.spread == pytest.approx(0.22791, abs=1e-5)
+    # The hot one stays at .75, and x of small and y of large have 10 x + 20 y = 11.25 together: the
+    # derivative 28 / 3 y - 3.25 of their squared distances is 0 at y = .34821, x = .42857.
+    assert there.least_spread == pytest.approx(0.17359, abs=1e-5)
     assert there == Places(
         spread=there.spread,
+        least_spread=there.least_spread,
         over=1,
+        least_over=1,  # the hot one
         on_hot=1,
         overfilled=0,  # small has 8 + 2 of 10 cores, which is all of them
         crowd=2,
@@ -123,7 +128,7 @@ def test_tables_compare_with_stock_and_ideal_of_the_same_pods() -> None:
         if f"| {ADVICE} |" in line
     ]
     # Half of the way from 0.3 to 0.1, and three quarters of that from 0.5.
-    assert rows[0][:4] == ["burst", ADVICE, "0.2000", "0.500 / 0.750"]
+    assert rows[0][:4] == ["burst", ADVICE, "0.2000 (>= 0.0500)", "0.500 / 0.750"]
     assert rows[0][-1] == "2 moved"
     # Medians of 5 and 3 s, of 15 and 20 ms; of 1.25 and 0.75, of 1.5 and 1 times stock's.
     assert rows[1][3:6] == ["4.0 (1.00)", "17.5 (1.25)", "scheduler 16.5, etcd 1.0"]
@@ -152,7 +157,9 @@ def of_arm(
 ) -> Figures:
     there = Places(
         spread=spread,
+        least_spread=0.05,
         over=0,
+        least_over=0,
         on_hot=0,
         overfilled=0,
         crowd=1,

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, pstdev
 
+import numpy as np
+
+from engine.simulation.bounds import least_hot_nodes
+from engine.simulation.figures import least_spread
 from tests.e2e.outcome_workload import EXPECTED_PERCENT, SMALL, Ask, Load, Machine
 
 STOCK, IDEAL = "stock", "ideal"
@@ -22,7 +26,9 @@ class Places:
 
     Attributes:
         spread: standard deviation of the nodes' loads.
+        least_spread: the least that it could be, were pods divisible and fitted anywhere.
         over: nodes above the threshold.
+        least_over: the fewest that could be, likewise.
         on_hot: pods on hot nodes.
         overfilled: nodes whose pods ask for more than there is.
         crowd: pods of one Deployment on one node, at most.
@@ -33,7 +39,9 @@ class Places:
     """
 
     spread: float
+    least_spread: float
     over: int
+    least_over: int
     on_hot: int
     overfilled: int
     crowd: int
@@ -105,7 +113,9 @@ def places_of(
     ]
     return Places(
         spread=pstdev(after),
+        least_spread=_least_spread(machines, loads, after),
         over=sum(load > THRESHOLD for load in after),
+        least_over=_least_over(machines, loads, asked, [ask for ask, node in pairs if node]),
         on_hot=sum(len(there) for node, there in placed.items() if loads[node].hot),
         overfilled=sum(
             loads[one.name].requested + asked.get(one.name, 0) > one.millicores for one in machines
@@ -120,6 +130,34 @@ def places_of(
     )
 
 
+def _least_spread(
+    machines: Sequence[Machine], loads: Mapping[str, Load], after: Sequence[float]
+) -> float:
+    sizes = np.array([one.millicores for one in machines], float)
+    fixed = np.array([loads[one.name].used for one in machines]) / sizes
+    least = least_spread(np.array(after), fixed, sizes)
+    assert least is not None
+    return least
+
+
+def _least_over(
+    machines: Sequence[Machine],
+    loads: Mapping[str, Load],
+    asked: Mapping[str, int],
+    placed: Sequence[Ask],
+) -> int:
+    requests = np.array([ask.millicores for ask in placed], float)
+    room = [
+        max(one.millicores - loads[one.name].requested, asked.get(one.name, 0)) for one in machines
+    ]
+    cold = [THRESHOLD * one.millicores - loads[one.name].used for one in machines]
+    least = least_hot_nodes(
+        requests * EXPECTED_PERCENT / 100, requests[None], np.array([room], float), np.array(cold)
+    )
+    assert least is not None
+    return least
+
+
 def show(one: Figures) -> None:
     """Print the figures of one load."""
     there = one.places
@@ -130,8 +168,9 @@ def show(one: Figures) -> None:
         f" CPU ms a pod {one.cpu:.1f}: {processes}"
     )
     print(
-        f"  seed {one.seed} {one.load:6} {one.arm}: spread {there.spread:.4f}, {there.over} nodes"
-        f" over, {there.on_hot} pods on hot nodes, unbound {there.unbound}{counts}"
+        f"  seed {one.seed} {one.load:6} {one.arm}: spread {there.spread:.4f}"
+        f" (>= {there.least_spread:.4f}), {there.over} (>= {there.least_over}) nodes over,"
+        f" {there.on_hot} pods on hot nodes, unbound {there.unbound}{counts}"
         f"{cost if one.cpu_ms else ''}",
         flush=True,
     )
@@ -150,8 +189,15 @@ def tables_of(figures: Sequence[Figures]) -> str:
                 {
                     "load": lambda of_arm: of_arm[0].load,
                     "arm": lambda of_arm: of_arm[0].arm,
-                    "std": lambda of_arm: f"{_median(one.places.spread for one in of_arm):.4f}",
+                    "std": lambda of_arm: (
+                        f"{_median(one.places.spread for one in of_arm):.4f}"
+                        f" (>= {_median(one.places.least_spread for one in of_arm):.4f})"
+                    ),
                     "gap closed": lambda of_arm: " / ".join(filter(None, map(found.gap, of_arm))),
+                    "nodes over": lambda of_arm: (
+                        f"{_median(one.places.over for one in of_arm):g}"
+                        f" (>= {_median(one.places.least_over for one in of_arm):g})"
+                    ),
                     **{title: _place(name) for title, name in _PLACES.items()},
                     "pods": _counts,
                 },
@@ -181,7 +227,6 @@ def tables_of(figures: Sequence[Figures]) -> str:
 _Row = Callable[[Sequence[Figures]], str]
 
 _PLACES = {
-    "nodes over": "over",
     "pods on hot nodes": "on_hot",
     "nodes over allocatable": "overfilled",
     "one Deployment on one node": "crowd",

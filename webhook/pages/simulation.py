@@ -210,8 +210,8 @@ def figures_table(report: SimulationReport) -> ui.Table:
         columns=(ui.Column(""), *titles),
         rows=[*_figures(report)],
         note=(
-            "percent of allocatable over the nodes: standard deviation (and the least that any"
-            " placement could have, where that is not 0), and the fullest node"
+            "percent of allocatable over the nodes: standard deviation, and the fullest node; >="
+            " is the least that any placement could have, where that is not 0"
         ),
     )
 
@@ -228,7 +228,7 @@ def _figures(report: SimulationReport) -> Iterator[ui.Row]:
     if any(bindings):
         told = (f"{it.moved:,}, {it.kept:,}, {it.denied:,}" if it else "" for it in bindings)
         yield "bindings moved, kept, denied", *told
-    yield "nodes used", *(f"{arm.nodes_used:,}" for arm in arms)
+    yield "nodes used", *(_with_least(arm.nodes_used, arm.least_nodes_used) for arm in arms)
     times = [arm.node_time for arm in arms if arm.node_time is not None]
     if times:
         yield "node hours", *(f"{it.node_hours:,.1f}" for it in times)
@@ -239,10 +239,17 @@ def _figures(report: SimulationReport) -> Iterator[ui.Row]:
     if any(arm.crowd.pods for arm in arms):
         yield "most replicas of one owner on one node", *(f"{arm.crowd.pods:,}" for arm in arms)
     limits = ", ".join(f"{name} > {limit:g} %" for name, limit in report.cluster.thresholds.items())
-    yield f"hot nodes ({limits})", *(f"{arm.hot_nodes:,}" for arm in arms)
+    yield (
+        f"hot nodes ({limits})",
+        *(_with_least(arm.hot_nodes, arm.least_hot_nodes) for arm in arms),
+    )
     for measure, resource in _keys(each for arm in arms for each in arm.spreads):
         spreads = (spread_of(arm, measure, resource) for arm in arms)
         yield f"{resource} {measure}", *map(_spread, spreads)
+
+
+def _with_least(nodes: int, least: int | None) -> str:
+    return f"{nodes:,} (>= {least:,})" if least else f"{nodes:,}"
 
 
 def _spread(spread: Spread | None) -> str:

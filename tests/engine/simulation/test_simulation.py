@@ -89,6 +89,24 @@ def test_the_least_spread_is_beside_that_of_an_arm() -> None:
     ]
 
 
+def test_the_fewest_nodes_are_beside_those_of_an_arm() -> None:
+    # Four pods request 2 cores each, and use 3: one node of 8 cores has room for all of them. Both
+    # nodes together take 10.4 cores before any is hot, and one takes all that is more.
+    pods = [recorded_pod(f"p{n}", "a", cpu="2", second=n) for n in range(4)]
+    reports = [report("a", {"cpu": 12_000, "memory": 0}), report("b", {"cpu": 0, "memory": 0})]
+    result = replay(recording([large_node("a"), large_node("b")], pods, reports))
+    stock, recorded = result.arms
+    assert (stock.nodes_used, stock.hot_nodes) == (2, 2)
+    assert (recorded.nodes_used, recorded.hot_nodes) == (1, 1)
+    assert {(arm.least_nodes_used, arm.least_hot_nodes) for arm in result.arms} == {(1, 1)}
+
+
+def test_no_bound_is_told_of_a_cluster_that_is_overcommitted() -> None:
+    pods = [recorded_pod(f"p{n}", "a", cpu="2", second=n) for n in range(5)]
+    stock, recorded = replay(recording([large_node("a"), large_node("b")], pods)).arms
+    assert (stock.least_nodes_used, recorded.least_nodes_used) == (2, None)
+
+
 def test_a_pod_that_fits_nowhere_is_counted_with_the_reason() -> None:
     pods = [recorded_pod("p", cpu="9"), recorded_pod("q", "a")]
     stock = replay(recording([large_node("a")], pods)).arms[0]

@@ -58,7 +58,7 @@ def test_one_command_compares_policies_with_the_scheduler(stowplan: Stowplan) ->
     words = [line.split() for line in ran.out.splitlines()]
     assert words[0][:2] == ["8", "recorded"]
     assert ["landed", "8", "8", "8"] in words
-    assert ["nodes", "used", "4", "4", "4"] in words
+    assert ["nodes", "used", *("4", "(>=", "2)") * 3] in words
     assert any(line[:2] == ["limits-and-load", "LoadAware"] for line in words)
 
 

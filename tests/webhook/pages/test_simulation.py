@@ -119,6 +119,12 @@ def test_figures_of_arms_stand_side_by_side() -> None:
     assert ">4.1, 50<" in text  # the spread, and the fullest node
 
 
+def test_bounds_stand_beside_the_figures_where_there_are_any() -> None:
+    page = report_page(report(arm("stock", least_nodes_used=2, least_hot_nodes=0)))
+    assert '3 <span class="quiet">(&ge; 2)</span>' in page
+    assert page.count("(&ge;") == 1
+
+
 def test_the_most_replicas_on_one_node_and_bindings_are_figures() -> None:
     crowd = Crowd(pods=7, node="node2", example=PodName("shop", "web-1"))
     bindings = BindingCounts(moved=1_234, kept=5, denied=6)
