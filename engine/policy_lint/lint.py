@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -25,7 +25,12 @@ from engine.policy.rules import PluginFilter
 from engine.policy_lint.absent import absent_findings, default_findings
 from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.labels import joint_findings, label_findings
-from engine.policy_lint.logic import conflict_findings, implication_findings, logic_findings
+from engine.policy_lint.logic import (
+    IsOver,
+    conflict_findings,
+    implication_findings,
+    logic_findings,
+)
 from engine.policy_lint.on_cluster import KnownCluster, cluster_findings
 from engine.policy_lint.reads import Part, parts_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
@@ -80,7 +85,7 @@ def _in_text(text: str, path: Path) -> Iterator[Finding]:
 _TOO_LONG: Final = "its rules take too long to try all of them: try them with `stowplan lint`"
 
 
-def meaning_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) -> Iterator[Finding]:
     """Yield a finding for each part of an expression that is hardly meant as it is written."""
     amounts: dict[str, Amount] = {}
     for part in parts_of(policy):
@@ -89,7 +94,7 @@ def meaning_findings(policy: CompiledPolicy) -> Iterator[Finding]:
             amounts[part.variable] = amount_of(part.program, amounts)
         if isinstance(part.rule, ScoreRule):
             yield from absolute_findings(policy, part, amounts)
-        yield from logic_findings(part)
+        yield from logic_findings(part, is_over)
         yield from implication_findings(policy, part)
         yield from default_findings(part)
         yield from status_findings(part)
@@ -101,7 +106,7 @@ def meaning_findings(policy: CompiledPolicy) -> Iterator[Finding]:
         yield from pattern_findings(part)
         yield from alphabet_findings(part)
         yield from _unused_findings(policy, part)
-    yield from conflict_findings(policy)
+    yield from conflict_findings(policy, is_over)
     yield from _of_the_scheduler(policy)
     yield from _scale_findings(policy, amounts)
 
@@ -157,9 +162,7 @@ def _scale_findings(policy: CompiledPolicy, amounts: Mapping[str, Amount]) -> It
 _MOST_WEIGHT: Final = 100
 
 
-def observed_findings(
-    policy: CompiledPolicy, is_over: Callable[[], bool] = lambda: False
-) -> Iterator[Finding]:
+def observed_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) -> Iterator[Finding]:
     """Yield a finding for each part that has no effect, or fails, when it is tried."""
     try:
         samples = samples_for(policy, is_over)
@@ -252,7 +255,7 @@ class PolicyWarning:
 
 def policy_warnings(
     policy: CompiledPolicy,
-    is_over: Callable[[], bool] = lambda: False,
+    is_over: IsOver = lambda: False,
     cluster: KnownCluster | None = None,
 ) -> tuple[PolicyWarning, ...]:
     """Return every warning for the author of a policy; none is a mistake.
@@ -264,7 +267,7 @@ def policy_warnings(
         is_over: whether the time to try its rules is up.
         cluster: a recorded one to compare it with, if any.
     """
-    names, meant = tuple(_name_findings(policy)), meaning_findings(policy)
+    names, meant = tuple(_name_findings(policy)), meaning_findings(policy, is_over)
     misspelt = {(found.part, found.offset) for found in names if found.part}
     causes = (
         *_of(Check.TEMPLATE, _template_findings(policy)),

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise, product
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from engine.cel import ast
 from engine.cel.unparse import unparse
@@ -20,6 +20,8 @@ from engine.policy.policy_set import Finding
 from engine.policy_lint.reads import EQUALITIES, ORDERS, Part, parts_of
 
 _MOST_STEPS: Final = 20_000  # of one condition: its cases times its size
+_MOST_NODES: Final = 1_000  # of a condition with its variables
+_MOST_LEVELS: Final = 100  # of the same; each variable may have fifty
 _OTHER: Final = "\0"  # a string that no constant is
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
@@ -29,24 +31,35 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+IsOver: TypeAlias = Callable[[], bool]
+"""Whether the time for lint is up: what is not looked at by then is not warned about."""
+
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def logic_findings(part: Part) -> Iterator[Finding]:
+def logic_findings(part: Part, is_over: IsOver) -> Iterator[Finding]:
     """Yield the innermost parts of an expression that are always true, or never."""
-    yield from _constant_parts(part, part.program.root)
+    yield from _constant_parts(part, part.program.root, is_over)
 
 
-def conflict_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+def conflict_findings(policy: CompiledPolicy, is_over: IsOver) -> Iterator[Finding]:
     """Yield the match conditions, and the filters, that are never true together with another."""
-    parts = tuple(parts_of(policy))
+    inlining = _Inlining(policy)
+    trees = {
+        part.name: inlining.inlined(part.program.root)
+        for part in parts_of(policy)
+        if not part.variable and inlining.is_small(part.program.root)
+    }
+    parts = [part for part in parts_of(policy) if part.name in trees]
     of_pods = [part for part in parts if part.is_condition]
     of_nodes = [part for part in parts if isinstance(part.rule, FilterRule)]
     for message, together in ((_NO_POD, of_pods), (_NO_NODE, of_nodes)):
         for index, part in enumerate(together):
             for other in together[:index]:
-                roots = (_inlined(each.program.root, policy) for each in (other, part))
-                if _Cases(ast.And(tuple(roots), offset=0)).constant is False and all(
+                if is_over():
+                    return
+                both = ast.And((trees[other.name], trees[part.name]), offset=0)
+                if _Cases(both).constant is False and all(
                     _Cases(each.program.root).constant is None for each in (other, part)
                 ):
                     yield Finding(part.name, message.format(other.name))
@@ -57,12 +70,46 @@ _NO_POD: Final = "no pod meets both this and {}: the policy applies to none"
 _NO_NODE: Final = "no node passes both this filter and `{}`"
 
 
-def _inlined(node: ast.Node, policy: CompiledPolicy) -> ast.Node:
-    """Return a tree with what variables stand for in their place."""
+class _Inlining:
+    """Trees with what variables stand for in their place.
+
+    A variable may read another one twice, so such a tree may be exponentially larger than what is
+    written: its size is known before it is made.
+    """
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self._variables = policy.variables
+        self._sizes: dict[str, tuple[int, int]] = {}  # nodes and levels of each variable
+        for name, program in policy.variables.items():  # each reads earlier ones alone
+            self._sizes[name] = self._size(program.root)
+
+    def is_small(self, root: ast.Node) -> bool:
+        """Return whether a tree may be made, and looked at."""
+        nodes, levels = self._size(root)
+        return nodes <= _MOST_NODES and levels <= _MOST_LEVELS
+
+    def inlined(self, node: ast.Node) -> ast.Node:
+        """Return the tree of a small one."""
+        name = _variable_in(node)
+        if name:
+            return self.inlined(self._variables[name].root)
+        return ast.with_children(node, [self.inlined(child) for child in ast.children(node)])
+
+    def _size(self, node: ast.Node) -> tuple[int, int]:
+        name = _variable_in(node)
+        if name:
+            return self._sizes[name]
+        sizes = [self._size(child) for child in ast.children(node)]
+        nodes = 1 + sum(nodes for nodes, _ in sizes)
+        return nodes, 1 + max((levels for _, levels in sizes), default=0)
+
+
+def _variable_in(node: ast.Node) -> str:
+    """Return the name of the variable that a node is, "" for none."""
     match node:
         case ast.Select(operand=ast.Variable(name="variables"), field=name):
-            return _inlined(policy.variables[name].root, policy)
-    return ast.with_children(node, [_inlined(child, policy) for child in ast.children(node)])
+            return name
+    return ""
 
 
 def implication_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
@@ -90,9 +137,10 @@ def _reads(node: ast.Node, name: str) -> bool:
     return any(isinstance(each, ast.Variable) and each.name == name for each, _ in ast.walk(node))
 
 
-def _constant_parts(part: Part, node: ast.Node) -> list[Finding]:
-    below = [found for child in ast.children(node) for found in _constant_parts(part, child)]
-    if below:
+def _constant_parts(part: Part, node: ast.Node, is_over: IsOver) -> list[Finding]:
+    children = ast.children(node)
+    below = [found for child in children for found in _constant_parts(part, child, is_over)]
+    if below or is_over():
         return below
     match node:
         case ast.Conditional(then=then, otherwise=otherwise) if then == otherwise:
@@ -168,12 +216,13 @@ class _Cases:
         cases = math.prod(len(values) for values in domains.values())
         if not 0 < cases * sum(1 for _ in ast.walk(root)) <= _MOST_STEPS:
             return
-        found = {
+        values = (
             self._value(root, dict(zip(domains, case, strict=True)))
             for case in product(*domains.values())
-        }
-        if len(found) == 1:
-            (self.constant,) = found
+        )
+        first = next(values)
+        if all(value == first for value in values):
+            self.constant = first
 
     def _collect(self, node: ast.Node) -> None:
         match node:

@@ -259,7 +259,7 @@ class _Board:
             return StayReason.GANG
         if pod.has_claims or any(is_device_resource(it, self.view) for it in pod.shape.requests):
             return StayReason.CLAIMS
-        if depends_on_pods(pod, self.view):
+        if depends_on_pods(pod, self.view, self.cluster.now):
             return StayReason.NEIGHBOURS
         return StayReason.BUDGETS if len(self._budgets_of(pod)) > 1 else None
 
@@ -279,7 +279,7 @@ class _Board:
             priority=pod.priority,
             preempts=pod.preemption_policy != NEVER,
             budgets=self._budgets_of(pod),
-            alone=pod.key if depends_on_pods(free, self.view) else "",
+            alone=pod.key if depends_on_pods(free, self.view, self.cluster.now) else "",
         )
 
     def _group(self, kind: _Kind, members: _Members) -> Group:

@@ -291,9 +291,10 @@ def allowed_nodes(pod: Pod, view: ClusterView, now: Micros) -> BoolColumn:
     return view.valid & _allowed(pod, view, now)
 
 
-def depends_on_pods(pod: Pod, view: ClusterView) -> bool:
+def depends_on_pods(pod: Pod, view: ClusterView, now: Micros) -> bool:
     """Return whether ports, or pods of other nodes, may reject a node for a pod."""
-    return any(PLUGINS[name].concerns(pod, view) for name in _NEIGHBOURS)
+    cycle = Cycle(pod, view, now)
+    return any(PLUGINS[name].concerns(cycle) for name in _NEIGHBOURS)
 
 
 def node_scores(pod: Pod, view: ClusterView, now: Micros) -> dict[str, IntColumn]:

@@ -8,6 +8,7 @@ again when it is loaded.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -45,6 +46,8 @@ _LINT_SECONDS = 2.0  # of the ten that the chart gives a review
 _MOST_MISTAKES = 20  # that are shown: the first ones of a wrong kind of document will do
 _MOST_MESSAGE = 8_192  # characters; kubectl prints all of them
 _MOST_WARNINGS = 15  # one less than the API server passes on, for the number of the others
+
+_log = logging.getLogger(__name__)
 
 _Decoder: TypeAlias = (
     msgspec.json.Decoder[PlacementPolicy] | msgspec.json.Decoder[NamespacedPlacementPolicy]
@@ -129,9 +132,13 @@ class PolicyReviews:
         admitted = wire.allowed(request.uid, warnings=_counted(warnings))
         return ReviewResult(Outcome.ADMITTED, admitted)
 
-    def _lint(self, policy: CompiledPolicy) -> Iterator[str]:
+    def _lint(self, policy: CompiledPolicy) -> list[str]:
         end = self._clock() + _LINT_SECONDS
-        yield from map(str, policy_warnings(policy, lambda: self._clock() >= end))
+        try:
+            return [str(each) for each in policy_warnings(policy, lambda: self._clock() >= end)]
+        except Exception:  # noqa: BLE001 - a warning that fails keeps no policy from being stored
+            _log.exception("policy `%s` cannot be looked at for warnings", policy.name)
+            return []
 
     def _effect_of_place(self, resource: PolicyResource, *, is_taken: bool) -> Iterator[str]:
         """Yield why a policy has no effect although it is valid."""

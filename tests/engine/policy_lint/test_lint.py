@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,43 @@ def test_a_policy_that_takes_too_long_is_tried_in_part_and_says_so() -> None:
     found, last = observed_findings(compiled, lambda: next(moments, True))
     assert found == of_variable
     assert last.message.startswith("its rules take too long")
+
+
+def chain(variables: int, expression: str) -> CompiledPolicy:
+    """Return a policy whose variables each read the one before."""
+    each = [{"name": "v0", "expression": "pod.requests.cpu > 1.0"}]
+    each += [
+        {"name": f"v{n}", "expression": expression.format(before=f"variables.v{n - 1}", n=n)}
+        for n in range(1, variables)
+    ]
+    last = f"variables.v{variables - 1}"
+    filters = [
+        {"name": name, "expression": f"{last} || node.podCount < {most}"}
+        for name, most in (("a", 5), ("b", 7))
+    ]
+    return policy(json.dumps({"variables": each, "filters": filters}))
+
+
+def test_variables_that_read_others_twice_are_not_written_out() -> None:
+    # Written out, the last of 40 variables has 2**40 parts.
+    compiled = chain(40, "{before} && ({before} || pod.priority > {n})")
+    assert not [each for each in meaning_findings(compiled) if "no node" in each.message]
+
+
+def test_a_long_chain_of_nested_variables_is_no_fault() -> None:
+    nested = "(" * 20 + "{before}" + " || pod.priority > {n})" * 20
+    assert not [each for each in meaning_findings(chain(60, nested)) if each.part == "b"]
+
+
+def test_conflicts_are_not_looked_for_once_the_time_is_up() -> None:
+    compiled = policy("""
+    filters:
+    - {name: a, expression: node.podCount < 5}
+    - {name: b, expression: node.podCount > 7}
+    """)
+    (found,) = meaning_findings(compiled)
+    assert found.part == "b"
+    assert not list(meaning_findings(compiled, lambda: True))
 
 
 POLICY = b"""\
