@@ -225,12 +225,9 @@ class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
         return status_of(found.standing, found.facts or _NOT_IN_FORCE, current, found.today)
 
     def apart_seconds(self, current: PolicyStatus, desired: PolicyStatus | None) -> float:
-        """Return a longer time if figures alone have changed."""
+        """Return a longer time if figures alone have changed, or the words of a condition."""
         is_first = current.outcome is None
-        are_figures = desired is not None and (current.mode, current.conditions) == (
-            desired.mode,
-            desired.conditions,
-        )
+        are_figures = desired is not None and _standing(current) == _standing(desired)
         return _FIGURES_SECONDS if are_figures and not is_first else self.limits.apart_seconds
 
     def merge_patch(
@@ -249,6 +246,15 @@ class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
     def title(self, found: _Policy) -> str:
         """Return what the log calls it."""
         return f"status of {found.key}"
+
+
+def _standing(status: PolicyStatus) -> tuple[object, ...]:
+    """Return what a status says but for figures and words, which may change with each decision."""
+    conditions = (
+        (each.type, each.status, each.reason, each.observed_generation)
+        for each in status.conditions
+    )
+    return status.mode, *conditions
 
 
 _OUTCOME_SECONDS: Final = 10.0

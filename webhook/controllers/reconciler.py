@@ -26,6 +26,9 @@ _ROUND_SECONDS: Final = 1.0
 _CALL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 5.0  # after a first failure; doubles with each further one
 _LONGEST_RETRY_SECONDS: Final = 60.0
+_UNOBSERVED_SECONDS: Final = 60.0
+"""For which a write counts although it is not observed; versions begin again after a restore."""
+
 _DRIFT_SECONDS: Final = 60.0
 """Time for which a write is overdue before that counts as drift."""
 
@@ -168,7 +171,9 @@ class Reconciler(Generic[_Object, _State]):
         for key, each in found.items():
             record = self._records[key]
             # The last write may not have been observed yet.
-            is_ahead = record.version > each.version
+            is_ahead = (
+                record.version > each.version and now - record.attempted_at < _UNOBSERVED_SECONDS
+            )
             current = record.written if is_ahead else self._state.current(each)
             desired = self._state.desired(each, current)
             if desired is not None and desired == current:

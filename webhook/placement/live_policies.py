@@ -97,14 +97,24 @@ class PolicyCounts:
         return self._rejections
 
     def rule_seconds(self, policies: PolicySet) -> Mapping[tuple[str, str], float]:
-        """Seconds that rules took to be evaluated, by policy and rule."""
-        self._follow(policies)
-        return {(policy, rule): spent / 1e9 for policy, rule, spent, _ in self.rule_times}
+        """Seconds that rules took to be evaluated, by policy and rule.
+
+        The rules of a namespace's policy count together: there may be any number of them.
+        """
+        return {key: spent / 1e9 for key, (spent, _) in self._rule_times(policies).items()}
 
     def rule_evaluations(self, policies: PolicySet) -> Mapping[tuple[str, str], int]:
-        """Number of evaluations of rules, by policy and rule."""
+        """Number of evaluations of rules, as `rule_seconds`."""
+        return {key: count for key, (_, count) in self._rule_times(policies).items()}
+
+    def _rule_times(self, policies: PolicySet) -> Mapping[tuple[str, str], tuple[int, int]]:
         self._follow(policies)
-        return {(policy, rule): count for policy, rule, _, count in self.rule_times}
+        times: dict[tuple[str, str], tuple[int, int]] = {}
+        for policy, rule, spent, count in self.rule_times:
+            key = policy, "" if "/" in policy else rule
+            before = times.get(key, (0, 0))
+            times[key] = before[0] + spent, before[1] + count
+        return times
 
     def errors(self, policy: str) -> tuple[int, str]:
         """Return how often a part of a policy could not be evaluated, and the last line of it."""

@@ -151,6 +151,30 @@ async def test_figures_alone_are_written_once_a_minute(tmp_path: Path) -> None:
         assert live.status()["outcome"]["pods"] == 5
 
 
+def test_the_words_of_a_condition_alone_are_written_once_a_minute() -> None:
+    statuses = PolicyStatuses(lambda: (), no_facts, lambda: "")
+    outcome = OutcomeStatus()
+
+    def status(message: str, reason: str = "RulesFail", generation: int = 1) -> PolicyStatus:
+        condition = Condition(
+            type="Degraded",
+            status="True",
+            reason=reason,
+            message=message,
+            observed_generation=generation,
+        )
+        return PolicyStatus(outcome=outcome, conditions=(condition,))
+
+    first = status("a fails")
+    assert statuses.apart_seconds(first, status("b fails")) == 60
+    assert statuses.apart_seconds(first, status("b fails", "Impossible")) == 0
+    assert statuses.apart_seconds(first, status("b fails", generation=2)) == 0
+
+
+async def no_facts() -> Mapping[str, PolicyFacts]:
+    return {}
+
+
 async def test_a_failed_write_is_tried_again_later(tmp_path: Path) -> None:
     async with world(tmp_path) as live:
         live.write(VALID)

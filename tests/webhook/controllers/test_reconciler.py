@@ -107,11 +107,36 @@ async def test_only_what_differs_is_written_and_never_twice(tmp_path: Path) -> N
     async with world(tmp_path) as now:
         now.create("a")
         for _ in range(3):  # the watch does not show the write yet
-            await now.round(after=60)
+            await now.round(after=15)
         assert (now.text("a"), now.writes) == ("new", 1)
         now.texts.see()
         await now.round(after=60)
         assert now.writes == 1
+
+
+async def test_a_write_that_is_never_observed_counts_for_a_minute(tmp_path: Path) -> None:
+    async with world(tmp_path) as now:
+        now.create("a")
+        await now.round()
+        now.texts.observed = [Found("a", 1, "restored")]  # versions begin again
+        await now.round(after=59)
+        assert now.writes == 1
+        await now.round(after=1)
+        assert now.writes == 2
+
+
+async def test_who_leads_again_remembers_no_failures(tmp_path: Path) -> None:
+    async with world(tmp_path) as now:
+        now.create("a")
+        now.server.fail_next(1, 500, method="PATCH")
+        await now.round()
+        await now.round()
+        assert now.text("a") == "old"  # it is tried again after five seconds
+        task = asyncio.create_task(now.reconciler.run())
+        await eventually(lambda: now.text("a") == "new")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_an_object_that_was_never_tried_comes_before_one_that_was(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,16 @@ def test_the_time_of_rules_is_known_of_those_in_force(
     assert evaluations[SCHEDULER, "NodePorts"] == 0  # does not concern the pod
     assert counts.rule_seconds(loaded)["closed", "nobody"] > 0
     assert {policy for policy, _ in counts.rule_evaluations(PolicySet())} == {SCHEDULER}
+
+
+def test_the_rules_of_a_policy_of_a_namespace_are_counted_together(loaded: PolicySet) -> None:
+    policy = next(each for each in loaded if each.name == "closed")
+    of_tenant = PolicySet([replace(policy, name="team/closed")])
+    counts = PolicyCounts()
+    counts.rule_evaluations(of_tenant)
+    for rule in policy.filters:
+        counts.rule_times.note("team/closed", rule.name, 0)
+    assert counts.rule_evaluations(of_tenant)["team/closed", ""] == len(policy.filters)
 
 
 POLICY = """
