@@ -22,7 +22,7 @@ from engine.cel.errors import (
     CelSyntaxError,
 )
 from engine.cel.evaluate import BUDGET, Closure, Frame, compile_node, new_frame
-from engine.cel.program import Program, Reference, compile_program, references
+from engine.cel.program import Program, Reference, compile_program, references, resolved_program
 from engine.cel.static_types import can_be, list_of, map_of
 from engine.cel.values import (
     BOOL,
@@ -79,4 +79,5 @@ __all__ = [
     "new_frame",
     "plain_value",
     "references",
+    "resolved_program",
 ]

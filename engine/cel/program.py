@@ -66,13 +66,24 @@ def compile_program(source: str, environment: Environment) -> Program:
     checked = check(root, environment)
     if checked.problems:
         raise CelProblemsError(checked.problems)
+    return resolved_program(source, checked.root, checked.type, environment, checked.warnings)
+
+
+def resolved_program(
+    source: str,
+    root: ast.Node,
+    result_type: CelType,
+    environment: Environment,
+    warnings: tuple[CelProblem, ...] = (),
+) -> Program:
+    """Return the program of a resolved tree, such as a part of another program's."""
     return Program(
         source=source,
-        root=checked.root,
-        result_type=checked.type,
-        references=frozenset(references(checked.root)),
-        warnings=checked.warnings,
-        _run=compile_node(checked.root, environment),
+        root=root,
+        result_type=result_type,
+        references=frozenset(references(root)),
+        warnings=warnings,
+        _run=compile_node(root, environment),
     )
 
 

@@ -380,7 +380,8 @@ nodes, `.stddev()` its standard deviation.
   filters say. `nodes.filter(n, test).map(n, value)` leaves out others, such as those without a
   report: `nodes.filter(n, has(n.usage))`.
 - In the loop, `n` has the fields of `node`. It may read the request, and not `node`.
-- Without any node, or if the value of one is an error, the statistic is an error.
+- Without any node, or if the value of one is an error, the statistic is an error; it names the
+  first such node.
 - It is computed once for each pod, however many nodes are scored.
 
 The pod changes the variance of a share over nodes by d * (2 * (x - m) + d), where x is the share of

@@ -37,7 +37,7 @@ from engine.plugins import FAULT, MAX_SCORE, result_of
 from engine.policy.activation import reads_owner_pods
 from engine.policy.context import RuleContext
 from engine.policy.environment import ExpressionScope, environment
-from engine.policy.node_statistics import nodes_value, planned
+from engine.policy.node_statistics import planned
 from engine.policy.node_table import NodeLayout, domains_of
 from engine.view import BoolColumn, Domain, IntColumn, extremes
 
@@ -100,8 +100,9 @@ class NodeExpression(ABC):
     ) -> None:
         """Take a program, and how it is planned."""
         self.program = program
-        root, names, self.statistics = planned(program.root, _ENVIRONMENT)
-        self.plan = plan(root, names, _LAYOUT)
+        # It reads the statistics as variables, too.
+        self._program_of_row, names, self.statistics = planned(program, _ENVIRONMENT)
+        self.plan = plan(self._program_of_row.root, names, _LAYOUT)
         self.references = tuple(path for path in sorted(program.references) if path[0] == "node")
         of_statistics = chain.from_iterable(each.references for each in self.statistics)
         read = tuple(sorted({*self.references, *of_statistics}))
@@ -190,7 +191,7 @@ class NodeExpression(ABC):
         if not self.statistics:
             return activation
         values = {each.text: each.evaluate(context, activation) for each in self.statistics}
-        known = {text: value for text, value in values.items() if value is not None}
+        known = {text: value for text, value in values.items() if not isinstance(value, str)}
         return {**activation, **known}
 
     def refresh(self, context: RuleContext) -> None:
@@ -207,12 +208,13 @@ class NodeExpression(ABC):
     def fault(self, context: RuleContext, row: int) -> str:
         """Return why there is no value for a row."""
         node = context.table.row(row, self.references)
-        nodes = nodes_value(self.program, context)
-        activation = {**context.activation(self.program), **nodes, **node}
         try:
-            self.check(self.program.evaluate(activation, context.budget))
+            activation = {**self._activation(context), **node}
+            self.check(self._program_of_row.evaluate(activation, context.budget))
         except CelError as error:
-            return str(error)
+            # Statistics without a value are absent, as in the plan.
+            absent = {f"no such key: `{text}`": why for text, why in context.statistics.items()}
+            return str(absent.get(str(error), error))
         return "the expression could not be evaluated for all nodes together"
 
     def inputs(self, context: RuleContext, row: int) -> RuleInputs:
@@ -225,12 +227,10 @@ class NodeExpression(ABC):
         inputs = [field_input(path, node, self.program.source) for path in shown]
         if len(read) > len(shown):
             inputs.append(RuleInput("...", text=f"{len(read) - len(shown)} more"))
-        values = self._activation(context) if self.statistics else {}
         for each in self.statistics:
-            found = values.get(each.text)
-            inputs.append(
-                RuleInput(each.text, text="an error" if found is None else f"{found:.6g}")
-            )
+            found = context.statistics.get(each.text)  # of the evaluation that is explained
+            text = f"{found:.6g}" if isinstance(found, float) else "an error"
+            inputs.append(RuleInput(each.text, text=text))
         return tuple(inputs)
 
 

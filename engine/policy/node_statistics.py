@@ -15,12 +15,15 @@ from typing import Final
 import numpy as np
 
 from engine.cel import (
+    BudgetExhaustedError,
+    CelError,
     CelProblem,
     Environment,
     Program,
     Reference,
     ast,
     references,
+    resolved_program,
 )
 from engine.cel.functions.lists import STATISTICS_BY_NAME
 from engine.cel.unparse import unparse
@@ -29,7 +32,7 @@ from engine.cel.vector import Plan, PlannedPart, Strategy, plan_condition, plan_
 from engine.plugins import allowed_by_labels
 from engine.policy.context import RuleContext
 from engine.policy.node_table import NodeLayout, NodeTable
-from engine.view import BoolColumn
+from engine.view import BoolColumn, ClusterView
 
 NODES: Final = "nodes"
 _NODE: Final = "node"
@@ -132,6 +135,7 @@ class Statistic:
 
     Attributes:
         text: its source, which is its name in the tree where it stands for a number.
+        program: evaluates it for a list of nodes; the definition of its meaning.
         function: `mean` or `stddev`.
         value: of each node.
         conditions: that nodes meet.
@@ -139,6 +143,7 @@ class Statistic:
     """
 
     text: str
+    program: Program
     function: str
     value: Plan
     conditions: tuple[Plan, ...]
@@ -155,52 +160,92 @@ class Statistic:
         own = PlannedPart(self.text, Strategy.ONCE, COST_MICROS)
         return (own, *chain.from_iterable(plan.parts for plan in self.plans))
 
-    def evaluate(self, context: RuleContext, activation: Mapping[str, object]) -> float | None:
-        """Return its value for a request, None if it has none.
+    def evaluate(self, context: RuleContext, activation: Mapping[str, object]) -> float | str:
+        """Return its value for a request, or why it has none.
 
         Raises:
             BudgetExhaustedError: it costs more than is left.
         """
+        known = context.statistics
+        if self.text not in known:
+            try:
+                known[self.text] = self._computed(context, activation)
+            except BudgetExhaustedError:
+                raise
+            except CelError as error:
+                known[self.text] = str(error)
+        return known[self.text]
+
+    def _computed(self, context: RuleContext, activation: Mapping[str, object]) -> float:
         table, rows = _whole_table(context)
         for plan in reversed(self.conditions):  # as they are written
             met = plan.column(table, activation, context.budget, rows)
-            if met.faults is not None and (met.faults & rows).any():
-                return None
+            if met.faults is not None:
+                self._refuse(met.faults & rows, table, context, activation)
             rows = rows & met.values
         column = self.value.column(table, activation, context.budget, rows)
-        if column.faults is not None and (column.faults & rows).any():
-            return None
+        if column.faults is not None:
+            self._refuse(column.faults & rows, table, context, activation)
+        self._refuse(~np.isfinite(column.values) & rows, table, context, activation)
         numbers = column.values[rows]
-        if not numbers.size or not np.isfinite(numbers).all():
-            return None
+        if not numbers.size:
+            raise CelError(f"an empty list has no {self.function}")
         try:
             return STATISTICS_BY_NAME[self.function](numbers.tolist())
         except OverflowError:
-            return None
+            raise CelError(f"the numbers are too large for a {self.function}") from None
+
+    def _refuse(
+        self,
+        faulty: BoolColumn,
+        table: NodeTable,
+        context: RuleContext,
+        activation: Mapping[str, object],
+    ) -> None:
+        """Raise the error of the first faulty row, if any, as of a list of that node alone."""
+        if not faulty.any():
+            return
+        row = int(faulty.argmax())
+        node = table.row(row, sorted(self.references))[_NODE]
+        reason = "it could not be evaluated for all nodes together"
+        try:
+            self.program.evaluate({**activation, NODES: [node]}, context.budget)
+        except BudgetExhaustedError:
+            raise
+        except CelError as error:
+            reason = str(error)
+        raise CelError(f"node `{_whole_view(context).names[row]}`: {reason}")
+
+
+def _whole_view(context: RuleContext) -> ClusterView:
+    """Return the view of all nodes, whatever rows are asked for."""
+    return context.view if context.view.parent is None else context.view.parent[0]
 
 
 def _whole_table(context: RuleContext) -> tuple[NodeTable, BoolColumn]:
-    """Return all nodes, whatever rows are asked for, and which of them are in `nodes`, (n,)."""
-    view = context.view if context.view.parent is None else context.view.parent[0]
+    """Return all nodes, and which of them are in `nodes`, (n,)."""
+    view = _whole_view(context)
     table = context.table if view is context.view else NodeTable(view, context.now, context.pod)
     return table, view.valid & allowed_by_labels(context.pod, view)
 
 
 def planned(
-    root: ast.Node, environment: Environment
-) -> tuple[ast.Node, Environment, tuple[Statistic, ...]]:
-    """Return a tree in which statistics are variables, where these are declared, and each of them.
+    program: Program, environment: Environment
+) -> tuple[Program, Environment, tuple[Statistic, ...]]:
+    """Return a program in which statistics are variables, where these are declared, and each.
 
     Args:
-        root: a resolved tree without misuses.
-        environment: of the expression.
+        program: one without misuses.
+        environment: of the program.
     """
-    written = {unparse(each.node): each for each in written_statistics(root)}
+    written = {unparse(each.node): each for each in written_statistics(program.root)}
     if not written:
-        return root, environment, ()
-    variables = {**environment.variables, **dict.fromkeys(written, DOUBLE)}
+        return program, environment, ()
     statistics = tuple(_planned(text, each, environment) for text, each in written.items())
-    return _without(root), replace(environment, variables=variables), statistics
+    variables = {**environment.variables, **dict.fromkeys(written, DOUBLE)}
+    names = replace(environment, variables=variables)
+    root = _without(program.root)
+    return resolved_program(program.source, root, program.result_type, names), names, statistics
 
 
 def _without(node: ast.Node) -> ast.Node:
@@ -213,6 +258,7 @@ def _planned(text: str, written: WrittenStatistic, environment: Environment) -> 
     value, *conditions = written.parts
     return Statistic(
         text=text,
+        program=resolved_program(text, written.node, DOUBLE, environment),
         function=written.node.function,
         value=plan_number(value, environment, _LAYOUT),
         conditions=tuple(plan_condition(each, environment, _LAYOUT) for each in conditions),
@@ -228,7 +274,7 @@ def node_references(parts: Iterable[ast.Node]) -> frozenset[Reference]:
 def nodes_value(program: Program, context: RuleContext) -> dict[str, object]:
     """Return the list of nodes by its name, as far as a program reads them; nothing if it does not.
 
-    It takes as long as there are nodes.
+    For tools that evaluate node by node: no decision may, as it takes as long as there are nodes.
     """
     if (NODES,) not in program.references:
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,10 +79,65 @@ def test_nodes_may_be_left_out() -> None:
     assert set(_values(known, view).values()) == {2.0}
     pooled = "nodes.filter(n, has(n.usage)).filter(m, m.name == 'b').map(n, n.usage.cpu).mean()"
     assert set(_values(pooled, view).values()) == {3.0}
+    busy = "nodes.filter(n, has(n.usage)).filter(n, n.usage.cpu > 1.0).map(n, n.usage.cpu).mean()"
+    assert set(_values(busy, view).values()) == {3.0}
     short = "nodes.map(n, has(n.usage), n.usage.cpu).mean()"
     assert _values(short, view) == _values(known, view)
     none = "nodes.filter(n, n.name == 'z').map(n, 1.0).mean()"
     assert all(map(math.isnan, _values(none, view).values()))
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("nodes.map(n, n.usage.cpu).mean()", "node `b`: no such key: `usage`"),
+        ("nodes.map(n, n.usage.cpu > 0.0, 1.0).stddev()", "node `b`: no such key: `usage`"),
+        (
+            "nodes.filter(n, n.name != 'b').filter(n, n.usage.cpu > 0.0).map(n, 1.0).mean()",
+            "node `c`: no such key: `usage`",
+        ),
+        (
+            "nodes.map(n, n.name == 'c' ? 1e308 * 10.0 : 1.0).mean()",
+            "node `c`: numbers that are not finite have no mean",
+        ),
+        ("nodes.filter(n, n.name == 'z').map(n, 1.0).mean()", "an empty list has no mean"),
+        ("nodes.map(n, 1e308).mean()", "the numbers are too large for a mean"),
+        (
+            "has(node.usage) ? nodes.map(n, n.usage.cpu).mean() : 0.0",
+            "node `b`: no such key: `usage`",
+        ),
+        ("nodes.map(n, 1.0).mean() + double(node.labels.rack)", "no such key: `rack`"),
+        (
+            "node.labels.rack == '1' ? nodes.map(n, n.usage.cpu).mean() : 0.0",
+            "no such key: `rack`",
+        ),
+    ],
+)
+def test_the_first_node_at_fault_is_named(source: str, reason: str) -> None:
+    view = view_of(*THREE, usage("a", cpu=1000))
+    expression = _score(source)
+    context = RuleContext(request_of(), view, NOW)
+    assert math.isnan(expression.column(context, view.valid)[view.rows["a"]])
+    assert expression.fault(context, view.rows["a"]) == reason
+
+
+def test_why_a_statistic_has_no_value_is_told_without_a_look_at_each_node() -> None:
+    nodes = [node(f"n{i}") for i in range(100)]
+    view = view_of(*nodes, *(usage(f"n{i}", cpu=1000) for i in range(99)))
+    expression = _score("nodes.map(n, n.usage.cpu).mean()")
+    context = RuleContext(request_of(), view, NOW, iterations=20)
+    assert np.isnan(expression.column(context, view.valid)).all()
+    assert expression.fault(context, 0) == "node `n99`: no such key: `usage`"
+
+
+def test_another_view_has_statistics_of_its_own() -> None:
+    before = view_of(*THREE)
+    after = view_of(*THREE, *(usage(name, cpu=1000) for name in "abc"))
+    expression = _score("nodes.map(n, n.usage.cpu).mean()")
+    context = RuleContext(request_of(), before, NOW)
+    assert np.isnan(expression.column(context, before.valid)[before.valid]).all()
+    there = context.on(after)
+    assert (expression.column(there, after.valid)[after.valid] == 1.0).all()
 
 
 def test_a_part_of_the_nodes_has_the_statistics_of_all() -> None:
@@ -140,9 +196,22 @@ def test_a_statistic_is_computed_by_columns_and_costs_what_it_says() -> None:
 def test_a_statistic_is_told_with_a_decision() -> None:
     view = view_of(*THREE, usage("a", cpu=1000), usage("b", cpu=3000), usage("c", cpu=5000))
     expression = _score("nodes.map(n, n.usage.cpu).mean() - node.usage.cpu")
-    told = expression.inputs(RuleContext(request_of(), view, NOW), view.rows["a"])
+    context = RuleContext(request_of(), view, NOW)
+    expression.column(context, view.valid)
+    told = expression.inputs(context, view.rows["a"])
     described = [f"{each.name} {each.describe()}" for each in told]
     assert described == ["node.usage.cpu 1 core", "nodes.map(n, n.usage.cpu).mean() 3"]
+
+
+def test_a_statistic_that_costs_too_much_is_told_as_an_error() -> None:
+    view = view_of(*THREE)
+    source = "nodes.map(n, n.podCount).mean()"
+    expression = _score(source)
+    context = RuleContext(request_of(), view, NOW, column_steps=0)
+    assert np.isnan(expression.column(context, view.valid)).all()
+    assert "longer" in expression.fault(context, 0)
+    (told,) = expression.inputs(context, 0)
+    assert (told.name, told.describe()) == (source, "an error")
 
 
 _PODS = st.lists(
@@ -160,6 +229,7 @@ _SOURCES = [
     "nodes.map(n, now - n.creationTimestamp > duration('1h') ? 1 : 0).mean()",
     "node.name == 'n1' || nodes.map(n, n.usage.cpu).mean() > 0.0 ? 1 : 2",
 ]
+_NAMED_NODE = re.compile(r"^node `n\d`: ")
 _EXPRESSIONS = [*map(_score, _SOURCES)]
 
 
@@ -186,7 +256,8 @@ def test_columns_give_what_the_list_of_nodes_gives(
             expected = _outcome(expression, {**shared, **here})
             if isinstance(expected, str):
                 assert not math.isfinite(column[row]), (program.source, expected)
-                assert expression.fault(context, row) == expected
+                found = expression.fault(context, row)
+                assert _NAMED_NODE.sub("", found) == expected, program.source
             else:
                 assert column[row] == expected, program.source
 
