@@ -34,8 +34,14 @@ from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.policy_set import Finding, condition_part, variable_part
 from engine.policy.rules import FilterEvaluator, PluginFilter, ScoreEvaluator
 from engine.policy.schema import OnFilterError
-from engine.policy_lint.reads import ANY, ORDERS, Reads, programs_of, references_of
-from engine.policy_lint.samples import FAULTS, Samples, why_left_alone
+from engine.policy_lint.reads import ANY, EQUALITIES, ORDERS, Reads, programs_of, references_of
+from engine.policy_lint.samples import (
+    FAULTS,
+    Samples,
+    have_numbers,
+    have_resources,
+    why_left_alone,
+)
 from engine.view import BoolColumn
 
 _PLUGINS: Final = frozenset({"LimitAware", "LoadAware", "NodeResourcesFit", "TargetLoadPacking"})
@@ -175,6 +181,8 @@ def effect_findings(policy: CompiledPolicy, samples: Samples) -> Iterator[Findin
         for rule in policy.rules
         if (samples.is_recorded or _is_tried(policy, rule))
         and broken.isdisjoint(_variables_of(rule))
+        and not _is_of_the_moment(policy, rule)
+        and not _may_act_elsewhere(trials, rule)
     ]
     explained: set[str] = set()
     finders = (_useless, _unreachable, _inverted, _negligible, _repeated, _of_no_use_beside_others)
@@ -184,6 +192,58 @@ def effect_findings(policy: CompiledPolicy, samples: Samples) -> Iterator[Findin
         yield from found
     yield from _for_nobody(trials, explained)
     yield from _moves_nothing(trials)
+
+
+def _is_of_the_moment(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> bool:
+    """Return whether a rule does something else at another time of the day or year."""
+    return isinstance(rule.evaluator, NodeExpression) and any(
+        _asks_the_time(program.root) for program in programs_of(policy, rule.evaluator.program)
+    )
+
+
+def _asks_the_time(node: ast.Node) -> bool:
+    """Return whether a part reads the moment, other than for the age of a node."""
+    if isinstance(node, ast.Variable):
+        return node.name == "now"
+    if isinstance(node, ast.Binary) and any(
+        isinstance(each, ast.Variable) and each.name == "node" for each, _ in ast.walk(node)
+    ):
+        return False
+    return any(map(_asks_the_time, ast.children(node)))
+
+
+def _may_act_elsewhere(trials: Trials, rule: FilterRule | ScoreRule) -> bool:
+    """Return whether a rule may do something else in a cluster that has what this one lacks.
+
+    That is so of one that tells pods apart by a number, or that treats all nodes alike here.
+    """
+    if trials.samples.is_recorded or not isinstance(rule.evaluator, NodeExpression):
+        return False
+    programs = programs_of(trials.policy, rule.evaluator.program)
+    if have_numbers(program.root for program in programs) or not _reads_nodes(
+        _reads_of(trials.policy, rule)
+    ):
+        return False
+    if any(_tells_pods_apart(program.root) for program in programs):
+        return True
+    found = trials.of(rule)
+    if not any(np.isfinite(values).any() for values in found):
+        return False
+    if isinstance(rule, ScoreRule):
+        return all(map(_is_constant, found))
+    kept = {bool(each) for values in found for each in np.unique(passing(rule, values))}
+    return len(kept) == 1
+
+
+def _tells_pods_apart(root: ast.Node) -> bool:
+    """Return whether an expression compares a number of the pod alone with another than zero."""
+    return any(
+        isinstance(node, ast.Binary)
+        and node.operator in EQUALITIES | ORDERS
+        and not _reads_nodes(map(_path, (each for each, _ in ast.walk(node))))
+        and not have_numbers([node])
+        for node, _ in ast.walk(root)
+    )
 
 
 def _variables_of(rule: FilterRule | ScoreRule) -> Iterator[str]:
@@ -207,6 +267,8 @@ def _is_tried(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> bool:
     references = set(references_of(policy, rule.evaluator.program))
     if not _reads_nodes(references):
         return True
+    if not have_resources(programs_of(policy, rule.evaluator.program)):
+        return False
     if ("node", "conditions") in {path[:2] for path in references}:
         types = {
             each.literal.value
@@ -216,10 +278,16 @@ def _is_tried(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> bool:
         }
         if types and types <= {"Ready", *FAULTS}:
             references = {path for path in references if path[:2] != ("node", "conditions")}
-    return _is_varied(references)
+    return _are_varied(references)
 
 
-def _is_varied(references: Iterable[Reference]) -> bool:
+def _is_varied(policy: CompiledPolicy, program: Program) -> bool:
+    """Return whether all that an expression rests on is varied in the built-in cluster."""
+    programs = programs_of(policy, program)
+    return _are_varied(references_of(policy, program)) and have_resources(programs)
+
+
+def _are_varied(references: Iterable[Reference]) -> bool:
     return all(path[:2] in _VARIED or path[:1] in _VARIED for path in references)
 
 
@@ -240,20 +308,39 @@ def _applies_to_none(samples: Samples) -> Iterator[Finding]:
 def _condition_warnings(
     policy: CompiledPolicy, samples: Samples, program: Program
 ) -> Iterator[str]:
-    references = references_of(policy, program)
-    if not samples.selected or not (_is_varied(references) or _is_of_one_text(program)):
+    is_of_text = samples.has_all_texts and _is_of_one_text(program)
+    if not samples.selected or not (_is_varied(policy, program) or is_of_text):
         return
     values, error = _values_of_pods(policy, samples, program, samples.selected)
-    if ("now",) in references:
+    is_of_hours = program.references == {("now",)} and _is_of_hours(program)
+    if is_of_hours:
         for moment in samples.moments:
             at = replace(samples, now=moment)
             values += _values_of_pods(policy, at, program, samples.selected[:1])[0]
     if not values:
         yield f"always fails: {error}"
+    elif not is_of_hours and (("now",) in program.references or not have_numbers([program.root])):
+        return
     elif len(values) >= len(samples.selected) and all(value is True for value in values):
         yield "true for all pods: it has no effect"
     elif True not in values:
         yield "true for no pod: the policy applies to none"
+
+
+def _is_of_hours(program: Program) -> bool:
+    """Return whether of the moment only such is read as the moments of samples have in full."""
+    nodes = [node for node, _ in ast.walk(program.root)]
+    now = [each for each in nodes if isinstance(each, ast.Variable) and each.name == "now"]
+    read = [
+        each.function
+        for each in nodes
+        if isinstance(each, ast.Call) and any(each.args[0] is moment for moment in now)
+    ]
+    return len(read) == len(now) and any(set(read) <= each for each in _OF_MOMENTS)
+
+
+_OF_MOMENTS: Final = (frozenset({"getDayOfWeek", "getHours"}), frozenset({"getMonth"}))
+"""What the moments of samples have in all values, and all combinations."""
 
 
 def _is_of_one_text(program: Program) -> bool:
@@ -285,7 +372,7 @@ _TEXTS: Final = frozenset(
 def _failure_of_variable(policy: CompiledPolicy, samples: Samples, program: Program) -> str:
     """Return why a variable cannot be evaluated for any pod, "" if it can be for some."""
     values, error = _values_of_pods(policy, samples, program, samples.requests)
-    return "" if values or not _is_varied(references_of(policy, program)) else error
+    return "" if values or not _is_varied(policy, program) else error
 
 
 def _values_of_pods(
@@ -321,7 +408,7 @@ def _useless(trials: Trials, judged: _Rules) -> Iterator[Finding]:
             if (
                 trials.samples.is_recorded
                 or not isinstance(rule.evaluator, NodeExpression)
-                or _is_varied(reads)
+                or _is_varied(trials.policy, rule.evaluator.program)
             ):
                 _, error = trials.values(rule.evaluator, trials.samples.requests[0])
                 yield Finding(rule.name, f"always fails: {error}")
@@ -341,7 +428,7 @@ def _useless(trials: Trials, judged: _Rules) -> Iterator[Finding]:
 
 
 def _reads_nodes(references: Iterable[Reference]) -> bool:
-    return any(path[0] == "node" for path in references)
+    return any(path[:1] == ("node",) for path in references)
 
 
 def _reads_no_node(rule: FilterRule | ScoreRule, references: Collection[Reference]) -> Finding:
@@ -633,6 +720,8 @@ def _for_nobody(trials: Trials, explained: Collection[str]) -> Iterator[Finding]
         return
     for rule in trials.policy.rules:
         if not isinstance(rule.evaluator, NodeExpression) or rule.name in explained:
+            continue
+        if _is_of_the_moment(trials.policy, rule):
             continue
         if any(_has_effect(rule, values) for values in trials.of(rule)):
             continue

@@ -16,7 +16,7 @@ from engine.policy import CompiledPolicy, FilterRule, NodeExpression, RuleContex
 from engine.policy.label_analysis import FilterLabels
 from engine.policy.policy_set import Finding
 from engine.policy_lint.reads import Reads, programs_of, references_of
-from engine.policy_lint.samples import Samples
+from engine.policy_lint.samples import Samples, have_numbers, have_resources
 
 _VARIED: Final = frozenset(
     {
@@ -31,7 +31,11 @@ _VARIED: Final = frozenset(
 
 def label_findings(policy: CompiledPolicy, samples: Samples) -> Iterator[Finding]:
     """Yield a finding for each rule that contradicts others, or adds nothing to them."""
-    filters = [rule for rule in policy.filters if rule.labels.summary.constrains_labels]
+    filters = [
+        rule
+        for rule in policy.filters
+        if rule.labels.summary.constrains_labels and _is_varied(policy, rule)
+    ]
     if not filters and all(score.labels.preferred is None for score in policy.scores):
         return
     contexts = [
@@ -40,17 +44,19 @@ def label_findings(policy: CompiledPolicy, samples: Samples) -> Iterator[Finding
     ]
     if not contexts:
         return
-    required = {rule.name: _conditions(rule.labels, contexts) for rule in filters}
     for rule in policy.rules:
         yield from _unlabelled_findings(policy, rule, contexts)
+    if not samples.has_all_texts:
+        return
+    required = {rule.name: _conditions(rule.labels, contexts) for rule in filters}
     contradiction = tuple(islice(_contradictions(required), 1))
     yield from contradiction
     if not contradiction:
-        varied = [rule.name for rule in filters if _is_varied(policy, rule)]
-        yield from islice(_repetitions({name: required[name] for name in reversed(varied)}), 1)
+        backwards = {name: required[name] for name in reversed(required)}
+        yield from islice(_repetitions(backwards), 1)
         together = [reduce(and_, each) for each in zip(*required.values(), strict=True)]
         for score in policy.scores if together else ():
-            if score.labels.preferred is not None:
+            if score.labels.preferred is not None and _is_varied(policy, score):
                 preferred = _conditions(score.labels.preferred, contexts)
                 yield from _idle_scores(score.name, together, preferred)
 
@@ -145,7 +151,7 @@ def joint_findings(
         others: of the same set.
         samples: with pods that all of them speak of.
     """
-    pods = samples.requests
+    pods = samples.requests if samples.has_all_texts else ()
     for other in others:
         if not pods or not all(
             other.selects(each) and other.meets(each, samples.now, []) for each in pods
@@ -153,6 +159,8 @@ def joint_findings(
             continue
         for rule in policy.filters:
             for opposed in other.filters:
+                if not (_is_varied(policy, rule) and _is_varied(other, opposed)):
+                    continue
                 pairs = [
                     (
                         rule.labels.condition(policy.context(pod, samples.view, samples.now)),
@@ -174,10 +182,17 @@ def _conditions(labels: FilterLabels, contexts: Iterable[RuleContext]) -> list[L
     return [labels.condition(context) for context in contexts]
 
 
-def _is_varied(policy: CompiledPolicy, rule: FilterRule) -> bool:
+def _is_varied(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> bool:
+    """Return whether samples vary all that decides which labels a rule requires."""
     if not isinstance(rule.evaluator, NodeExpression):
         return False
-    return all(path[:2] in _VARIED for path in references_of(policy, rule.evaluator.program))
+    programs = programs_of(policy, rule.evaluator.program)
+    references = references_of(policy, rule.evaluator.program)
+    return (
+        all(path[:2] in _VARIED for path in references)
+        and have_resources(programs)
+        and have_numbers(program.root for program in programs)
+    )
 
 
 def _all_contradict(pairs: Iterable[tuple[LabelCondition, LabelCondition]]) -> bool:

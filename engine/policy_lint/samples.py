@@ -22,7 +22,7 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
-from engine.cel import ast
+from engine.cel import Program, ast
 from engine.documents import read_documents
 from engine.errors import StowplanError, counted
 from engine.model.decision import PlacementRequest
@@ -35,7 +35,7 @@ from engine.model.usage import NodeUsage
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import SYSTEM_NAMESPACES, Scope, skip_reason
 from engine.policy import CompiledPolicy
-from engine.policy_lint.reads import ANY, ReadPath, Reads
+from engine.policy_lint.reads import ANY, EQUALITIES, ORDERS, ReadPath, Reads
 from engine.view import ClusterState, ClusterView, PodSumProfile
 
 _Json = dict[str, Any]
@@ -50,11 +50,12 @@ _MOST_VALUES: Final = 24  # of a field of an identity
 _MOST_TRIED: Final = 32  # pods that rules are evaluated for
 _MOST_RECORDED: Final = 300  # of a recording
 _COMMON_TEXTS: Final = ("", "true", "1", "7", "x")
-_OTHER: Final = "x"  # a text that no policy speaks of
+_OTHER: Final = "unheard-of"  # a text that no policy speaks of
 _ONE_IN_THREE: Final = 3  # of the nodes and pods lacks a label
-_SCOPE: Final = Scope()
 _HOUR: Final = 3600 * SECOND
 _HOURS: Final = (*range(7 * 24), *range(7 * 24, 366 * 24, 5 * 24 + 1))
+_AMOUNTS: Final = frozenset({"allocatable", "limits", "requested", "requests", "usage"})
+_MAPS: Final = frozenset({"annotations", "labels"})
 
 FAULTS: Final = ("DiskPressure", "MemoryPressure", "NetworkUnavailable", "PIDPressure")
 """Conditions of a node that keep new pods off it while they are true."""
@@ -80,6 +81,7 @@ class Samples:
     requests: tuple[PlacementRequest, ...]  # those of them that it applies to
     left_alone: tuple[PlacementRequest, ...]  # those that it would, were they not out of scope
     all_pods: int  # that there are
+    has_all_texts: bool = True  # whether labels have all values that the policy speaks of
     is_over: Callable[[], bool] = lambda: False  # whether the time is up
 
     @property
@@ -111,7 +113,7 @@ def samples_for(
 ) -> Samples:
     """Return the built-in cluster, and pods for a policy; varied for others, too."""
     policies = (policy, *others)
-    values = _values(policies)
+    values, has_all_texts = _values(policies)
     profiles = tuple(profile for each in policies for profile in each.sum_profiles)
     view, now = _cluster(tuple(values.items()), profiles)
     identities, are_all = _identities(policies)
@@ -129,6 +131,7 @@ def samples_for(
         # Of some of the pods alone it is not known whether others are placed.
         left_alone=_applying(policy, selected, now, left_alone=True) if are_all else (),
         all_pods=len(requests),
+        has_all_texts=has_all_texts,
         is_over=is_over,
     )
 
@@ -168,27 +171,63 @@ def _applying(
     found = [
         request
         for request in selected
-        if bool(skip_reason(request.pod, _SCOPE)) is left_alone
-        and policy.meets(request, now, errors)
+        if bool(why_left_alone(request)) is left_alone and policy.meets(request, now, errors)
     ]
     return tuple(found[:: -(-len(found) // most)]) if found else ()
 
 
 def why_left_alone(request: PlacementRequest) -> str:
-    """Return why a pod is not placed, whatever policies say; "" if it is."""
-    return skip_reason(request.pod, _SCOPE)
+    """Return why a pod is not placed, whatever policies and settings say; "" if it is."""
+    # Which schedulers are advised is a setting.
+    schedulers = ("default-scheduler", request.pod.scheduler_name)
+    return skip_reason(request.pod, Scope(scheduler_names=schedulers))
 
 
-def _values(policies: Iterable[CompiledPolicy]) -> dict[str, tuple[str, ...]]:
-    """Return the values of each label that policies speak of.
+def have_resources(programs: Iterable[Program]) -> bool:
+    """Return whether nodes of the built-in cluster have each resource that programs name."""
+    known = {name for node in _recorded()["nodes"] for name in node["size"]}
+    for program in programs:
+        reads = Reads(program.root)
+        named = {each.key for each in reads.keys if each.path[-1] in _AMOUNTS}
+        for each in (*reads.comparisons, *reads.searches):
+            if each.path[-1:] == (ANY,) and each.path[-2] in _AMOUNTS:
+                named.add(str(each.literal.value))
+        if not named <= known:
+            return False
+    return True
+
+
+def have_numbers(roots: Iterable[ast.Node]) -> bool:
+    """Return whether the built-in cluster has numbers on all sides of those in comparisons.
+
+    It is so of zero alone: real clusters have numbers between any others, and beyond them.
+    """
+    return not any(
+        isinstance(each, ast.Literal) and _is_amount(each.value)
+        for root in roots
+        for node, _ in ast.walk(root)
+        if isinstance(node, ast.Call)
+        or (isinstance(node, ast.Binary) and node.operator in EQUALITIES | ORDERS | {"in"})
+        for each, _ in ast.walk(node)
+    )
+
+
+def _is_amount(value: object) -> bool:
+    """Return whether a constant is a number, a time or a duration, and not zero."""
+    return not isinstance(value, bool | str | bytes | list | tuple | None) and value != 0
+
+
+def _values(policies: Iterable[CompiledPolicy]) -> tuple[dict[str, tuple[str, ...]], bool]:
+    """Return the values of each label that policies speak of, and whether they are all.
 
     They are what it is compared with and another one; any text where that is not known.
     """
-    texts, compared = set[str](), dict[str, set[str]]()
+    keys, texts, compared = set[str](), set[str](), dict[str, set[str]]()
     for policy in policies:
         for program in policy.programs:
             texts |= {key for path in program.references for key in path[2:]}
             reads = Reads(program.root)
+            keys |= {each.key for each in reads.keys if each.path[-1] in _MAPS}
             for each in reads.comparisons:
                 if isinstance(each.literal.value, str):
                     compared.setdefault(each.path[-1], set()).add(each.literal.value)
@@ -197,13 +236,20 @@ def _values(policies: Iterable[CompiledPolicy]) -> dict[str, tuple[str, ...]]:
                     texts.add(node.value)
         for selector in (policy.object_selector, policy.namespace_selector):
             for requirement in selector.requirements:
-                texts |= {requirement.key, *requirement.values}
+                keys.add(requirement.key)
+                texts |= requirement.values
                 compared.setdefault(requirement.key, set()).update(requirement.values)
+    texts |= keys
+    read, others = (sorted(filter(is_label_key, each)) for each in (keys, texts - keys))
     any_text = (*sorted(filter(is_label_value, texts))[:_MOST_TEXTS], *_COMMON_TEXTS)
-    return {
+    values = {
         key: (*sorted(compared[key]), _OTHER) if compared.get(key) else any_text
-        for key in sorted(filter(is_label_key, texts))[:_MOST_TEXTS]
+        for key in [*read, *others][:_MOST_TEXTS]
     }
+    are_all = len(texts) <= _MOST_TEXTS or (
+        len(read) <= _MOST_TEXTS and all(compared.get(key) for key in read)
+    )
+    return values, are_all
 
 
 @cache

@@ -102,6 +102,10 @@ def test_a_score_without_effect_is_a_warning(expression: str, warning: str) -> N
             "pod.priority > 1000",
             f"{_OF_PODS}; write what chooses pods in `match.matchConditions`",
         ),
+        (
+            "pod.priority != 12345",
+            f"{_OF_PODS}; write what chooses pods in `match.matchConditions`",
+        ),
         ("node.podCount >= 0", f"it keeps all {_NODES}, for each pod: it has no effect"),
         ("node.allocatable.cpu < 0.0", f"it rejects all {_NODES}, for each pod"),
         ("1 / 0 > 0", "always fails: division by zero"),
