@@ -45,7 +45,7 @@ test-part: $(READY) ## Run the part that other versions of Python must pass: PYT
 e2e: export STOWPLAN_E2E_KUBERNETES = $(KUBERNETES)
 e2e: $(READY) ## Run the tests on a real control plane, KUBERNETES=1.36; needs Go, and builds for minutes once
 	@$(BIN)/python -m tests.e2e.build
-	@$(BIN)/pytest -q --numprocesses 2 --dist loadfile tests/e2e
+	@$(BIN)/pytest -q --numprocesses 3 --dist loadfile tests/e2e
 
 matrix: $(READY) ## Run what depends on the API server on KUBERNETES="1.34 1.35 1.36 1.37", one after the other
 	@$(BIN)/python -m tests.e2e.matrix $(KUBERNETES)
