@@ -34,7 +34,7 @@ demo: $(READY) ## Run the main job on the embedded recorded cluster
 test: $(READY) ## Run the tests: 5 to 12 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
 
-search: $(READY) ## Check all examples of properties and state machines: some 6 minutes of CPU
+search: $(READY) ## Check all examples of properties and state machines: 2 to 6 minutes of CPU
 	@$(BIN)/pytest -q --numprocesses auto --hypothesis-profile search -m "hypothesis or search"
 
 test-part: $(READY) ## Run the part that other versions of Python must pass: PYTHON=python3.13 VENV=.venv-3.13
