@@ -1,6 +1,6 @@
 """Whether anything has become slower: what it takes as a ratio to a floor, beside its budget.
 
-Run as `python -m tests.bench.budgets [--load FILE ...]`, which takes three minutes; results of
+Run as `python -m tests.bench.budgets [--load FILE ...]`, which takes ten minutes; results of
 `python -m tests.bench.load --json FILE` are compared where they are given, the more the better. All
 ratios are measured again and again, one after the other. A budget is broken when the mean of a
 ratio is beyond its limit by more than the spread, which is the standard deviation of one
