@@ -25,6 +25,7 @@ from webhook.pages.pod import pod_page, pods_page
 from webhook.pages.policies import policies_page, policy_page
 from webhook.pages.queue import is_releasing, queue_blocks, queue_page
 from webhook.pages.quotas import quotas_page
+from webhook.pages.repack import repack_blocks
 from webhook.pages.simulation import figures_table, report_page, simulation_blocks
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "queue_page",
     "quotas_page",
     "reason_blocks",
+    "repack_blocks",
     "report_page",
     "sign_in_page",
     "simulation_blocks",
