@@ -6,6 +6,7 @@ They are read when a plan is due, as few pods that wait have any; nothing watche
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -14,6 +15,9 @@ from engine.model.api import ObjectMeta
 from engine.release import HeldPod
 from webhook.cluster.client.connection import ApiError, Connection, find
 from webhook.cluster.objects import UNREADABLE
+
+MOST_CLAIMS: Final = 8
+"""Claims of one pod that are read; whoever creates a pod may name any number of them."""
 
 _STORAGE_CLASSES: Final = "/apis/storage.k8s.io/v1/storageclasses"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -60,7 +64,7 @@ async def unbound_claim(connection: Connection, held: HeldPod) -> str:
     """Return the first claim of a pod that no scheduler can help, "" for none.
 
     A claim whose StorageClass waits for the first consumer is bound when the pod is scheduled. What
-    cannot be read counts as bound: the plan may fail then.
+    cannot be read counts as bound, and so do claims beyond MOST_CLAIMS: the plan may fail then.
 
     Args:
         connection: to the API server.
@@ -70,12 +74,11 @@ async def unbound_claim(connection: Connection, held: HeldPod) -> str:
         return ""
     try:
         volumes = msgspec.json.decode(held.raw, type=_Pod).spec.volumes or ()
-        for volume in volumes:
-            claim = volume.persistent_volume_claim
-            if claim and not await _is_bound_in_time(
-                connection, held.pod.namespace, claim.claim_name
-            ):
-                return claim.claim_name
+        claims = (volume.persistent_volume_claim for volume in volumes)
+        names = dict.fromkeys(claim.claim_name for claim in claims if claim)
+        for name in islice(names, MOST_CLAIMS):
+            if not await _is_bound_in_time(connection, held.pod.namespace, name):
+                return name
     except (ApiError, *UNREADABLE) as error:
         _log.info("volume claims of pod `%s` cannot be read: %s", held.key, error)
     return ""

@@ -3,11 +3,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from engine.model import api
+from engine.model.pod import pod_of
+from engine.model.time import Micros
+from engine.release import HeldPod
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World
 from webhook.cluster.client.connection import connected
+from webhook.controllers.eviction.volume_claims import MOST_CLAIMS, unbound_claim
 
 
 @pytest.fixture
@@ -25,12 +31,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-def _claim(world: World, phase: str, storage_class: str = "") -> None:
+def _claim(world: World, phase: str, storage_class: str = "", *, name: str = "disk") -> None:
     world.server.create(
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"namespace": "shop", "name": "disk"},
+            "metadata": {"namespace": "shop", "name": name},
             "spec": {"storageClassName": storage_class},
             "status": {"phase": phase},
         }
@@ -46,6 +52,10 @@ def _storage_class(world: World, mode: str) -> None:
             "volumeBindingMode": mode,
         }
     )
+
+
+def _reads(world: World) -> int:
+    return sum("persistentvolumeclaims" in each.path for each in world.server.requests)
 
 
 def _waits_in_vain(leader: Leader) -> bool:
@@ -89,3 +99,17 @@ async def test_a_claim_that_may_not_be_read_is_no_hindrance(world: World) -> Non
     )
     leader = world.leader()
     await leader.lead_until(lambda: len(world.pods("batch")) == 1)
+
+
+async def test_a_pod_with_many_claims_costs_few_requests(world: World) -> None:
+    _claim(world, "Bound")
+    names = ["disk"] * 40 + [f"disk-{number}" for number in range(40)]
+    volumes = [{"persistentVolumeClaim": {"claimName": name}} for name in names]
+    raw = msgspec.json.encode({"spec": {"volumes": volumes}})
+    for number in range(40):
+        _claim(world, "Bound", name=f"disk-{number}")
+    pod = pod_of(msgspec.json.decode(raw, type=api.Pod), namespace="shop")
+    held = HeldPod(pod=pod, version=1, raw=raw, release_by=Micros(0), seen_at=Micros(0))
+    before = _reads(world)
+    assert not await unbound_claim(world.connection, held)
+    assert _reads(world) - before == MOST_CLAIMS
