@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -73,7 +74,8 @@ class ConditionWriter:
         now = self._context.now()
         if is_writing or not self._context.conditions.is_due(now):
             return
-        due = self._context.conditions.due(waiting, now, self._wait)
+        busy = self._context.pods.schedulers_in_order()
+        due = self._context.conditions.due(waiting, now, partial(self._wait, busy=busy))
         if due:
             self._task = asyncio.create_task(self._write(due))
 
@@ -83,10 +85,10 @@ class ConditionWriter:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _wait(self, held: HeldPod) -> Wait:
-        """Return what a pod waits for."""
-        context, pods = self._context, self._context.pods
-        record = pods.of(held)
+    def _wait(self, held: HeldPod, busy: Container[str]) -> Wait:
+        """Return what a pod waits for; busy are the schedulers whose next pod of an order waits."""
+        context = self._context
+        record = context.pods.of(held)
         note = record.reclaim_note
         quota = context.pace.condition(self._gangs.first(held).key)
         gang = self._gangs.wait(held)
@@ -96,7 +98,7 @@ class ConditionWriter:
             quota="" if quota is None else quota.reason,
             gang="" if gang is None else gang.reason,
             finds_no_node=record.phase is Phase.UNPLACED,
-            is_behind_binding=is_in_order and held.pod.scheduler_name in pods.schedulers_in_order(),
+            is_behind_binding=is_in_order and held.pod.scheduler_name in busy,
         )
         reason = QueuedReason(wait_reason(facts))
         if record.refusal is not None:
