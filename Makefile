@@ -31,7 +31,7 @@ help: ## Show this help
 demo: $(READY) ## Run the main job on the embedded recorded cluster
 	@$(BIN)/stowplan demo
 
-test: $(READY) ## Run the tests: 5 to 12 minutes of CPU, on all cores
+test: $(READY) ## Run the tests: 4 to 12 minutes of CPU, on all cores
 	@$(BIN)/pytest -q --numprocesses auto
 
 search: $(READY) ## Check all examples of properties and state machines: 2 to 6 minutes of CPU
