@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # The version of Kubernetes that the end-to-end tests run on; `make matrix` takes several.
-KUBERNETES ?= $(STOWPLAN_E2E_KUBERNETES)
+KUBERNETES := $(or $(KUBERNETES),$(STOWPLAN_E2E_KUBERNETES))
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE ?= localhost/stowplan:$(VERSION)
