@@ -230,7 +230,7 @@ DEFAULT_MAX_QUEUED = 1_000
 _MOST_DIGITS: Final = 18
 
 
-class ReclaimMode(StrEnum):
+class EvictionMode(StrEnum):
     """Whether pods are evicted to make room for others."""
 
     OFF = "Off"
@@ -259,9 +259,9 @@ class ElasticQuota:
     weight: int = DEFAULT_WEIGHT  # its weight in fair sharing
     max_queued: int = DEFAULT_MAX_QUEUED  # pods that may wait for it
     # whether its pods within `min` take back what others borrow
-    reclaim: ReclaimMode = ReclaimMode.DRY_RUN
+    reclaim: EvictionMode = EvictionMode.DRY_RUN
     # whether pods are evicted of what it uses above its runtime
-    revoke: ReclaimMode = ReclaimMode.OFF
+    revoke: EvictionMode = EvictionMode.OFF
     # whether one pod of each Deployment may be above `max` while it is to replace another
     allows_surge: bool = False
     # texts of the annotations in `FIGURE_ANNOTATIONS` that it has
@@ -290,8 +290,8 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         tree=tree_settings_of(wire.metadata),
         weight=_integer(annotations, WEIGHT_ANNOTATION, DEFAULT_WEIGHT, 1, MOST_WEIGHT),
         max_queued=_integer(annotations, MAX_QUEUED_ANNOTATION, DEFAULT_MAX_QUEUED, 0, INT64_MAX),
-        reclaim=_mode(annotations, RECLAIM_ANNOTATION, ReclaimMode.DRY_RUN),
-        revoke=_mode(annotations, REVOKE_ANNOTATION, ReclaimMode.OFF),
+        reclaim=_mode(annotations, RECLAIM_ANNOTATION, EvictionMode.DRY_RUN),
+        revoke=_mode(annotations, REVOKE_ANNOTATION, EvictionMode.OFF),
         allows_surge=annotations.get(SURGE_ANNOTATION) == "1",
         figures={name: annotations[name] for name in FIGURE_ANNOTATIONS if name in annotations},
     )
@@ -308,7 +308,7 @@ def _integer(
     return value if least <= value <= greatest else default
 
 
-def _mode(annotations: Mapping[str, str], name: str, default: ReclaimMode) -> ReclaimMode:
+def _mode(annotations: Mapping[str, str], name: str, default: EvictionMode) -> EvictionMode:
     """Return the mode in an annotation, the default where there is none."""
     text = annotations.get(name)
-    return next((mode for mode in ReclaimMode if mode == text), default)
+    return next((mode for mode in EvictionMode if mode == text), default)

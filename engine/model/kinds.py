@@ -75,7 +75,7 @@ class Kind:
     # must not hide what it takes
     counts_in_part: bool = False
     # whether it is watched only where pods may be evicted for others
-    only_for_reclaim: bool = False
+    only_for_eviction: bool = False
     # whether it is watched only where policies of the API are taken
     only_for_policies: bool = False
     # whether only tools read it that stand in for an API server: snapshots have it, and the webhook
@@ -171,7 +171,7 @@ PRIORITY_CLASSES: Final = Kind(
     plural="priorityclasses",
     wire=api.PriorityClass,
     decode=priority_class_of,
-    only_for_reclaim=True,
+    only_for_eviction=True,
     case_list="priorityClasses",
     snapshot_annotations=frozenset(
         {MINIMUM_PRIORITY_ANNOTATION, PREEMPTION_ANNOTATION, TOLERATION_SECONDS_ANNOTATION}
@@ -354,11 +354,11 @@ KINDS: Final = (
 WATCHED: Final = tuple(
     kind
     for kind in KINDS
-    if "watch" in kind.verbs and not (kind.only_for_reclaim or kind.only_for_policies)
+    if "watch" in kind.verbs and not (kind.only_for_eviction or kind.only_for_policies)
 )
 """Kinds that are listed and watched on every live cluster; others with rights are polled."""
 
-WATCHED_FOR_RECLAIM: Final = tuple(kind for kind in KINDS if kind.only_for_reclaim)
+WATCHED_FOR_EVICTION: Final = tuple(kind for kind in KINDS if kind.only_for_eviction)
 """Kinds that are listed and watched beside them where pods may be evicted for others."""
 
 WATCHED_FOR_POLICIES: Final = _POLICIES

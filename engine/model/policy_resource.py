@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from engine.model import api
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.hold import HOLD_FOR_ORDER, HOLD_FOR_PREEMPTION
 from engine.model.time import micros
 
@@ -68,7 +68,7 @@ class PlacementOptions:
     # whether pods are held until those before them in the order are bound
     release_in_order: bool = False
     # whether pods of lower priority are evicted for one that no node takes, which is held for that
-    preemption: ReclaimMode = ReclaimMode.OFF
+    preemption: EvictionMode = EvictionMode.OFF
     # by how many points of 100 another node must be better than the scheduler's for a pod to be
     # moved at its binding
     min_gain: int = 1
@@ -81,7 +81,7 @@ class PlacementOptions:
     @property
     def hold_reasons(self) -> tuple[str, ...]:
         """Why pods are held before the scheduler sees them, () if they are not."""
-        preempts = self.preemption is not ReclaimMode.OFF
+        preempts = self.preemption is not EvictionMode.OFF
         return (
             *((HOLD_FOR_ORDER,) if self.release_in_order else ()),
             *((HOLD_FOR_PREEMPTION,) if preempts else ()),

@@ -21,7 +21,7 @@ from engine.cel.values import BOOL, STRING
 from engine.cel.vector import Strategy
 from engine.documents import MOST_PROBLEMS, Document, validate_model
 from engine.errors import Diagnostic, did_you_mean
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.policy_resource import PlacementAt, PlacementOptions, PolicyKind
 from engine.model.rule_outcomes import NodeThreshold
 from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, Plugin
@@ -315,7 +315,7 @@ def _unknown_after_admission(
     """Yield the problem of each expression that reads what only an admission request says."""
     if placement.at is PlacementAt.BINDING:
         moment, way_out = "a pod is bound", "decide `at: Admission`"
-    elif placement.preemption is not ReclaimMode.OFF:
+    elif placement.preemption is not EvictionMode.OFF:
         moment, way_out = "others are evicted for a pod", "drop `preemption`"
     else:
         return

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from engine.documents import mistake, several_mistakes, template_hint
 from engine.errors import did_you_mean
 from engine.model import api, selectors
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.policy_resource import (
     DEFAULT_GROUP_LABELS,
     WISH_WEIGHTS,
@@ -466,14 +466,14 @@ class Placement(Model):
         ),
     ] = False
     preemption: Annotated[
-        ReclaimMode,
+        EvictionMode,
         Field(
             description="Holds the pod with a scheduling gate. If no node takes it, `On` evicts"
             " pods of lower priority for it, as far as budgets, gangs, quotas and"
             " PriorityClasses allow it; `DryRun` reports them in an Event and releases"
             " the pod. Needs `stowplan serve --hold --preemption`."
         ),
-    ] = ReclaimMode.OFF
+    ] = EvictionMode.OFF
     min_gain: Annotated[
         int,
         Field(
@@ -619,7 +619,7 @@ class NamespacedSpec(Spec):
                     "it applies to pods of its own namespace alone",
                 ),
                 (
-                    self.placement.preemption is not ReclaimMode.OFF,
+                    self.placement.preemption is not EvictionMode.OFF,
                     ("placement", "preemption"),
                     "it may not evict pods",
                 ),

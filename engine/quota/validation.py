@@ -31,7 +31,7 @@ from engine.model.elastic_quota import (
     UPSTREAM_GROUP,
     AnnotationError,
     ElasticQuota,
-    ReclaimMode,
+    EvictionMode,
     namespaces_in,
     quota_of,
     resource_list_in,
@@ -193,8 +193,8 @@ def _quantities(resource_list: api.ResourceList | None) -> dict[str, Quantity]:
 
 
 _ANNOTATION_VALUES: Final = {
-    RECLAIM_ANNOTATION: tuple(ReclaimMode),
-    REVOKE_ANNOTATION: tuple(ReclaimMode),
+    RECLAIM_ANNOTATION: tuple(EvictionMode),
+    REVOKE_ANNOTATION: tuple(EvictionMode),
     SURGE_ANNOTATION: ("1",),
 }
 _MOST_SHOWN: Final = 50

@@ -30,7 +30,7 @@ from engine.eviction import Victim as PlannedVictim
 from engine.model import api
 from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.elastic_quota import EvictionMode, QuotaKey
 from engine.model.namespace import ResourceQuota, resource_of
 from engine.model.node import Node
 from engine.model.pod import Pod
@@ -644,7 +644,7 @@ class Creation:
         queue = queues.of(request.pod)
         situation = _situation(queues, cluster, request.pod, self._policies)
         quotas = () if queue is None else (queue.queue.key,)
-        if queue is not None and queue.quota.reclaim is not ReclaimMode.OFF:
+        if queue is not None and queue.quota.reclaim is not EvictionMode.OFF:
             plan = completed(plan_for_pod(request, Reclaim(quotas), situation))
             if isinstance(plan, Plan):
                 return plan

@@ -86,7 +86,7 @@ def _parsed(constraints: bytes) -> _Constraints:
     return _Constraints(wire.labels, selector, wire.tolerations)
 
 
-class Nominations:
+class NominatedNodes:
     """The nodes that pods are nominated to: as seen, or as decided here and not seen yet.
 
     What was decided here holds until the pod is seen nominated to another node than before: then

@@ -20,7 +20,7 @@ from engine.model.pod_shape import PodShape
 from engine.model.quantity import PODS
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
-from engine.view.assumed import AssumedPods, Nominations, admits
+from engine.view.assumed import AssumedPods, NominatedNodes, admits
 from engine.view.axis import IntColumn
 from engine.view.namespaces import REQUESTED, NamespaceTotals, RequestCounts
 from engine.view.pod_table import (
@@ -342,7 +342,7 @@ class PodAccounting:
     def __init__(self, table: PodTable, rows: NodeRows, assumed: AssumedPods) -> None:
         self.table = table
         self.assumed = assumed
-        self.nominations = Nominations()
+        self.nominations = NominatedNodes()
         self.departures = Departures()
         self.elsewhere = 0
         self._expected: dict[str, ExpectedBinding] = {}

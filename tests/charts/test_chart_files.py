@@ -167,7 +167,8 @@ def test_the_account_may_read_the_kinds_in_the_table_and_no_other() -> None:
     needed = [
         (kind.group, kind.plural, kind.verbs)
         for kind in KINDS
-        if kind.verbs and not (kind.only_for_reclaim or kind.only_for_policies or kind.only_offline)
+        if kind.verbs
+        and not (kind.only_for_eviction or kind.only_for_policies or kind.only_offline)
     ]
     assert sorted(granted) == sorted(needed)
 

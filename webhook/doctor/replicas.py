@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.errors import counted
-from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_RECLAIM
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_EVICTION
 from engine.report import StatusReport
 from webhook.doctor.findings import Finding, note, ok, problem, warning
 from webhook.doctor.installation import Installation, Replica
@@ -57,7 +57,7 @@ def _families(host: str) -> frozenset[str]:
 
 
 _AGAIN = "the kubelet brings a changed ConfigMap within two minutes; else look at the replica's log"
-_FOR_EVICTIONS: Final = frozenset(kind.name for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_RECLAIM))
+_FOR_EVICTIONS: Final = frozenset(kind.name for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_EVICTION))
 _USAGE_SOURCES = ("nodemetrics.slo.koordinator.sh", "metrics.k8s.io", "prometheus")
 _QUOTAS = "elasticquotas."
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engine.model.elastic_quota import UPSTREAM_GROUP
-from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM
+from engine.model.kinds import KINDS, POD_METRICS, WATCHED_FOR_EVICTION, WATCHED_FOR_POLICIES
 from webhook.doctor.findings import Finding, ok, problem, warning
 from webhook.doctor.installation import ADMISSION, MUTATING, VALIDATING, Installation
 
@@ -46,7 +46,7 @@ _HOLD_RIGHTS: Final = (
 _RECLAIM_RIGHTS: Final = (
     *(
         Right(verb, kind.group, kind.plural)
-        for kind in WATCHED_FOR_RECLAIM
+        for kind in WATCHED_FOR_EVICTION
         for verb in ("list", "watch")
     ),
     Right("create", "", "pods/eviction"),
@@ -118,7 +118,7 @@ def _serving_rights(installation: Installation) -> Iterator[Right]:
     """Yield the rights of whoever answers reviews; the leader has them, too."""
     namespace, setting = installation.namespace, installation.setting
     # Read only if a setting asks for it.
-    left_out = {POD_METRICS, *WATCHED_FOR_RECLAIM, *WATCHED_FOR_POLICIES}
+    left_out = {POD_METRICS, *WATCHED_FOR_EVICTION, *WATCHED_FOR_POLICIES}
     for kind in KINDS:
         if kind not in left_out and not kind.only_offline:
             verbs = " ".join(verb for verb in kind.verbs if verb != "get")

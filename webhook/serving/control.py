@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Final
 
 from engine.eviction import NodeFit
-from engine.model.elastic_quota import ElasticQuota, QuotaKey, ReclaimMode
-from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_RECLAIM
+from engine.model.elastic_quota import ElasticQuota, EvictionMode, QuotaKey
+from engine.model.kinds import DISRUPTION_BUDGETS, WATCHED_FOR_EVICTION
 from engine.model.time import SECOND, Micros, date
 from engine.outcome import WorseRules
 from engine.pipeline import policies_for
@@ -321,11 +321,11 @@ async def _release_context(context: Context) -> ReleaseContext:
         fit = NodeFit(request, policies, view, cluster.now(), settings.scope(), cluster.freshness())
         return fit.first(WhatIf(view))
 
-    def preemption_of(held: HeldPod) -> ReclaimMode:
+    def preemption_of(held: HeldPod) -> EvictionMode:
         """Return what the policy that decides the placement of a pod says of preemption."""
         request, policies = held.placement_request, context.policies.current
         applied = policies_for(request, policies, cluster.now(), scope=settings.scope())
-        return applied[0].placement.preemption if applied else ReclaimMode.OFF
+        return applied[0].placement.preemption if applied else EvictionMode.OFF
 
     return ReleaseContext(
         connection=connection,
@@ -388,7 +388,7 @@ def _evictions(
     guards = Guards(config_map, context.now)
     inputs = PlanInputs(
         context.is_ready,
-        [cluster.sources[kind.name] for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_RECLAIM)],
+        [cluster.sources[kind.name] for kind in (DISRUPTION_BUDGETS, *WATCHED_FOR_EVICTION)],
         context.now,
     )
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from engine.model.domain import Domain
 from engine.model.hold import RELEASING_ANNOTATION
-from engine.model.kinds import WATCHED, WATCHED_FOR_POLICIES, WATCHED_FOR_RECLAIM, Kind
+from engine.model.kinds import WATCHED, WATCHED_FOR_EVICTION, WATCHED_FOR_POLICIES, Kind
 from engine.model.rule_times import RuleTimes
 from engine.model.time import Micros, date
 from engine.placement import encode
@@ -284,7 +284,7 @@ async def live_services(
             binding = BindingServices(connection, identity=identity, now=now)
         controlled = ControlledPods(settings, binding)
         observers += controlled.observers()
-        kinds += WATCHED_FOR_RECLAIM if settings.evicts else ()
+        kinds += WATCHED_FOR_EVICTION if settings.evicts else ()
     policy_resources = PolicyResources() if settings.takes_policy_resources else None
     if policy_resources is not None:
         kinds += WATCHED_FOR_POLICIES

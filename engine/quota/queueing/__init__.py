@@ -22,7 +22,7 @@ from engine.quota.queueing.namespace_queues import (
 )
 from engine.quota.queueing.queue import (
     AGED_MICROS,
-    Borrower,
+    BorrowingQuota,
     Lack,
     QueueCycle,
     QueueDecision,
@@ -42,7 +42,7 @@ from engine.quota.queueing.queued_pod import (
 
 __all__ = [
     "AGED_MICROS",
-    "Borrower",
+    "BorrowingQuota",
     "Bound",
     "Cohort",
     "CohortLending",

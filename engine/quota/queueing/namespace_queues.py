@@ -42,7 +42,7 @@ from engine.view import AssumedPod, ClusterView
 _NONE: Final[tuple[Bound, ...]] = ()
 
 
-class TreeQueues:
+class QuotaTreeQueues:
     """What bounds the pods of each quota of the tree, in the last view."""
 
     def __init__(self, rules: QuotaRules) -> None:
@@ -180,7 +180,7 @@ class NamespaceQueues:
     def __init__(self, rules: QueueRules) -> None:
         self._rules = rules
         self._by_namespace: dict[str, NamespaceQueue] = {}
-        self._tree = TreeQueues(rules.rules)
+        self._tree = QuotaTreeQueues(rules.rules)
         self._by_tree: dict[QuotaKey, NamespaceQueue] = {}
         self._keys: dict[str, QuotaKey] = {}
         self.generation = 0

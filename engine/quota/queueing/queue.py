@@ -44,7 +44,7 @@ class Lack(NamedTuple):
     bound: QuotaKey | None
 
 
-class Borrower(NamedTuple):
+class BorrowingQuota(NamedTuple):
     """A quota that uses more of a resource than its min; `amount` is what is above, base units."""
 
     quota: QuotaKey
@@ -75,7 +75,7 @@ class QuotaWait(NamedTuple):
     is_within_min: bool
     since: Micros
     lacks: tuple[Lack, ...] = ()
-    blocked_by: tuple[Borrower, ...] = ()
+    blocked_by: tuple[BorrowingQuota, ...] = ()
     behind: str = ""
     refusal: str = ""
 
@@ -123,7 +123,7 @@ def _lack_text(lack: Lack) -> str:
     return f"needs {lack.resource} {needed}, {free} free"
 
 
-def _borrower_text(borrower: Borrower) -> str:
+def _borrower_text(borrower: BorrowingQuota) -> str:
     namespace, _, name = borrower.quota
     amount = amount_text(borrower.resource, borrower.amount)
     return f"{namespace}/{name} borrows {borrower.resource} {amount}"
@@ -212,7 +212,7 @@ class Line:
 
 _MOST_BORROWERS: Final = 3
 
-_Why: TypeAlias = tuple[QueuedReason, tuple[Lack, ...], tuple[Borrower, ...]]
+_Why: TypeAlias = tuple[QueuedReason, tuple[Lack, ...], tuple[BorrowingQuota, ...]]
 _BEHIND: Final[_Why] = (QueuedReason.WAITING_FOR_QUOTA, (), ())
 
 
@@ -250,7 +250,7 @@ class QuotaWaits(Mapping[str, QuotaWait]):
             for place, (pod, _) in enumerate(line.waiting)
         }
         self._whys: dict[tuple[QuotaKey, int], _Why] = {}  # by quota and id of requests
-        self._borrowers: dict[str, list[Borrower]] = {}
+        self._borrowers: dict[str, list[BorrowingQuota]] = {}
 
     def __len__(self) -> int:
         """Return how many pods wait."""
@@ -330,12 +330,12 @@ class QuotaWaits(Mapping[str, QuotaWait]):
         )
         return QueuedReason.WAITING_FOR_QUOTA, lacks, blocked_by
 
-    def _borrowers_of(self, resource: str, line: Line) -> list[Borrower]:
+    def _borrowers_of(self, resource: str, line: Line) -> list[BorrowingQuota]:
         """Return the other quotas that borrow most of a resource."""
         found = self._borrowers.get(resource)
         if found is None:
             above = (
-                Borrower(key, resource, used - max(quota.guaranteed.get(resource, 0), 0))
+                BorrowingQuota(key, resource, used - max(quota.guaranteed.get(resource, 0), 0))
                 for key, quota in self._cohort.members.items()
                 if (used := self._cohort.used_of(key).get(resource, 0)) > 0
             )

@@ -22,7 +22,7 @@ from engine.quota import (
     reserved_amounts,
     sharing,
 )
-from engine.quota.queueing import Borrower, Lack, QuotaWait
+from engine.quota.queueing import BorrowingQuota, Lack, QuotaWait
 from engine.quota.reservations import encode
 from engine.view import ClusterState
 from tests.builders import elastic_quota, pod_from, quota_from
@@ -185,7 +185,7 @@ def figures(capacity: Amounts | None = None) -> list[QuotaFigures]:
     return quota_figures(view, RESOURCE_QUOTA_RULES, "Enforce", capacity=capacity)
 
 
-def wait(*lacks: Lack, blocked_by: tuple[Borrower, ...] = ()) -> QuotaWait:
+def wait(*lacks: Lack, blocked_by: tuple[BorrowingQuota, ...] = ()) -> QuotaWait:
     reason = QueuedReason.WAITING_FOR_QUOTA
     return QuotaWait(
         reason, KEY, 1, 1, is_within_min=False, since=Micros(0), lacks=lacks, blocked_by=blocked_by
@@ -221,9 +221,9 @@ def test_why_the_first_waits_is_among_them() -> None:
         Lack("cpu", 2000, -500, None),
         Lack("memory", 2**30, 2**29, None),
         blocked_by=(
-            Borrower(("mail", "g", "team"), "cpu", 5),
-            Borrower(("mail", "g", "team"), "memory", 5),
-            Borrower(("dev", "g", "ci"), "memory", 1),
+            BorrowingQuota(("mail", "g", "team"), "cpu", 5),
+            BorrowingQuota(("mail", "g", "team"), "memory", 5),
+            BorrowingQuota(("dev", "g", "ci"), "memory", 1),
         ),
     )
     _, shop = figures()

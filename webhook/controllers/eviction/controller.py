@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple
 
 from engine.eviction import NoPlan, NoPlanReason, Plan
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.hold import QueuedReason
 from engine.model.time import SECOND, Micros, micros
 from engine.release import HeldPod, ReclaimNote, ReclaimStage, RoomWait
@@ -216,7 +216,7 @@ class EvictionController:
         self._due.planned(held)
         no_plans: list[NoPlan] = []
         for source in _by_mode(due.sources, held):
-            if source.mode_of(held) is ReclaimMode.OFF:
+            if source.mode_of(held) is EvictionMode.OFF:
                 break
             pods = source.together(held)
             before = self._nodes_of(pods)
@@ -250,7 +250,7 @@ class EvictionController:
         self, held: HeldPod, pods: Sequence[HeldPod], plan: Plan, source: PlanSource
     ) -> None:
         """Carry out a plan for a due pod and those that get room with it, or say why not."""
-        if source.mode_of(held) is ReclaimMode.DRY_RUN:
+        if source.mode_of(held) is EvictionMode.DRY_RUN:
             text = f"{source.name} (DryRun) would evict {victims_text(plan.victims)}"
             self._note(pods, ReclaimNote(None, text))
             if self._due.begin_report(held):
@@ -349,7 +349,7 @@ def build(
 
 def _by_mode(sources: Sequence[PlanSource], held: HeldPod) -> list[PlanSource]:
     """Return sources of plans for a pod, those in mode On first, those in mode Off last."""
-    modes = [ReclaimMode.ON, ReclaimMode.DRY_RUN, ReclaimMode.OFF]
+    modes = [EvictionMode.ON, EvictionMode.DRY_RUN, EvictionMode.OFF]
     return sorted(sources, key=lambda source: modes.index(source.mode_of(held)))
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from engine.eviction import NoPlan, NoPlanReason, Plan, RunningPod, Victim
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.hold import QueuedReason
 from engine.model.pod import Pod
 from engine.release import HeldPod, ReclaimNote, WriteFailure, is_within_room
@@ -237,7 +237,7 @@ class PlanExecution:
         for _ in range(_MOST_PLANS):
             if plan is not None:
                 await self._nominate(plan)
-            if source.mode_of(held) is not ReclaimMode.ON:
+            if source.mode_of(held) is not EvictionMode.ON:
                 raise EndedError(EvictionOutcome.CHANGED, "nobody is to be evicted for it any more")
             again = await source.plan(self._pods)
             if isinstance(again, NoPlan):
@@ -379,7 +379,7 @@ class PlanExecution:
 
     def _waiting(self, plan: Plan) -> ReclaimNote:
         text = f"waits for the end of {victims_text(plan.victims)}: {plan.message}"
-        return ReclaimNote(self._source.wait_reason, text)
+        return ReclaimNote(self._source.queued_reason, text)
 
     async def _count(self, outcome: EvictionOutcome) -> None:
         """Let the guards know of a reclaim that has cost somebody something.

@@ -23,8 +23,8 @@ from engine.model.elastic_quota import (
     BUILT_IN_QUOTAS,
     NAME_LABEL,
     ElasticQuota,
+    EvictionMode,
     QuotaKey,
-    ReclaimMode,
 )
 from engine.model.gang import GangKey
 from engine.model.pod_classes import PriorityClass
@@ -89,13 +89,13 @@ class OveruseRevocation:
         self._look_at = now + _LOOK_EVERY
         view = self._context.state.view()
         tree = self._context.tree(view)
-        if all(quota.revoke is ReclaimMode.OFF for quota in tree):
+        if all(quota.revoke is EvictionMode.OFF for quota in tree):
             self._over.clear()
             return
 
         # 1. Who uses too much, for how long.
         bounds = bounds_in(view, tree)
-        over = [quota for quota in overusing(bounds) if quota.revoke is not ReclaimMode.OFF]
+        over = [quota for quota in overusing(bounds) if quota.revoke is not EvictionMode.OFF]
         known = self._over
         self._over = {quota.key: known.get(quota.key) or _Overuse(now) for quota in over}
         due = [quota for quota in over if self._is_due(quota, now)]
@@ -155,7 +155,7 @@ class OveruseRevocation:
         """Carry out a plan as far as guards allow, or say what mode On would do."""
         context, quota = self._context, revocation.quota
         over = self._over[quota.key]
-        if quota.revoke is ReclaimMode.ON:
+        if quota.revoke is EvictionMode.ON:
             victims = revocation.at_most(context.planned.room)
             if victims:
                 self._start(revocation, victims)
@@ -208,7 +208,7 @@ class OveruseRevocation:
     def _check(self, quota: ElasticQuota) -> None:
         """End a revocation whose quota does not ask for it any more."""
         found = self._context.tree(self._context.state.view()).get(quota.name)
-        if found is None or found.revoke is not ReclaimMode.ON:
+        if found is None or found.revoke is not EvictionMode.ON:
             raise EndedError(EvictionOutcome.CHANGED, "nobody is to be evicted for it any more")
 
 

@@ -26,7 +26,7 @@ from engine.eviction import (
     quota_standing,
 )
 from engine.gang import GangKey
-from engine.model.elastic_quota import QuotaKey, ReclaimMode
+from engine.model.elastic_quota import EvictionMode, QuotaKey
 from engine.model.hold import QueuedReason
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
@@ -39,7 +39,7 @@ from webhook.controllers.eviction.outcome import EventReasons
 from webhook.controllers.eviction.plans import Matters, PlanMaker, Quotas
 from webhook.controllers.release import GangPart, QuotaQueue
 
-_MODES: Final = (ReclaimMode.OFF, ReclaimMode.DRY_RUN, ReclaimMode.ON)
+_MODES: Final = (EvictionMode.OFF, EvictionMode.DRY_RUN, EvictionMode.ON)
 
 
 class WaitingGangs(Protocol):
@@ -71,7 +71,7 @@ class PlanSource(ABC):
     strategy: ClassVar[type[Strategy]]
     event_reasons: ClassVar[EventReasons]
 
-    wait_reason: ClassVar[QueuedReason]
+    queued_reason: ClassVar[QueuedReason]
     """The reason of the condition of a pod while its victims end."""
 
     eviction_delay: Micros
@@ -87,7 +87,7 @@ class PlanSource(ABC):
         """Return the held pods that may get room by evictions, in queue order."""
 
     @abstractmethod
-    def mode_of(self, held: HeldPod) -> ReclaimMode:
+    def mode_of(self, held: HeldPod) -> EvictionMode:
         """Return what is to be done for a pod; nobody is evicted for one that is not On."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class WaitingForQuota(Protocol):
     def blocked(self) -> Sequence[HeldPod]:
         """Return those within `min` that wait for room, in queue order."""
 
-    def mode_of(self, pod: Pod) -> ReclaimMode:
+    def mode_of(self, pod: Pod) -> EvictionMode:
         """Return the mode of a pod's quota."""
 
 
@@ -154,7 +154,7 @@ class QuotaSource(PlanSource):
     name = "quota"
     strategy = eviction.Reclaim
     event_reasons = EventReasons("WouldReclaim", "Reclaiming", "Reclaimed")
-    wait_reason = QueuedReason.WAITING_FOR_RECLAIM
+    queued_reason = QueuedReason.WAITING_FOR_RECLAIM
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class QuotaSource(PlanSource):
         """Return the pods within `min` that wait for room in the cohort or for a node, in order."""
         return self._waiting.blocked()
 
-    def mode_of(self, held: HeldPod) -> ReclaimMode:
+    def mode_of(self, held: HeldPod) -> EvictionMode:
         """Return the mode of the quota of a pod."""
         return self._waiting.mode_of(held.pod)
 
@@ -187,14 +187,14 @@ class PreemptionSource(PlanSource):
     name = "preemption"
     strategy = eviction.Preemption
     event_reasons = EventReasons("WouldPreempt", "Preempting", "Preempted")
-    wait_reason = QueuedReason.WAITING_FOR_PREEMPTION
+    queued_reason = QueuedReason.WAITING_FOR_PREEMPTION
     eviction_delay = Micros(0)
 
     def blocked(self) -> Sequence[HeldPod]:
         """Return the pods that no node takes, and the first members of gangs without room."""
         return [*self._context.pods.without_node(), *self._gangs.blocked()]
 
-    def mode_of(self, held: HeldPod) -> ReclaimMode:
+    def mode_of(self, held: HeldPod) -> EvictionMode:
         """Return what the policy says that decides the placement of a pod.
 
         Of a gang the least of what those of its members say.
@@ -202,12 +202,12 @@ class PreemptionSource(PlanSource):
         modes = (self._mode_of(each) for each in self.together(held) or [held])
         return min(modes, key=_MODES.index)
 
-    def _mode_of(self, held: HeldPod) -> ReclaimMode:
+    def _mode_of(self, held: HeldPod) -> EvictionMode:
         context = self._context
         policies = policies_for(
             held.placement_request, context.policies(), context.now(), scope=context.scope
         )
-        return policies[0].placement.preemption if policies else ReclaimMode.OFF
+        return policies[0].placement.preemption if policies else EvictionMode.OFF
 
     def matters(self, pods: Sequence[HeldPod]) -> Matters:
         """Return the pods of lower priority, those on their way out, and those of gangs."""

@@ -9,7 +9,7 @@ from datetime import UTC
 
 from prometheus_client import CollectorRegistry
 
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.time import Micros, date
 from engine.quota.queueing import QueueRules
 from engine.release import HeldPod, HeldPodRegistry, QueueOrder
@@ -84,7 +84,7 @@ class ReleaseContext:
     metrics: ReleaseMetrics = field(default_factory=lambda: ReleaseMetrics(CollectorRegistry()))
     surges: SurgingPods | None = None
     node_for: Callable[[HeldPod], str] = lambda _held: ""
-    preemption_of: Callable[[HeldPod], ReclaimMode] = lambda _held: ReclaimMode.OFF
+    preemption_of: Callable[[HeldPod], EvictionMode] = lambda _held: EvictionMode.OFF
     now: Callable[[], Micros]
     clock: Callable[[], float] = time.monotonic
 

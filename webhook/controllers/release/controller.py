@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.hold import QueuedReason
 from engine.quota.queueing import QuotaRelease
 from engine.release import (
@@ -54,7 +54,7 @@ _DUE: Final = {Phase.CREATED, Phase.QUEUED, Phase.RESERVED, Phase.RELEASING}
 
 _OVERDUE: Final = "it was held for as long as a pod may be held"
 _UNRESERVED: Final = "the scheduler finds a node"
-_OFF: Final = ReclaimMode.OFF
+_OFF: Final = EvictionMode.OFF
 
 
 _log = logging.getLogger(__name__)
@@ -121,8 +121,8 @@ class ConditionWriter:
                 _log.debug("condition of pod `%s`: %s", held.key, error)
 
 
-class PostFilter:
-    """Asked before a release, as the extension point of kube-scheduler is of a pod in vain."""
+class ReleaseCheck:
+    """Decides before a release whether a pod stays held, as no node takes it."""
 
     def __init__(self, context: ReleaseContext, gangs: Gangs) -> None:
         self._context = context
@@ -150,13 +150,13 @@ class PostFilter:
         if is_behind_gang:
             return True
         for source, mode in (("quota", reclaim), ("preemption", preemption)):
-            if mode is ReclaimMode.DRY_RUN:
+            if mode is EvictionMode.DRY_RUN:
                 context.pods.released_without_node(held, source, now)
-        if ReclaimMode.ON not in modes or record.is_reclaim_in_vain:
+        if EvictionMode.ON not in modes or record.is_reclaim_in_vain:
             return False
-        if reclaim is ReclaimMode.ON and release is not None:
+        if reclaim is EvictionMode.ON and release is not None:
             self._quota_queue.keep_without_node(held, release)
-        if preemption is ReclaimMode.ON:
+        if preemption is EvictionMode.ON:
             record.finds_no_node(at)
         return True
 
@@ -216,7 +216,7 @@ class ReleaseController:
         self._is_ready = is_ready
         self._clock = context.clock
         self._conditions = ConditionWriter(context, gangs)
-        self._post_filter = PostFilter(context, gangs)
+        self._release_check = ReleaseCheck(context, gangs)
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
@@ -327,7 +327,7 @@ class ReleaseController:
                 continue
             if held.key in turns.together:
                 if not self._gangs.prepare(held):
-                    self._post_filter.keep_gang(held, quota_release)
+                    self._release_check.keep_gang(held, quota_release)
                 continue
             scheduler = held.pod.scheduler_name
             if held.pod.is_held_for_order and scheduler in busy:
@@ -344,7 +344,7 @@ class ReleaseController:
                 return False
             self._releases.begin(held, ReleaseDecision(node_name=node_name))
             return True
-        if self._post_filter.keeps(held, quota_release):
+        if self._release_check.keeps(held, quota_release):
             return False
         self._releases.begin(held, ReleaseDecision(reason=_UNRESERVED))
         return True

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from engine.model.elastic_quota import NAME_LABEL, ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.elastic_quota import NAME_LABEL, ElasticQuota, EvictionMode, QuotaKey
 from engine.model.hold import QueuedReason
 from engine.model.pod import DeploymentPod, Pod, deployment_pod_of
 from engine.model.resources import Amounts
@@ -426,18 +426,18 @@ class QuotaQueue:
         queue = self._queues.get(namespace, quota_label(labels))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 
-    def mode_of(self, pod: Pod) -> ReclaimMode:
+    def mode_of(self, pod: Pod) -> EvictionMode:
         """Return whether pods that borrow are evicted for one within the `min` of its quota."""
         quota = self.quota_of(pod.namespace, pod.labels)
-        return ReclaimMode.OFF if quota is None else quota.reclaim
+        return EvictionMode.OFF if quota is None else quota.reclaim
 
-    def mode_without_node(self, held: HeldPod, release: QuotaRelease | None) -> ReclaimMode:
+    def mode_without_node(self, held: HeldPod, release: QuotaRelease | None) -> EvictionMode:
         """Return what is to be done for a pod that quota lets go where no node takes it.
 
         On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
         may_reclaim = self._reclaims and release is not None and release.is_within_min
-        return self.mode_of(held.pod) if may_reclaim else ReclaimMode.OFF
+        return self.mode_of(held.pod) if may_reclaim else EvictionMode.OFF
 
     def keep_without_node(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that no node takes a pod that stays held then."""

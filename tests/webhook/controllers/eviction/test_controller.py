@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
 from engine.model.time import date
 from engine.release import Phase
@@ -84,7 +84,7 @@ async def test_a_new_leader_counts_the_wait_from_the_creation(world: World) -> N
 
 
 async def test_a_dry_run_tells_the_plan_and_evicts_nobody(world: World) -> None:
-    world.modes["shop"] = ReclaimMode.DRY_RUN
+    world.modes["shop"] = EvictionMode.DRY_RUN
     world.queue("web", "2")
     leader = world.leader()
     notes: set[str] = set()
@@ -104,7 +104,7 @@ async def test_a_dry_run_tells_the_plan_and_evicts_nobody(world: World) -> None:
 async def test_a_dry_run_tells_the_plan_for_a_pod_that_was_released_and_found_no_node(
     world: World,
 ) -> None:
-    world.modes["shop"] = ReclaimMode.DRY_RUN
+    world.modes["shop"] = EvictionMode.DRY_RUN
     world.queue("web", "2")
     leader = world.leader()
     leader.see()
@@ -127,7 +127,7 @@ async def test_a_dry_run_tells_the_plan_for_a_pod_that_was_released_and_found_no
 
 
 async def test_nothing_is_told_of_a_pod_that_found_a_node_meanwhile(world: World) -> None:
-    world.modes["shop"] = ReclaimMode.DRY_RUN
+    world.modes["shop"] = EvictionMode.DRY_RUN
     world.queue("web", "2")
     leader = world.leader()
     leader.see()
@@ -145,7 +145,7 @@ async def test_nothing_is_told_of_a_pod_that_found_a_node_meanwhile(world: World
 
 
 async def test_a_quota_that_is_off_gets_no_plan(world: World) -> None:
-    world.modes["shop"] = ReclaimMode.OFF
+    world.modes["shop"] = EvictionMode.OFF
     world.queue("web", "2")
     leader = world.leader()
     await leader.lead_until(lambda: world.seconds > 300)
@@ -302,7 +302,7 @@ async def test_a_quota_that_is_switched_off_stops_it_at_once(world: World) -> No
 
     def switch_off() -> None:
         if world.nominated("web"):
-            world.modes["shop"] = ReclaimMode.OFF
+            world.modes["shop"] = EvictionMode.OFF
 
     leader.on_sleep = switch_off
     await leader.lead_until(lambda: bool(leader.ended))

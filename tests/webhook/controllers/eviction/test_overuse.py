@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.eviction import Victim
-from engine.model.elastic_quota import NAME_LABEL, ReclaimMode
+from engine.model.elastic_quota import NAME_LABEL, EvictionMode
 from tests.engine.quota.tree.quotas import quota
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import World
@@ -16,7 +16,7 @@ from webhook.controllers.eviction.outcome import EvictionOutcome, EvictionResult
 
 # `left` and `right` share 8 cores. Nothing is guaranteed, so each gets half as both want more.
 _LEFT = replace(
-    quota("left", least={"cpu": 0}, most={"cpu": 8_000}, namespace="batch"), revoke=ReclaimMode.ON
+    quota("left", least={"cpu": 0}, most={"cpu": 8_000}, namespace="batch"), revoke=EvictionMode.ON
 )
 _RIGHT = quota("right", least={"cpu": 0}, most={"cpu": 8_000}, namespace="shop")
 
@@ -29,7 +29,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         connected(server.kubeconfig(tmp_path), None) as connection,
     ):
         made = World(server, connection)
-        made.modes["shop"] = ReclaimMode.OFF  # nobody is reclaimed for
+        made.modes["shop"] = EvictionMode.OFF  # nobody is reclaimed for
         made.tree = [_LEFT, _RIGHT]
         for node in ("a", "b"):
             made.node(node)
@@ -56,7 +56,7 @@ async def test_what_is_used_above_the_runtime_for_two_minutes_is_taken_back(worl
 
 
 async def test_a_dry_run_tells_it_once_and_evicts_nobody(world: World) -> None:
-    world.tree[0] = replace(_LEFT, revoke=ReclaimMode.DRY_RUN)
+    world.tree[0] = replace(_LEFT, revoke=EvictionMode.DRY_RUN)
     leader = world.leader()
     await leader.lead_until(lambda: world.seconds > 200)
     assert world.events() == [("left", "WouldRevoke")]
@@ -65,7 +65,7 @@ async def test_a_dry_run_tells_it_once_and_evicts_nobody(world: World) -> None:
 
 
 async def test_without_the_annotation_nothing_is_taken_back(world: World) -> None:
-    world.tree[0] = replace(_LEFT, revoke=ReclaimMode.OFF)
+    world.tree[0] = replace(_LEFT, revoke=EvictionMode.OFF)
     leader = world.leader()
     await leader.lead_until(lambda: world.seconds > 200)
     assert (world.events(), len(world.pods("batch"))) == ([], 4)
@@ -95,7 +95,7 @@ async def test_a_quota_that_is_switched_off_stops_it_at_once(world: World) -> No
 
     def switch_off() -> None:
         if world.seconds > 120:
-            world.tree[0] = replace(_LEFT, revoke=ReclaimMode.OFF, version=2)
+            world.tree[0] = replace(_LEFT, revoke=EvictionMode.OFF, version=2)
 
     leader.on_sleep = switch_off
     await leader.lead_until(lambda: world.seconds > 300)

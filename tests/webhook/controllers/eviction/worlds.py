@@ -14,7 +14,7 @@ from engine.eviction import QuotaAccount, QuotaStanding
 from engine.gang import GangKey
 from engine.model import api
 from engine.model.disruption_budget import disruption_budget_of
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, QuotaKey, ReclaimMode
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, EvictionMode, QuotaKey
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.node import node_of
 from engine.model.pod import Pod
@@ -73,7 +73,7 @@ class World:
         self.server = server
         self.connection = connection
         self.seconds = 0.0
-        self.modes = {"shop": ReclaimMode.ON, "batch": ReclaimMode.ON}
+        self.modes = {"shop": EvictionMode.ON, "batch": EvictionMode.ON}
         self.minimums = {"shop": 4_000, "batch": 2_000}
         self.tree: list[ElasticQuota] = []
         self.policies = PolicySet()
@@ -277,8 +277,8 @@ class Leader:
             if self.pods.of(held).phase not in {Phase.RECLAIMING, Phase.RESERVED}
         ]
 
-    def mode_of(self, pod: Pod) -> ReclaimMode:
-        return self.world.modes.get(pod.namespace, ReclaimMode.OFF)
+    def mode_of(self, pod: Pod) -> EvictionMode:
+        return self.world.modes.get(pod.namespace, EvictionMode.OFF)
 
     async def lead_until(self, is_so: Callable[[], bool]) -> None:
         """Lead until something is so; fail if that takes an hour."""

@@ -13,7 +13,7 @@ import msgspec
 
 from engine.eviction import NodeFit
 from engine.model import api
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, EvictionMode
 from engine.model.gang import POD_GROUP_LABEL, pod_group_of
 from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOTATION
 from engine.model.node import node_of
@@ -238,7 +238,7 @@ class World:
         minimum: int = 0,
         maximum: int = 100,
         *,
-        reclaim: ReclaimMode = ReclaimMode.DRY_RUN,
+        reclaim: EvictionMode = EvictionMode.DRY_RUN,
         version: int = 1,
     ) -> None:
         """Add or replace the quota of a namespace; amounts of cores."""

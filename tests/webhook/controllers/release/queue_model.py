@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, EvictionMode
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.quota import QuotaRequest, Reservation
 from tests.fake_api_server.statuses import ApiFault
@@ -63,7 +63,7 @@ class QueueCluster(HeldCluster):
                     min={"cpu": 1000 * least},
                     max={"cpu": 1000 * most},
                     used={},
-                    reclaim=ReclaimMode.ON if self.reclaims else ReclaimMode.OFF,
+                    reclaim=EvictionMode.ON if self.reclaims else EvictionMode.OFF,
                     uid=f"uid-{namespace}",
                     version=1,
                 )

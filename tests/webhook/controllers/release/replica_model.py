@@ -9,7 +9,7 @@ import msgspec
 
 from engine.eviction import NodeFit
 from engine.model import api
-from engine.model.elastic_quota import ElasticQuota, ReclaimMode
+from engine.model.elastic_quota import ElasticQuota, EvictionMode
 from engine.model.hold import RELEASED_ANNOTATION
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope, policies_for
@@ -164,9 +164,9 @@ class ReplicaModel:
         fit = NodeFit(held.placement_request, self._policies, view, now, Scope(), FRESH)
         return fit.first(WhatIf(view))
 
-    def _preemption_of(self, held: HeldPod) -> ReclaimMode:
+    def _preemption_of(self, held: HeldPod) -> EvictionMode:
         applied = policies_for(held.placement_request, self._policies, self._now(), scope=Scope())
-        return applied[0].placement.preemption if applied else ReclaimMode.OFF
+        return applied[0].placement.preemption if applied else EvictionMode.OFF
 
     # As a process.
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.release import WriteFailure
 from tests.engine.release.pods import pod, sent
 from tests.webhook.controllers.release.controller_world import Replica, running_world
@@ -58,7 +58,7 @@ async def test_a_quota_that_waits_for_its_min_is_shown_by_the_leader(tmp_path: P
     async with running_world(tmp_path) as world:
         world.node("a", cpu="4")
         world.create("other", "elsewhere", "4", nodeName="a")
-        world.quota("shop", minimum=2, reclaim=ReclaimMode.ON)
+        world.quota("shop", minimum=2, reclaim=EvictionMode.ON)
         world.quota("batch")
         world.queue("within")
         world.queue("borrows", "batch")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.eviction import NodeFit
-from engine.model.elastic_quota import ReclaimMode
+from engine.model.elastic_quota import EvictionMode
 from engine.model.hold import QueuedReason
 from engine.model.time import Micros
 from engine.view import WhatIf
@@ -21,7 +21,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_in_mode_dry_run_a_pod_without_a_node_is_told_of_later(world: World) -> None:
-    world.quota("shop", minimum=4, reclaim=ReclaimMode.DRY_RUN)
+    world.quota("shop", minimum=4, reclaim=EvictionMode.DRY_RUN)
     world.create("other", "elsewhere", "3", nodeName="a")
     world.queue("p", cpu="2")
     replica = world.replica()
@@ -34,16 +34,16 @@ async def test_in_mode_dry_run_a_pod_without_a_node_is_told_of_later(world: Worl
     assert replica.pods.take_released_without_node("quota", BEGIN) == []
 
 
-@pytest.mark.parametrize("mode", list(ReclaimMode))
+@pytest.mark.parametrize("mode", list(EvictionMode))
 async def test_within_min_a_pod_without_a_node_stays_only_where_pods_are_evicted_for_it(
-    world: World, mode: ReclaimMode
+    world: World, mode: EvictionMode
 ) -> None:
     world.quota("shop", minimum=4, reclaim=mode)
     world.create("other", "elsewhere", "3", nodeName="a")
     world.queue("p", cpu="2")
     replica = world.replica()
     await replica.cycle()
-    if mode is not ReclaimMode.ON:
+    if mode is not EvictionMode.ON:
         assert world.releases() == {"p"}
         assert world.nominated("p") == ""
         return
@@ -69,7 +69,7 @@ async def test_what_borrows_and_finds_no_node_is_released_for_autoscalers(world:
     world.node("b", cpu="4")
     world.create("one", "elsewhere", "3", nodeName="a")
     world.create("other", "elsewhere", "3", nodeName="b")
-    world.quota("batch", reclaim=ReclaimMode.ON)
+    world.quota("batch", reclaim=EvictionMode.ON)
     world.queue("p", "batch", cpu="2")  # 2 cores are free, on two nodes
     await world.replica().cycle()
     assert world.releases() == {"p"}
@@ -80,7 +80,7 @@ async def test_two_pods_within_min_that_no_policy_places_are_not_released_for_th
 ) -> None:
     async with running_world(tmp_path, policy=None) as world:
         world.node("a", cpu="4")
-        world.quota("shop", minimum=4, reclaim=ReclaimMode.ON)
+        world.quota("shop", minimum=4, reclaim=EvictionMode.ON)
         world.create("other", "elsewhere", "3", nodeName="a")
         for name in ("p", "q"):
             world.queue(name)
@@ -101,14 +101,14 @@ async def test_a_bug_in_a_rule_keeps_no_pod(world: World, monkeypatch: pytest.Mo
         raise AssertionError
 
     monkeypatch.setattr(NodeFit, "first", failing)
-    world.quota("shop", minimum=4, reclaim=ReclaimMode.ON)
+    world.quota("shop", minimum=4, reclaim=EvictionMode.ON)
     world.queue("p")
     await world.replica().cycle()
     assert world.releases() == {"p"}
 
 
 async def test_what_a_pod_is_nominated_to_does_not_stand_in_its_own_way(world: World) -> None:
-    world.quota("shop", minimum=4, reclaim=ReclaimMode.ON)
+    world.quota("shop", minimum=4, reclaim=EvictionMode.ON)
     world.queue("p", cpu="4")
     world.server.replace({**world.stored("p"), "status": {"nominatedNodeName": "a"}})
     await world.replica().cycle()

@@ -5,7 +5,7 @@ from pathlib import Path
 from engine.model.elastic_quota import QuotaKey
 from engine.model.hold import QueuedReason
 from engine.model.time import SECOND, Micros
-from engine.quota.queueing import Borrower, Lack, QuotaWait, QuotaWaits
+from engine.quota.queueing import BorrowingQuota, Lack, QuotaWait, QuotaWaits
 from tests.webhook.controllers.release.controller_world import running_world
 from webhook.controllers.release.conditions import Place, Wait
 from webhook.controllers.release.quota_queue import QuotaPace
@@ -34,7 +34,7 @@ class Queue:
                 is_within_min=False,
                 since=Micros(0),
                 lacks=(Lack("cpu", 2000, 1000, None),),
-                blocked_by=(Borrower(BATCH, "cpu", 12000),),
+                blocked_by=(BorrowingQuota(BATCH, "cpu", 12000),),
             )
             for position, key in enumerate(self.queue, 1)
         }

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, ReclaimMode
+from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, EvictionMode
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.time import SECOND, Micros, date, micros
 from engine.policy import CompiledPolicy, PolicySet
@@ -190,7 +190,7 @@ def _quota(tenant: str) -> ElasticQuota:
         min={"cpu": 1000 * MIN},
         max={"cpu": 1000 * MAX},
         used={},
-        reclaim=ReclaimMode.ON,
+        reclaim=EvictionMode.ON,
         uid=f"uid-{tenant}",
         version=1,
     )
