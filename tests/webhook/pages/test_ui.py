@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from webhook.pages import ui
 from webhook.pages.document import page_of
 
@@ -28,6 +30,13 @@ def test_a_table_without_rows_says_so_or_is_not_there() -> None:
     assert "<table" not in body(table())
     told = ui.Table(columns=(ui.Column("a"),), rows=(), empty="nothing")
     assert '<td colspan="1">nothing</td>' in body(told)
+
+
+def test_a_note_without_a_title_is_the_caption() -> None:
+    columns, rows = (ui.Column("a"),), [("x",)]
+    alone = ui.Table(columns=columns, rows=rows, note="how")
+    assert "<caption>how</caption>" in body(alone)
+    assert "<caption>all; how</caption>" in body(replace(alone, title="all"))
 
 
 def test_a_fold_with_nothing_in_it_is_not_there() -> None:
