@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from engine.model import api
-from engine.model.domain import AuxObject
+from engine.model.kinds import AuxObject
 from engine.model.namespace import LimitRange
 from engine.model.pod_classes import PREEMPT_LOWER_PRIORITY, PriorityClass, RuntimeClass
 from engine.model.quantity import CPU, MEMORY, amount_text, is_huge_pages

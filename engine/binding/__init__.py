@@ -4,7 +4,6 @@ What becomes of one binding, what is known of those on their way, and how a deci
 Binding belong here. Which node is better does not: that is `engine.pipeline`.
 """
 
-from engine.binding.deciding import decide_binding, decide_in_haste, decide_unseen
 from engine.binding.decision import (
     BINDING_REASON_ANNOTATION,
     NO_LIMITS,
@@ -15,6 +14,9 @@ from engine.binding.decision import (
     BindingReason,
     MoveLimits,
     RuleVerdict,
+    decide_binding,
+    decide_in_haste,
+    decide_unseen,
     encode_binding,
 )
 from engine.binding.ledger import BindingCounters, BindingLedger, BindingTicket, Landing

@@ -1,20 +1,30 @@
-"""The decision on one binding, and why: the node is kept, replaced or denied."""
+"""The decision on a binding: the scheduler's node is kept, replaced, or denied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
 from jsonpointer import escape
 
 from engine.errors import PatchError
-from engine.model.decision import Decision
+from engine.model.decision import Decision, PlacementRequest
+from engine.model.hold import RELEASED_ANNOTATION
+from engine.model.node import IMPLICIT_DOMAIN, Node
 from engine.model.pod import Pod
+from engine.model.policy_resource import PlacementAt, WhenNoneFits
+from engine.model.quantity import is_extended
+from engine.model.rule_outcomes import SCHEDULER, FilterOutcome
+from engine.model.time import Micros
+from engine.model.well_known import SYSTEM_CLASSES
+from engine.pipeline import Scope, decide_in
 from engine.placement import Operation, graft, release_annotations
-from engine.view import ClusterView
+from engine.policy import CompiledPolicy, PolicySet, RuleContext, scheduler_filters
+from engine.view import FRESH, BoolColumn, ClusterView, Freshness, Sum, counted_requests
 
 
 class BindingAction(StrEnum):
@@ -289,3 +299,395 @@ def _without_topology(binding: Mapping[str, Any]) -> list[Operation]:
         for key in _TOPOLOGY_LABELS
         if key in labels
     ]
+
+
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+_PLACEMENT_LABEL: Final = "stowplan.dev/placement"  # as the webhook of new pods leaves them out
+
+UNJUDGED: Final = frozenset(
+    {
+        BindingReason.POD_BOUND,
+        BindingReason.STATIC_POD,
+        BindingReason.SYSTEM_POD,
+        BindingReason.NAMESPACE_EXCLUDED,
+        BindingReason.POD_GATED,
+    }
+)
+"""Reasons of pods that are none of ours: their bindings are not denied, either."""
+
+
+def reserved_node(pod: Pod) -> str:
+    """Return the node where room is reserved for a pod by a nomination of ours, "" for none.
+
+    Only the scheduler and we may write it. The scheduler's is another than the pod was released
+    with.
+    """
+    node_name = pod.nominated_node_name
+    is_ours = node_name and pod.annotations.get(RELEASED_ANNOTATION) == node_name
+    return node_name if is_ours else ""
+
+
+def never_moved(pod: Pod, node: Node | None, scope: Scope) -> BindingReason | None:
+    """Return why a pod stays where the scheduler puts it, None if it may be moved."""
+    return _by_scope(pod, scope) or _by_what_it_has(pod, node)
+
+
+def _by_scope(pod: Pod, scope: Scope) -> BindingReason | None:
+    """Return why a pod is none of ours."""
+    reasons = (
+        (bool(pod.node_name), BindingReason.POD_BOUND),
+        (pod.is_daemon_set, BindingReason.DAEMON_SET),
+        (pod.is_mirror, BindingReason.STATIC_POD),
+        (pod.priority_class_name in SYSTEM_CLASSES, BindingReason.SYSTEM_POD),
+        (pod.namespace in scope.excluded_namespaces, BindingReason.NAMESPACE_EXCLUDED),
+        (pod.labels.get(_PLACEMENT_LABEL) == "disabled", BindingReason.OUT_OF_SCOPE),
+        (
+            (pod.scheduler_name or _DEFAULT_SCHEDULER) not in scope.scheduler_names,
+            BindingReason.OTHER_SCHEDULER,
+        ),
+        (pod.gated, BindingReason.POD_GATED),
+    )
+    return next((reason for applies, reason in reasons if applies), None)
+
+
+def _by_what_it_has(pod: Pod, node: Node | None) -> BindingReason | None:
+    """Return why another node than the scheduler's would not do."""
+    if pod.has_claims:
+        return BindingReason.CLAIMS
+    if pod.has_scheduling_group:
+        return BindingReason.SCHEDULING_GROUP
+    if pod.nominated_node_name and not reserved_node(pod):
+        return BindingReason.PREEMPTOR
+    if node is None:
+        return BindingReason.NODE_UNKNOWN
+    return BindingReason.DEVICES if _may_claim_devices(pod, node) else None
+
+
+def _may_claim_devices(pod: Pod, node: Node) -> bool:
+    """Return whether a pod requests what its node does not offer: a DeviceClass may map it."""
+    return any(
+        name.startswith(IMPLICIT_DOMAIN) or (name not in node.allocatable and is_extended(name))
+        for name, amount in pod.shape.requests.items()
+        if amount
+    )
+
+
+_FIT: Final = "NodeResourcesFit"
+
+_MOST_TRIED: Final = 64
+"""Of the best nodes, those that are looked at for one with a margin."""
+
+
+def decide_binding(  # noqa: PLR0913 - what a decision is made of, joined in one place
+    request: PlacementRequest,
+    node_name: str,
+    policies: PolicySet,
+    view: ClusterView,
+    now: Micros,
+    *,
+    scope: Scope,
+    freshness: Freshness = FRESH,
+    limits: MoveLimits = NO_LIMITS,
+) -> BindingDecision:
+    """Decide which node a pod is bound to.
+
+    The same arguments always give the same decision: nothing else is read. The node that the
+    scheduler took is kept unless a filter rejects it, the scheduler's own or a policy's, or another
+    one is better by `minGain`. Where the first policy that applies decides at another moment,
+    nothing is moved.
+
+    Args:
+        request: the pod, as it is stored, and its context.
+        node_name: the node that the scheduler took.
+        policies: the loaded policies.
+        view: the cluster without the pod, but with all bindings that are on their way; must keep
+            the sums of `policies.sum_profiles`.
+        now: the moment of the decision.
+        scope: the pods to place.
+        freshness: the domains of the view that are too old; rules that read one abstain.
+        limits: what other bindings allow.
+    """
+    # 1. Pods that stay wherever they are put.
+    row = view.rows.get(node_name)
+    reason = never_moved(request.pod, None if row is None else view.nodes[row], scope)
+    if row is None or reason is not None:
+        reason = reason or BindingReason.NODE_UNKNOWN
+        return _unmoved(request, node_name, reason, view, now, freshness, limits)
+
+    # 2. The policies, and those that would decide if they were in force.
+    match = policies.match(request, now)
+    audit = None
+    if _decide_at_binding(match.audited):
+        audit = _judged(request, node_name, match.audited, view, now, freshness, limits)
+    if not _decide_at_binding(match.enforced):
+        found = _unmoved(request, node_name, BindingReason.NO_POLICY, view, now, freshness, limits)
+    else:
+        found = _judged(
+            request, node_name, match.enforced, view, now, freshness, limits, match.errors
+        )
+    return replace(found, audit=audit)
+
+
+def decide_in_haste(
+    request: PlacementRequest,
+    node_name: str,
+    view: ClusterView,
+    now: Micros,
+    *,
+    scope: Scope,
+    freshness: Freshness = FRESH,
+    limits: MoveLimits = NO_LIMITS,
+) -> BindingDecision:
+    """Decide on a binding without policies, when there is no time left for them.
+
+    The scheduler's node is kept if its filters hold there, as far as that is in doubt; else the
+    binding is denied. See `decide_binding` for the arguments.
+    """
+    row = view.rows.get(node_name)
+    reason = never_moved(request.pod, None if row is None else view.nodes[row], scope)
+    reason = reason or BindingReason.TOO_LATE
+    return _unmoved(request, node_name, reason, view, now, freshness, limits)
+
+
+def decide_unseen(
+    node_name: str, limits: MoveLimits, reason: BindingReason = BindingReason.POD_UNKNOWN
+) -> BindingDecision:
+    """Decide on the binding of a pod that was not seen yet, or that nothing is known of.
+
+    The scheduler's node is kept, unless pods were moved there so lately that it may not know it:
+    nobody can tell then whether there is room for one more.
+
+    Args:
+        node_name: the node that the scheduler took.
+        limits: what other bindings allow.
+        reason: why nothing is known of the pod.
+    """
+    if limits.disturbed is not None and node_name in limits.disturbed:
+        return denied(node_name, f"others were moved there, and of this pod {REASON_TEXTS[reason]}")
+    return kept(node_name, reason)
+
+
+def _decide_at_binding(policies: Sequence[CompiledPolicy]) -> bool:
+    """Return whether policies, highest priority first, decide at the moment of binding."""
+    return bool(policies) and policies[0].placement.at is PlacementAt.BINDING
+
+
+def _unmoved(
+    request: PlacementRequest,
+    node_name: str,
+    reason: BindingReason,
+    view: ClusterView,
+    now: Micros,
+    freshness: Freshness,
+    limits: MoveLimits,
+) -> BindingDecision:
+    """Keep the scheduler's node, unless pods were moved there that it may not know."""
+    row = view.rows.get(node_name)
+    is_judged = row is not None and view.valid[row] and limits.is_disturbed(node_name)
+    if row is None or not is_judged or reason in UNJUDGED:
+        return kept(node_name, reason)
+    context = RuleContext(request, view, now, freshness)
+    for rule in scheduler_filters(context):
+        if rule.name == _FIT and reason is BindingReason.DEVICES:
+            lacking = _lacking(request.pod, view, row)
+            if lacking:
+                return denied(node_name, f"{_FIT} (Insufficient {lacking})")
+            continue
+        outcome = rule.outcome(context)
+        if outcome.rejects[row] and not outcome.faults:  # the scheduler has read all of the pod
+            return denied(node_name, f"{outcome.rule} ({outcome.reason(row)})")
+    return kept(node_name, reason)
+
+
+def _lacking(pod: Pod, view: ClusterView, row: int) -> str:
+    """Return what a node offers but not enough of, "" if that is nothing."""
+    free = view.allocatable[:, row] - view.sums[Sum.REQUESTS, :, row]
+    for name, amount in counted_requests(pod.shape).items():
+        at = view.axis.find(name)
+        if amount and at is not None and view.allocatable[at, row] and amount > free[at]:
+            return name
+    return ""
+
+
+def _judged(  # noqa: PLR0913, PLR0917 - what a decision is made of
+    request: PlacementRequest,
+    node_name: str,
+    policies: Sequence[CompiledPolicy],
+    view: ClusterView,
+    now: Micros,
+    freshness: Freshness,
+    limits: MoveLimits,
+    errors: tuple[str, ...] = (),
+) -> BindingDecision:
+    """Decide by policies that all apply, highest priority first; the scheduler's node is known."""
+    contexts = [policy.context(request, view, now, freshness) for policy in policies]
+    decision = decide_in(contexts, policies, errors=errors)
+    return _Judgement(request, node_name, decision, view, limits).made()
+
+
+class _Judgement:
+    """What rules say of all nodes, and what becomes of the binding by that."""
+
+    def __init__(
+        self,
+        request: PlacementRequest,
+        node_name: str,
+        decision: Decision,
+        view: ClusterView,
+        limits: MoveLimits,
+    ) -> None:
+        self._request = request
+        self._node_name = node_name
+        self._decision = decision
+        self._view = view
+        self._limits = limits
+        self._row = view.rows[node_name]
+        self._weights = max(1, sum(score.weight for score in decision.scored))
+        self._scheduler_points = self._points(self._row)
+
+    def made(self) -> BindingDecision:
+        """Return what becomes of the binding."""
+        # 1. What cannot know never moves nor denies.
+        filters = self._decision.filters
+        if any(outcome.abstained for outcome in filters if outcome.policy == SCHEDULER):
+            return self._kept(BindingReason.DATA_STALE)
+
+        # 2. Room that is reserved by a nomination of ours.
+        reserved = reserved_node(self._request.pod)
+        if reserved:
+            return self._by_nomination(reserved)
+
+        # 3. The scheduler's node, if it passes; another if that is better by enough.
+        rejection = self._rejection()
+        if rejection is None:
+            return self._kept_or_better()
+
+        # 4. Another in its place.
+        is_scheduler = rejection.policy == SCHEDULER
+        because = f"{rejection.rule} ({rejection.reason(self._row)})"
+        target = next(self._targets(), None)
+        if target is not None:
+            reason = BindingReason.FAILS_SCHEDULER if is_scheduler else BindingReason.FAILS_POLICY
+            return self._moved(target, reason, because)
+
+        # 5. None.
+        if is_scheduler:
+            return self._kept_or_denied(rejection, because)
+        if self._decision.placement.when_none_fits is WhenNoneFits.WAIT:
+            return self._waits(because)
+        if not len(self._decision.ranking):
+            return self._kept(BindingReason.NONE_FITS, because)
+        return self._kept(self._why_no_target(), because)
+
+    def _by_nomination(self, reserved: str) -> BindingDecision:
+        """Follow a nomination of ours, if its node still fits."""
+        row, rejection = self._view.rows.get(reserved), self._rejection()
+        fits = row is not None and bool(self._left()[row])
+        if fits and reserved == self._node_name:
+            return self._kept(BindingReason.NOMINATION_FOLLOWED)
+        if row is not None and fits and self._limits.may_move:
+            return self._moved(row, BindingReason.NOMINATION_FOLLOWED, "")
+        if rejection is not None and rejection.policy == SCHEDULER:
+            because = f"{rejection.rule} ({rejection.reason(self._row)})"
+            return self._kept_or_denied(rejection, because)
+        return self._kept(BindingReason.MOVES_PAUSED if fits else BindingReason.NOMINATION_LOST)
+
+    def _kept_or_denied(self, rejection: FilterOutcome, because: str) -> BindingDecision:
+        """Deny what does not fit where pods were moved; elsewhere the scheduler knows better.
+
+        It does so, too, where there is more to a pod than is read here, and there is room.
+        """
+        filters = self._decision.filters
+        fits = [each for each in filters if (each.policy, each.rule) == (SCHEDULER, _FIT)]
+        has_room = bool(fits) and not fits[0].rejects[self._row]
+        is_unread = bool(rejection.faults) and has_room
+        if self._limits.is_disturbed(self._node_name) and not is_unread:
+            return replace(denied(self._node_name, because), decision=self._decision)
+        return self._kept(BindingReason.SCHEDULER_BELIEVED, because)
+
+    def _kept_or_better(self) -> BindingDecision:
+        """Move the pod if another node is better by enough than the scheduler's, which fits."""
+        least = self._decision.placement.min_gain * self._weights
+        own = self._total(self._row)
+        if not self._gains(self._decision.best(1).tolist()[0], own, least):
+            return self._kept(BindingReason.BEST_NODE)
+        target = next(self._targets(), None)
+        if target is None or not self._gains(target, own, least):
+            return self._kept(self._why_no_target())
+        return self._moved(target, BindingReason.BETTER_NODE, "")
+
+    def _why_no_target(self) -> BindingReason:
+        """Return why the pod may be moved to none of the nodes that fit."""
+        may_move = self._limits.may_move
+        return BindingReason.NO_MARGIN if may_move else BindingReason.MOVES_PAUSED
+
+    def _gains(self, row: int, own: int, least: int) -> bool:
+        total = self._total(row)
+        return total > own and total - own >= least
+
+    def _left(self) -> BoolColumn:
+        """Return the nodes that all filters leave, (n,)."""
+        left = self._decision.left
+        return left[-1] if left else self._decision.valid
+
+    def _targets(self) -> Iterator[int]:
+        """Yield the rows that the pod may be moved to, best first."""
+        if not self._limits.may_move:
+            return
+        targets_for = self._limits.targets_for
+        may_take = targets_for and targets_for(self._request.pod, self._view)
+        for row in self._decision.best(_MOST_TRIED).tolist():
+            if row != self._row and (may_take is None or may_take(row)):
+                yield row
+
+    def _rejection(self) -> FilterOutcome | None:
+        """Return the first filter that rejects the scheduler's node, None if it passes."""
+        outcomes = self._decision.filters
+        return next((outcome for outcome in outcomes if outcome.rejects[self._row]), None)
+
+    def _total(self, row: int) -> int:
+        """Return the total of a candidate."""
+        ranking = self._decision.ranking
+        return int(ranking.given_totals[int(np.searchsorted(ranking.rows, row))])
+
+    def _points(self, row: int) -> int | None:
+        """Return the points of a node, None if it is no candidate."""
+        if not self._decision.scored or not self._left()[row]:
+            return None
+        return self._total(row) * POINT // self._weights
+
+    def _kept(self, reason: BindingReason, because: str = "") -> BindingDecision:
+        text = f"kept on {self._node_name}: {REASON_TEXTS[reason]}"
+        return BindingDecision(
+            action=BindingAction.KEEP,
+            node_name=self._node_name,
+            scheduler_node=self._node_name,
+            reason=reason,
+            message=f"{text}; {because}" if because else text,
+            decision=self._decision,
+            points=self._scheduler_points,
+            scheduler_points=self._scheduler_points,
+        )
+
+    def _waits(self, because: str) -> BindingDecision:
+        return replace(
+            self._kept(BindingReason.WAITS),
+            action=BindingAction.DENY,
+            message=f"{REASON_TEXTS[BindingReason.WAITS]}; {self._node_name}: {because}",
+        )
+
+    def _moved(self, row: int, reason: BindingReason, because: str) -> BindingDecision:
+        name, points = self._view.names[row], self._points(row)
+        text = f"moved from {self._node_name} to {name}: {because or REASON_TEXTS[reason]}"
+        if points is not None and self._scheduler_points is not None:
+            text += f", {points / POINT:.1f} instead of {self._scheduler_points / POINT:.1f} points"
+        return BindingDecision(
+            action=BindingAction.MOVE,
+            node_name=name,
+            scheduler_node=self._node_name,
+            reason=reason,
+            message=text,
+            decision=self._decision,
+            points=points,
+            scheduler_points=self._scheduler_points,
+        )

@@ -14,13 +14,6 @@ from __future__ import annotations
 
 from engine.cel.budget import Budget, Limits
 from engine.cel.environment import Environment, ObjectType
-from engine.cel.errors import (
-    BudgetExhaustedError,
-    CelError,
-    CelProblem,
-    CelProblemsError,
-    CelSyntaxError,
-)
 from engine.cel.evaluate import BUDGET, Closure, Frame, compile_node, new_frame
 from engine.cel.program import Program, Reference, compile_program, references, resolved_program
 from engine.cel.static_types import can_be, list_of, map_of
@@ -40,6 +33,13 @@ from engine.cel.values import (
     Timestamp,
     UInt,
     plain_value,
+)
+from engine.errors import (
+    BudgetExhaustedError,
+    CelError,
+    CelProblem,
+    CelProblemsError,
+    CelSyntaxError,
 )
 
 __all__ = [

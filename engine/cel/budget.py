@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from engine.cel.errors import BudgetExhaustedError
+from engine.errors import BudgetExhaustedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

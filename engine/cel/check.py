@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 
 from engine.cel import ast, hints, parser, static_types
 from engine.cel.environment import Environment, ObjectType
-from engine.cel.errors import CelError, CelProblem
 from engine.cel.functions import Function, Overload
 from engine.cel.functions.lists import STATISTICS_BY_NAME, TYPED_SUM, ZEROS
 from engine.cel.functions.strings import check_template
@@ -53,7 +52,7 @@ from engine.cel.values import (
     UInt,
     type_of,
 )
-from engine.errors import did_you_mean
+from engine.errors import CelError, CelProblem, did_you_mean
 
 _CLASSES: Final[Mapping[CelType, type]] = {
     BOOL: bool,

@@ -13,7 +13,6 @@ from typing import Any, Final
 from engine.cel import ast, operators
 from engine.cel.budget import Budget
 from engine.cel.environment import Environment
-from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.functions import Function
 from engine.cel.operators import no_overload, not_bool, optional_index
 from engine.cel.values import (
@@ -27,6 +26,7 @@ from engine.cel.values import (
     present,
     type_of,
 )
+from engine.errors import BudgetExhaustedError, CelError
 
 Frame = dict[str, Any]
 """Variables by name, with the budget under `BUDGET`.

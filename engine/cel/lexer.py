@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from engine.cel.errors import CelSyntaxError
 from engine.cel.values import INT_MAX, UINT_MAX, UInt
 from engine.documents import template_hint
+from engine.errors import CelSyntaxError
 
 
 class Token(NamedTuple):

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from engine.cel.budget import Budget
-from engine.cel.errors import CelError
 from engine.cel.values import (
     ABSENT,
     NUMBERS,
@@ -33,6 +32,7 @@ from engine.cel.values import (
     to_uint,
     type_of,
 )
+from engine.errors import CelError
 
 _ORDERED: Final = frozenset({bool, int, UInt, float, str, bytes, Timestamp, Duration})
 _SEQUENCES: Final = frozenset({list, tuple})

@@ -8,9 +8,9 @@ from typing import Final
 
 from engine.cel import ast, lexer
 from engine.cel.budget import DEFAULT_LIMITS, Limits
-from engine.cel.errors import CelSyntaxError
 from engine.cel.hints import for_unexpected
 from engine.cel.values import BOOL, BYTES, DOUBLE, INT, INT_MAX, NULL, STRING, UINT, CelType
+from engine.errors import CelSyntaxError
 
 # Expansion of macros: calls that bind variables or inspect the form of their arguments.
 #

@@ -9,10 +9,10 @@ from engine.cel import ast
 from engine.cel.budget import Budget
 from engine.cel.check import check
 from engine.cel.environment import Environment
-from engine.cel.errors import CelError, CelProblem, CelProblemsError
 from engine.cel.evaluate import Closure, compile_node, new_frame
 from engine.cel.parser import parse
 from engine.cel.values import CelType
+from engine.errors import CelError, CelProblem, CelProblemsError
 
 Reference = tuple[str, ...]
 """A variable and the fields read from it: `node.labels.zone` is ("node", "labels", "zone")."""

@@ -31,7 +31,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
-from engine.cel.errors import CelError
+from engine.errors import CelError
 from engine.model.time import NANOSECONDS_PER_SECOND, nanoseconds_in
 
 INT_MIN: Final = -(2**63)

@@ -1,15 +1,17 @@
 """The kinds of the Kubernetes API that are read, as one table.
 
 Decoding, watching, snapshots, policy test cases, `stowplan doctor` and the chart's ClusterRole go
-by it: a new kind touches this table, its model and its consumer. What the API server writes into
-pods before it calls any webhook, as their priority, is read by offline tools alone.
+by it: a new kind touches this table, its model and its consumer. Its domain says what its
+events make out of date. What the API server writes into pods before it calls any webhook, such as
+their priority, is read by offline tools alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -17,7 +19,6 @@ from engine.model import api, usage
 from engine.model.decision import ADVICE_ANNOTATION
 from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import EVICTION_ANNOTATIONS, disruption_budget_of
-from engine.model.domain import Domain
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.gang import GANG_ANNOTATIONS, pod_group_of
 from engine.model.hold import GANG_RELEASED_ANNOTATION
@@ -47,6 +48,35 @@ from engine.model.well_known import (
     RESERVE_POD_ANNOTATION,
     SCALING_FACTORS_ANNOTATION,
 )
+
+
+class Domain(IntEnum):
+    """A part of the cluster: its events make the columns read from it out of date."""
+
+    NODES = 0
+    PODS = 1
+    METRICS = 2
+    TOPOLOGY = 3
+
+
+LOAD_DOMAINS: Final = (Domain.NODES, Domain.PODS, Domain.METRICS)
+"""Domains of a node's load: what it offers, what its pods request, what they use."""
+
+
+class AuxObject(Protocol):
+    """An object that a cluster may or may not have.
+
+    A rule finds it by its type and key; of those of one type and key there is one.
+    """
+
+    @property
+    def key(self) -> str:
+        """Its key for rules: the name of its node, or its own `namespace/name`."""
+
+    @property
+    def node_name(self) -> str:
+        """The node it describes, "" if it describes no single node."""
+
 
 DEFAULT_NAMESPACE: Final = "default"
 """Namespace of objects in files that name none."""

@@ -21,9 +21,8 @@ from engine.documents import Document, mistake, read_documents, validate_model
 from engine.errors import Diagnostic, InvalidFileError, did_you_mean
 from engine.model import api
 from engine.model.decision import PlacementRequest, Verdict
-from engine.model.domain import AuxObject
 from engine.model.elastic_quota import ElasticQuota
-from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
+from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, AuxObject, Kind
 from engine.model.namespace import Namespace
 from engine.model.node import Node
 from engine.model.pod import Pod, pod_of

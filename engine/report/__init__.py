@@ -37,20 +37,18 @@ from engine.report.nodes import (
     pods_report,
     thresholds_of,
 )
-from engine.report.outcome import (
+from engine.report.policies import (
     POINT,
     RANK_BOUNDS,
     AuditedPolicy,
     NamespaceOutcome,
     OutcomeFigures,
     OutcomeReport,
-    PolicyOutcome,
-    RuleOutcome,
-)
-from engine.report.policies import (
     PoliciesReport,
+    PolicyOutcome,
     PolicyRow,
     RefusedPolicy,
+    RuleOutcome,
     RuleRow,
     policies_report,
 )

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from engine.errors import StowplanError, counted, did_you_mean
 from engine.model import api
-from engine.model.domain import AuxObject
+from engine.model.kinds import AuxObject
 from engine.model.node import Node
 from engine.model.pod import Pod, deployment_pod_of
 from engine.model.pod_shape import PodShape

@@ -6,7 +6,7 @@ their `PodSumProfile`. Inside, `PodAccounting` counts pods in `NodeRows`, a `Sna
 all on write, and a `Memo` remembers columns between decisions.
 """
 
-from engine.model.domain import LOAD_DOMAINS, Domain
+from engine.model.kinds import LOAD_DOMAINS, Domain
 from engine.view.assumed import DEFAULT_ASSUMED_SECONDS
 from engine.view.axis import GREATEST_AMOUNT, BoolColumn, IntColumn, ResourceAxis, capped, extremes
 from engine.view.cluster_view import ClusterView, RowWise

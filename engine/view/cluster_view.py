@@ -14,15 +14,15 @@ from weakref import proxy
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.domain import AuxObject, Domain
+from engine.model.caches import Entry, LruCache, is_long
+from engine.model.kinds import AuxObject, Domain
 from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.network import Workload
 from engine.model.node import Node
 from engine.model.usage import NodeUsage
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
 from engine.view.dictionary import CodeBook, DictionaryColumn, ImageIndex
-from engine.view.lru_cache import Entry, LruCache, NamespaceSets, is_long
-from engine.view.namespaces import NamespaceFacts
+from engine.view.namespaces import NamespaceFacts, NamespaceSets
 from engine.view.pod_accounting import PodsOnNodes, PodSumProfile, PodTransitions
 from engine.view.trait_book import PodQuery, TraitBook
 

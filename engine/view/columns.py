@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine.model import api
 from engine.model.disruption_budget import CLUSTER_AUTOSCALER, KARPENTER, NODE_POOL_LABEL
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.model.node import IMPLICIT_DOMAIN, DeviceClass
 from engine.model.pod import AffinityTerm, HostPort, Pod
 from engine.model.selectors import LabelSelector, integer

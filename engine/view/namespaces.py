@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from engine.model.caches import LruCache
 from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
 from engine.model.quantity import PODS
 from engine.model.resources import Amounts
+from engine.model.selectors import LabelSelector
 from engine.view.pod_table import RUNNING, SCHEDULED
 from engine.view.rows import Contribution
 
@@ -271,3 +273,21 @@ def _is_empty_without(total: _Total, amounts: _Amounts) -> bool:
         return False
     total.clear()
     return True
+
+
+_NAME_BYTES: Final = 64  # of a name in a set, which others hold too
+
+
+class NamespaceSets(LruCache[frozenset[str]]):
+    """The namespaces that selectors select, found again when labels of any namespace change."""
+
+    def get(
+        self, selector: LabelSelector, labels_of: Mapping[str, Mapping[str, str]], version: int
+    ) -> frozenset[str]:
+        """Return the names of the namespaces that a selector selects."""
+        entry = self._entries.get(selector)
+        if entry is not None and entry.version == version:
+            return entry.value
+        names = frozenset([name for name, labels in labels_of.items() if selector.matches(labels)])
+        self._put(selector, version, names, _NAME_BYTES * len(names))
+        return names

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from msgspec.structs import replace
 
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.model.network import Workload
 from engine.model.pod import Pod, traits_of
 from engine.model.pod_shape import PodShape

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.caches import ByteLimitedCache
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.model.node import Node
 from engine.model.pod_shape import PodShape
 from engine.model.quantity import PODS

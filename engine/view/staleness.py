@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.view.axis import IntColumn
 from engine.view.cluster_view import ClusterView
 

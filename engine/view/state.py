@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from engine.model.decision import Advice, advice_in
 from engine.model.disruption_budget import DisruptionBudget
-from engine.model.domain import AuxObject, Domain
 from engine.model.elastic_quota import ElasticQuota
+from engine.model.kinds import AuxObject, Domain
 from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.model.node import Node
 from engine.model.pod import Pod, traits_of

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.model.caches import LruCache
 from engine.model.disruption_budget import CLUSTER_AUTOSCALER, KARPENTER, DisruptionBudget
 from engine.model.pod import (
     NO_TRAITS,
@@ -28,7 +29,6 @@ from engine.model.pod import (
 )
 from engine.model.selectors import LabelSelector, Operator, Requirement
 from engine.view.axis import BoolColumn
-from engine.view.lru_cache import LruCache
 
 NUMBER_BYTES: Final = 4
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.model.network import Workload
 from engine.model.pod import Pod, traits_of
 from engine.model.pod_shape import PodShape

@@ -19,7 +19,7 @@ from tests.builders import node_from
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.model.domain import AuxObject
+    from engine.model.kinds import AuxObject
     from engine.view import ClusterView
     from tests.conformance.outcome import Json
 

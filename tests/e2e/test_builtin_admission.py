@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from engine.builtin_admission import BuiltinAdmission
-from engine.model.domain import AuxObject
-from engine.model.kinds import KINDS
+from engine.model.kinds import KINDS, AuxObject
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.features import is_on
 from tests.e2e.workloads import pod

@@ -27,7 +27,7 @@ from tests.engine.measured_cluster import NOW
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from engine.model.domain import AuxObject
+    from engine.model.kinds import AuxObject
     from engine.view import ClusterView, PodSumProfile
 
 Amounts = dict[str, str]

@@ -21,8 +21,8 @@ from cyclopts import (
 )
 
 from engine.errors import InvalidFileError, StowplanError
-from webhook.cli.exit_codes import EXIT_CODES, Exit
-from webhook.version import VERSION
+from webhook.cli.entry_point import EXIT_CODES, Exit
+from webhook.identity import VERSION
 
 _EXPECTED = {int: "a whole number", datetime: "a moment, as `2026-03-02T10:00:00Z`"}
 

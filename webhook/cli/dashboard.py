@@ -26,9 +26,8 @@ from engine.release import QueueOrder
 from engine.report import Replicas
 from webhook.background import in_background, on_change
 from webhook.cli import console
-from webhook.cli.api_errors import reason
 from webhook.cli.cluster_loading import ClusterPaths, load_cluster, tell_missing
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cli.policy_loading import located_policies
 from webhook.cluster import Cluster, RecordedPods, recorded_cluster
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
@@ -186,7 +185,7 @@ async def _require_contact(connection: Connection) -> None:
         await connection.get("/version")
     except ApiError as error:
         if error.status in _REFUSING_ALL:
-            raise StowplanError(reason(error, "the version cannot be read")) from error
+            raise StowplanError(error.explained("the version cannot be read")) from error
 
 
 def _source(stack: AsyncExitStack, shown: _Shown, paths: Sequence[Path]) -> ClusterSource:

@@ -12,8 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from engine.errors import StowplanError
-from webhook.cli.api_errors import reason
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import Finding, Installation, Level, run_checks
@@ -41,7 +40,7 @@ def doctor(
     try:
         findings = asyncio.run(_run_checks(kubeconfig, context, namespace, release, pod_namespace))
     except ApiError as error:
-        raise StowplanError(reason(error, "the API server does not answer")) from error
+        raise StowplanError(error.explained("the API server does not answer")) from error
     if as_json:
         rows = [
             {"check": check, **asdict(finding)}

@@ -1,4 +1,4 @@
-"""The process of a command: Ctrl-C ends it at any moment, without a traceback."""
+"""The process of a command: its exit status, and Ctrl-C, which ends it without a traceback."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import NoReturn
 
-from webhook.cli.exit_codes import Exit
+
+class Exit(IntEnum):
+    """Exit statuses, the same for every command."""
+
+    OK = 0  # allowed, all cases passed, nothing to report
+    FAILED = 1  # the command could not be run: an argument or a setting is wrong
+    DENIED = 2  # the pod is denied, a case failed, or an installation is not well
+    INVALID = 3  # a policy, or another file that was given, has mistakes
+    INTERRUPTED = 130  # by Ctrl-C
+
+
+EXIT_CODES = (
+    "Exit status: 0 allowed or all well, 1 could not run, 2 denied, a case failed or something was"
+    " found, 3 a bad file."
+)
+"""The same, as `--help` shows it."""
 
 
 def main() -> NoReturn:

@@ -40,11 +40,10 @@ from webhook.cli.cluster_loading import (
     moment_text,
     tell_missing,
 )
-from webhook.cli.exit_codes import Exit
-from webhook.cli.pods import PodCollector, placement_request, read_manifest
+from webhook.cli.entry_point import Exit
+from webhook.cli.pods import PodCollector, Target, placement_request, read_manifest, target_of
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json, show_patch
-from webhook.cli.targets import Target, target_of
 from webhook.cluster import Recording
 from webhook.pages import reason_blocks, ui, verdict_line
 from webhook.placement.placer import Placer

@@ -21,9 +21,9 @@ from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet,
 from engine.policy_lint import CHECKS, KnownCluster, PolicyWarning, joint_warnings, policy_warnings
 from webhook.cli import console
 from webhook.cli.console import plain_table, run_on_changes
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
-from webhook.version import VERSION
+from webhook.identity import VERSION
 
 _AT_BINDING = "binding"
 _MICROS_PER_MILLI = 1000

@@ -17,9 +17,8 @@ from engine.errors import StowplanError
 from engine.model.policy_resource import PolicyKind
 from engine.policy import CASES_FILE, PolicySet, load_policies
 from webhook.cli.cluster_loading import load_cluster
-from webhook.cli.pods import manifest_of
+from webhook.cli.pods import Target, manifest_of, target_of
 from webhook.cli.snapshot import read_errors, record
-from webhook.cli.targets import Target, target_of
 from webhook.cluster import Recording
 from webhook.cluster.client.connection import ApiError, Connection, connected, find
 from webhook.cluster.client.lists import list_kind

@@ -12,9 +12,8 @@ from cyclopts import Parameter
 from engine.errors import StowplanError
 from engine.report import OutcomeReport
 from webhook.cli import console
-from webhook.cli.api_errors import reason
 from webhook.cli.console import namespace_and_name
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.client.watched_objects import ConfigMapStore
@@ -97,4 +96,4 @@ def _reason(error: ApiError, name: str) -> str:
     if error.status == HTTPStatus.CONFLICT:
         return f"ConfigMap `{name}` was changed meanwhile\nhint: try again"
     forbidden = f"we lack the permission to read or change ConfigMap `{name}`"
-    return reason(error, f"ConfigMap `{name}` cannot be read or changed", forbidden=forbidden)
+    return error.explained(f"ConfigMap `{name}` cannot be read or changed", forbidden=forbidden)

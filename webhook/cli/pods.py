@@ -1,4 +1,4 @@
-"""Pod manifests, and the placement request that their creation would make."""
+"""Pods that commands are about: by `TYPE/NAME` or a manifest, and the request to create them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,67 @@ from engine.simulation import RecordedPod
 from engine.view import ClusterView
 from webhook.admission.handler import model_of
 from webhook.admission.wire import PODS, AdmissionRequest, GroupVersionKind
-from webhook.cli.targets import Target
 from webhook.cluster import read_folder, read_objects
 from webhook.cluster.objects import UNREADABLE, ApiObject, FieldPath, decode_errors
 
 _T = TypeVar("_T")
 _MOST_PODS: Final = 100_000  # of one manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What `TYPE/NAME` names."""
+
+    workload: Workload | None  # None for a pod
+    name: str
+
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """Its API group and kind."""
+        return ("", POD) if self.workload is None else (self.workload.group, self.workload.kind)
+
+    @property
+    def plural(self) -> str:
+        """Its resource in paths."""
+        return "pods" if self.workload is None else self.workload.plural
+
+    def __str__(self) -> str:
+        """Return it as in a sentence: ``Deployment `web` ``."""
+        kind = "pod" if self.workload is None else self.workload.kind
+        return f"{kind} `{self.name}`"
+
+
+_POD_NAMES: Final = frozenset({"pod", "pods", "po"})
+
+
+def _names(workload: Workload) -> frozenset[str]:
+    """Return all names of a type that kubectl takes."""
+    names = {workload.kind.lower(), workload.plural, workload.short} - {""}
+    suffixes = ("", f".{workload.group}", f".v1.{workload.group}")
+    return frozenset(f"{name}{suffix}" for name in names for suffix in suffixes)
+
+
+_WORKLOADS: Final = {name: workload for workload in WORKLOADS for name in _names(workload)}
+
+
+def target_of(written: str) -> Target:
+    """Return what `TYPE/NAME` names."""
+    kind, slash, name = written.partition("/")
+    if not (slash and kind and name) or "/" in name:
+        raise StowplanError(
+            f"expected TYPE/NAME, not `{written}`\nhint: such as deploy/web, or the path of a"
+            " manifest"
+        )
+    if kind.lower() in _POD_NAMES:
+        return Target(workload=None, name=name)
+    workload = _WORKLOADS.get(kind.lower())
+    if workload is None:
+        kinds = ", ".join(each.plural for each in WORKLOADS)
+        raise StowplanError(
+            f"there is no file `{written}`, and `{kind}` makes no pods\nhint: the types are pods,"
+            f" {kinds}"
+        )
+    return Target(workload=workload, name=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from engine.model.pod import Pod
 from engine.model.time import Micros, micros
 from engine.report import QueueReport, queue_report
 from webhook.cli import console
-from webhook.cli.api_errors import reason
 from webhook.cli.console import namespace_and_name
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import HeldQueue, read_held_queue
@@ -56,8 +55,7 @@ def queue(
     try:
         found = asyncio.run(_read(kubeconfig, context, lease, selection))
     except ApiError as error:
-        why = reason(
-            error,
+        why = error.explained(
             "pods cannot be read",
             forbidden="we lack the permission to list pods",
             hint="with `--namespace` those of one namespace are enough",

@@ -21,9 +21,8 @@ from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
 from engine.release import HeldPod
 from webhook.cli import console
-from webhook.cli.api_errors import reason
 from webhook.cli.console import namespace_and_name, plain_table
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.controllers.release.bulk_release import list_holds, release_holds
 from webhook.controllers.release.pod_writer import PodWriter
@@ -54,7 +53,7 @@ class _Selection:
                 connection, namespace=self.namespace, hold_seconds=self.hold_seconds, now=now
             )
         except ApiError as error:
-            raise StowplanError(reason(error, "pods cannot be listed")) from error
+            raise StowplanError(error.explained("pods cannot be listed")) from error
         return {
             uid: hold for uid, hold in holds.items() if not self.overdue or self._is_due(hold, now)
         }
@@ -116,7 +115,7 @@ async def _releasing_holder(connection: Connection, namespace: str, name: str) -
     try:
         return await releasing_holder(connection, namespace, name)
     except ApiError as error:
-        why = reason(error, f"the Lease {namespace}/{name} cannot be read")
+        why = error.explained(f"the Lease {namespace}/{name} cannot be read")
         hint = "hint: `--lease` names another one, `--force` releases without looking at it"
         raise StowplanError(f"{why}\n{hint}") from error
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, PositiveFloat
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from engine.builtin_admission import BuiltinAdmission
 from engine.errors import StowplanError
@@ -24,22 +25,23 @@ from engine.simulation import (
     RecordedCluster,
     ScaleDeployment,
     Simulation,
+    can_solve,
     daemon_nodes,
     generated_arrivals,
     manifest_arrivals,
     recorded_arrivals,
+    repack,
     simulate,
     what_if,
 )
 from webhook.cli import console
 from webhook.cli.cluster_loading import ClusterPaths, load_cluster, tell_missing
 from webhook.cli.console import require_place_for
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cli.pods import PodCollector, read_pods
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json
-from webhook.cli.repack import repack_cluster
-from webhook.pages import report_page, simulation_blocks
+from webhook.pages import repack_blocks, report_page, simulation_blocks
 
 _PLACEMENTS = {str(each): each for each in (ArmPlacement.ADVICE, ArmPlacement.BINDING)}
 _FORM = f"[NAME=]PATH[,{'|,'.join(_PLACEMENTS)}]"
@@ -170,3 +172,29 @@ def _arrivals(
         nodes_for=lambda pod: daemon_nodes(pod, cluster.empty_state().view(), cluster.now),
     )
     return manifest_arrivals(pods)
+
+
+def repack_cluster(
+    cluster: ClusterPaths, *, seconds: float, free_nodes: int, seed: int, json: bool
+) -> int:
+    """Plan moves on a recorded cluster, and print them."""
+    if not can_solve():
+        raise StowplanError("`--repack` needs OR-Tools\nhint: pip install 'stowplan[solver]'")
+    notes, collector = console.errors(), PodCollector()
+    recording = load_cluster(cluster, notes, observers=[collector])
+    tell_missing(recording, notes)
+    pods = list(collector.pods.values())
+    recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
+    columns = (
+        SpinnerColumn(),
+        TextColumn(f"packing, at most {seconds:g} s"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        bar.add_task("", total=None)
+        report = repack(recorded, seconds=seconds, free_nodes=free_nodes, seed=seed)
+    if json:
+        show_json(report)
+    else:
+        show(repack_blocks(report))
+    return Exit.OK

@@ -19,9 +19,8 @@ from rich.table import Table
 
 from engine.errors import StowplanError
 from webhook.cli import console
-from webhook.cli.api_errors import reason
 from webhook.cli.console import CannotWriteError, plain_table, require_place_for
-from webhook.cli.exit_codes import Exit
+from webhook.cli.entry_point import Exit
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.files.object_file import object_file
 from webhook.cluster.snapshot import Anonymizer, KindResult, SnapshotError, take_snapshot
@@ -66,15 +65,14 @@ def read_errors(kubeconfig: Path | None, context: str | None) -> Iterator[None]:
     try:
         yield
     except SnapshotError as error:
-        why = reason(
-            error.error,
+        why = error.error.explained(
             f"{error.kind} cannot be read",
             forbidden=f"we lack the permission to list {error.kind}",
             hint=_hint(error.kind, kubeconfig, context),
         )
         raise StowplanError(why) from error
     except ApiError as error:
-        raise StowplanError(reason(error, "the API server refuses it")) from error
+        raise StowplanError(error.explained("the API server refuses it")) from error
 
 
 async def record(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.model.decision import Advice
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.view import FRESH, ClusterState, ClusterView, Freshness

@@ -16,9 +16,8 @@ import msgspec
 
 from engine.binding import BindingAction, BindingDecision
 from engine.model import api
-from engine.model.decision import Decision, PlacementRequest, Verdict
+from engine.model.decision import Decision, PlacementRequest, RuleTimes, Verdict
 from engine.model.pod import pod_of
-from engine.model.rule_times import RuleTimes
 from engine.model.time import Micros
 from engine.policy import CompiledPolicy, Mode, NodeExpression, PolicySet, rule_keys
 from engine.view import ClusterView, PodSumProfile

@@ -23,12 +23,11 @@ from engine.binding import (
     decide_in_haste,
 )
 from engine.model import api
-from engine.model.decision import Decision, PlacementRequest, Verdict
+from engine.model.decision import Decision, PlacementRequest, RuleTimes, Verdict
 from engine.model.kubernetes_version import KubernetesVersion
 from engine.model.pod import Pod
 from engine.model.policy_resource import PlacementAt
 from engine.model.rule_outcomes import SCHEDULER
-from engine.model.rule_times import RuleTimes
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.pipeline import Scope, audit, decide, policies_for, skip_reason

@@ -15,10 +15,9 @@ from enum import Flag, auto
 from functools import partial
 from typing import Final
 
-from engine.model.domain import Domain
+from engine.model.decision import RuleTimes
 from engine.model.hold import RELEASING_ANNOTATION
-from engine.model.kinds import WATCHED, WATCHED_FOR_EVICTION, WATCHED_FOR_POLICIES, Kind
-from engine.model.rule_times import RuleTimes
+from engine.model.kinds import WATCHED, WATCHED_FOR_EVICTION, WATCHED_FOR_POLICIES, Domain, Kind
 from engine.model.time import Micros, date
 from engine.placement import encode
 from engine.quota import QuotaVerdict, ReservationTimeouts

@@ -6,7 +6,6 @@ descriptions.
 """
 
 from webhook.settings.sections import QuotaRollout
-from webhook.settings.settings import ServeSettings, Settings
-from webhook.settings.sources import SettingsError, ShownEnvironment
+from webhook.settings.settings import ServeSettings, Settings, SettingsError, ShownEnvironment
 
 __all__ = ["QuotaRollout", "ServeSettings", "Settings", "SettingsError", "ShownEnvironment"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -33,11 +34,22 @@ from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_Q
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
 from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
 from webhook.placement.live_policies import PlacementMode, WhenWorse
-from webhook.settings.sources import split_at
 
-Paths = Annotated[tuple[Path, ...], BeforeValidator(split_at(os.pathsep))]
-Names = Annotated[tuple[str, ...], BeforeValidator(split_at(","))]
-Addresses = Annotated[tuple[IPvAnyAddress, ...], BeforeValidator(split_at(","))]
+
+def _split_at(separator: str) -> Callable[[object], object]:
+    """Validator that splits a text into a list, for values from the environment."""
+
+    def split(value: object) -> object:
+        return (
+            [part for part in value.split(separator) if part] if isinstance(value, str) else value
+        )
+
+    return split
+
+
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_split_at(os.pathsep))]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_at(","))]
+Addresses = Annotated[tuple[IPvAnyAddress, ...], BeforeValidator(_split_at(","))]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from engine.cel.errors import CelError
 from engine.cel.functions.network import check_url
 from engine.cel.functions.registry import Overload
 from engine.cel.values import ABSENT, OPTIONAL, CelType, Opaque, OptionalValue, present
+from engine.errors import CelError
 
 _LABEL_LENGTH: Final = 63  # bytes
 _SUBDOMAIN_LENGTH: Final = 253

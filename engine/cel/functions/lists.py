@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Final
 
 from engine.cel.budget import Budget
-from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import add, contains, greater, is_nan, less, sorted_by
 from engine.cel.values import (
@@ -29,6 +28,7 @@ from engine.cel.values import (
     equal,
     present,
 )
+from engine.errors import CelError
 
 _COMPARISONS_PER_STEP: Final = 16
 

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import greater, less, no_overload
 from engine.cel.values import (
@@ -22,6 +21,7 @@ from engine.cel.values import (
     UInt,
     to_int,
 )
+from engine.errors import CelError
 
 
 def _extreme(name: str, beats: Callable[[object, object], bool]) -> Callable[..., object]:

@@ -9,9 +9,9 @@ from typing import ClassVar, Final, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from engine.cel.budget import MAX_TEXT, Budget
-from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.values import BOOL, INT, MAP, STRING, CelType, Opaque
+from engine.errors import CelError
 
 # URLs, parsed as by Go's `net/url`: `url(object.spec.host).getHostname()`.
 #

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
 
-from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.values import BOOL, DOUBLE, INT, CelType, Opaque
-from engine.errors import QuantityError
+from engine.errors import CelError, QuantityError
 from engine.model.quantity import Quantity, parse_quantity
 
 _NANOS: Final = 10**9

@@ -14,9 +14,9 @@ from typing import Final
 import re2
 
 from engine.cel.budget import Budget
-from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload, Preparation
 from engine.cel.values import INT_MAX, LIST, STRING
+from engine.errors import CelError
 
 MAX_PATTERN: Final = 256  # characters
 _MAX_MEMORY: Final = 4 << 20  # bytes for one compiled pattern and its automaton

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
-from engine.cel.errors import CelError
 from engine.cel.functions.registry import Overload
 from engine.cel.values import BOOL, INT, UINT_MAX, CelType, Opaque, to_int
+from engine.errors import CelError
 
 MAX_LENGTH: Final = 256  # characters
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 
-from engine.cel.errors import CelError
 from engine.cel.functions.regex import PATTERN, Pattern, encode
 from engine.cel.functions.registry import Overload
 from engine.cel.operators import no_overload
@@ -47,6 +46,7 @@ from engine.cel.values import (
     type_of,
     zone,
 )
+from engine.errors import CelError
 from engine.model.time import NANOSECONDS_PER_SECOND
 
 

@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import Any, Final
 
 from engine.cel.budget import Budget
-from engine.cel.errors import CelError
 from engine.cel.functions.regex import encode
 from engine.cel.functions.registry import Overload
 from engine.cel.functions.standard import string_of_bytes
@@ -29,6 +28,7 @@ from engine.cel.values import (
     key_value,
     type_of,
 )
+from engine.errors import CelError
 
 # Unicode's property White_Space; Python's `strip` removes four more control characters.
 _BLANKS: Final = (

@@ -4,8 +4,8 @@ Strategies for computing an expression over rows belong here: once for all rows,
 distinct value, or as arithmetic on whole columns. Knowledge of what a table holds never does, nor
 any semantics of the language beyond `kernels`: the rest runs the closures of `engine.cel.evaluate`.
 
-`parts` finds the dependencies of each part, `planner` chooses its strategy, `steps` and
-`scalar_fallback` compute its column, and a `plan` evaluates them all.
+A `plan` finds the dependencies of each part and chooses its strategy; `steps` and `scalar_fallback`
+compute its column.
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ from engine.cel.vector.columns import (
     packed,
     unpacked,
 )
-from engine.cel.vector.plan import Plan, PlannedPart
-from engine.cel.vector.planner import evaluated_calls, evaluation_cost, plan_condition, plan_number
+from engine.cel.vector.plan import (
+    Plan,
+    PlannedPart,
+    evaluated_calls,
+    evaluation_cost,
+    plan_condition,
+    plan_number,
+)
 from engine.cel.vector.scalar_fallback import memory_key
 from engine.cel.vector.steps import Strategy
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cel.budget import Budget
-from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame
 from engine.cel.values import NUMBERS, Duration, Timestamp
 from engine.cel.vector.columns import (
@@ -33,6 +32,7 @@ from engine.cel.vector.columns import (
 )
 from engine.cel.vector.kernels import refuse_nanoseconds
 from engine.cel.vector.steps import EvalContext, Step, outcome
+from engine.errors import BudgetExhaustedError, CelError
 
 MOST_DISTINCT: Final = 512
 """Evaluations per request that are free; beyond, each costs an iteration of the budget."""

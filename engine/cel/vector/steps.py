@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.cel.ast import HowMany
-from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.evaluate import BUDGET, Closure, Frame, new_frame
 from engine.cel.vector.columns import (
     FAILED,
@@ -34,6 +33,7 @@ from engine.cel.vector.kernels import (
     as_bool,
     choose,
 )
+from engine.errors import BudgetExhaustedError, CelError
 
 _ROWS_PER_STEP: Final = 512
 

@@ -14,8 +14,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.domain import Domain
 from engine.model.elastic_quota import QuotaKey
+from engine.model.kinds import Domain
 from engine.model.quantity import INT64_MAX, PODS
 from engine.model.resources import Amounts
 from engine.model.selectors import LabelSelector

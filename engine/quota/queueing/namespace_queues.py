@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from engine.model.domain import Domain
 from engine.model.elastic_quota import NAME_LABEL, UPSTREAM_GROUP, ElasticQuota, QuotaKey
+from engine.model.kinds import Domain
 from engine.model.pod import Pod
 from engine.model.resources import Amounts, greater
 from engine.quota.batch import QuotaRequest

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine.cel import Environment, compile_node, new_frame
 from engine.cel.check import check
-from engine.cel.errors import CelError, CelProblemsError
 from engine.cel.parser import parse
 from engine.cel.values import (
     CelType,
@@ -18,6 +17,7 @@ from engine.cel.values import (
     parse_timestamp,
     type_of,
 )
+from engine.errors import CelError, CelProblemsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

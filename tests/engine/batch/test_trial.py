@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.batch import place_all
 from engine.model.decision import PlacementRequest
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.model.node import Node
 from engine.pipeline import Scope, decide, policies_for
 from engine.policy import SCHEDULER_POLICY, PolicySet

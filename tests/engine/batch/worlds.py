@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
-from engine.model.domain import AuxObject
 from engine.model.hold import HOLD_GATE
+from engine.model.kinds import AuxObject
 from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of

@@ -5,7 +5,7 @@ from itertools import repeat
 import pytest
 
 from engine.cel.budget import Budget
-from engine.cel.errors import BudgetExhaustedError
+from engine.errors import BudgetExhaustedError
 
 
 def test_a_budget_covers_as_many_steps_as_it_has() -> None:

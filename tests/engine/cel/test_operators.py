@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from engine.cel import operators
 from engine.cel.budget import Budget
-from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.values import (
     ABSENT,
     BoolKey,
@@ -20,6 +19,7 @@ from engine.cel.values import (
     UInt,
     present,
 )
+from engine.errors import BudgetExhaustedError, CelError
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

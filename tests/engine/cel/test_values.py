@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cel.errors import CelError
 from engine.cel.values import (
     ABSENT,
     INT_MAX,
@@ -35,6 +34,7 @@ from engine.cel.values import (
     type_of,
     zone,
 )
+from engine.errors import CelError
 from engine.model.time import NANOSECONDS_PER_SECOND
 
 SCALARS = st.one_of(

@@ -32,10 +32,10 @@ from hypothesis import strategies as st
 
 from engine.cel import Environment, Limits, UInt, compile_node, new_frame
 from engine.cel.check import check
-from engine.cel.errors import CelError
 from engine.cel.functions import FAMILIES, function_table, lists
 from engine.cel.parser import parse
 from engine.cel.values import DYN, CelType, Duration, Timestamp, key_value, type_of
+from engine.errors import CelError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from engine.model.api import Pod
-from engine.model.decision import ADVICE_ANNOTATION, Advice, Decision, Verdict, advice_in
+from engine.model.decision import ADVICE_ANNOTATION, Advice, Decision, RuleTimes, Verdict, advice_in
 from engine.model.pod import pod_of
 from engine.model.ranking import NOTHING_RANKED, Ranking
 from engine.model.rule_outcomes import FilterOutcome, FilterResult, ScoreOutcome, count_codes
@@ -141,3 +142,20 @@ def test_scores_are_those_of_the_best_candidates_best_first(most: int | None) ->
     assert best.raw.tolist() == [3, 2, 1][:most]
     assert best.normalized.tolist() == [30, 20, 10][:most]
     assert judged.scores[0].raw.tolist() == [3, 2, 1]
+
+
+def test_time_and_evaluations_of_a_rule_add_up() -> None:
+    times = RuleTimes(count(100, 10).__next__)
+    for _ in range(2):
+        times.note("gpus", "room", times.clock())
+    times.note("", "NodeResourcesFit", times.clock())
+    # Each reading of the clock is 10 ns after the last one.
+    assert list(times) == [("gpus", "room", 20, 2), ("", "NodeResourcesFit", 10, 1)]
+
+
+def test_rules_begin_at_0_and_are_forgotten() -> None:
+    times = RuleTimes(count(0, 10).__next__)
+    times.note("old", "room", times.clock())
+    times.note("gpus", "room", times.clock())
+    times.keep([("gpus", "room"), ("new", "room")])
+    assert list(times) == [("gpus", "room", 10, 1), ("new", "room", 0, 0)]

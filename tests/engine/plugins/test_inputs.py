@@ -9,7 +9,7 @@ import pytest
 
 from engine.model import api
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
-from engine.model.domain import AuxObject
+from engine.model.kinds import AuxObject
 from engine.model.node import node_of
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit

@@ -20,7 +20,7 @@ from tests.engine.measured_cluster import NOW, by_node
 from tests.engine.topology_cluster import app_group, cluster, network, node, pod
 
 if TYPE_CHECKING:
-    from engine.model.domain import AuxObject
+    from engine.model.kinds import AuxObject
     from engine.model.pod import Pod
 
 RULE = NetworkOverheadFilter(NetworkOverheadArgs())

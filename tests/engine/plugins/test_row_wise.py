@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from engine.model.domain import Domain
+from engine.model.kinds import Domain
 from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, MAX_SCORE, PASS, PLUGINS, Cycle, ReadsAllNodes

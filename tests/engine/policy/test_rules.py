@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import api
-from engine.model.decision import PlacementRequest
+from engine.model.decision import PlacementRequest, RuleTimes
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, ScoreOutcome
-from engine.model.rule_times import RuleTimes
 from engine.plugins import FAULT
 from engine.policy import SCHEDULER_FILTERS, CompiledPolicy, RuleContext
 from engine.policy.expressions import ScoreExpression

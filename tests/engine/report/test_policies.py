@@ -6,7 +6,7 @@ import pytest
 
 from engine.policy import PolicySet, load_policies
 from engine.report import RuleKind, policies_report
-from engine.report.outcome import AuditedPolicy, OutcomeFigures, OutcomeReport, PolicyOutcome
+from engine.report.policies import AuditedPolicy, OutcomeFigures, OutcomeReport, PolicyOutcome
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1

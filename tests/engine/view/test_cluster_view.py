@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from engine.model import api
-from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, label_column, lru_cache
+from engine.model import api, caches
+from engine.model.caches import is_long
+from engine.view import ClusterState, ClusterView, Domain, IntColumn, Sum, label_column
 from engine.view.cluster_view import AggregateCache, ColumnCache
-from engine.view.lru_cache import is_long
 from engine.view.pod_table import PodTable
 from engine.view.rows import LONGEST_NAME, NodeRows, ShapeContributions
 from tests.engine.measured_cluster import NOW, node, pod, report
@@ -256,7 +256,7 @@ def test_columns_that_have_grown_take_the_bytes_they_have_now() -> None:
 
 def test_a_column_that_nobody_asks_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of policies that are gone nothing may stay."""
-    monkeypatch.setattr(lru_cache, "FORGOTTEN_AFTER", 10)
+    monkeypatch.setattr(caches, "FORGOTTEN_AFTER", 10)
     state, cache, watched = eight_nodes(), ColumnCache(99), Watched()
     cache.get("of a policy that is gone", state.view(), BOTH, watched)
     cache.get("asked for", state.view(), BOTH, free_cpu)
@@ -366,7 +366,7 @@ def test_what_was_not_asked_for_longest_is_forgotten() -> None:
 
 
 def test_what_nobody_asks_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lru_cache, "FORGOTTEN_AFTER", 10)
+    monkeypatch.setattr(caches, "FORGOTTEN_AFTER", 10)
     state, cache, counted = two_nodes(), AggregateCache(99), Counted()
     cache.get("of a policy that is gone", state.view(), NODES, counted)
     cache.get("asked for", state.view(), NODES, len)

@@ -16,7 +16,7 @@ import pytest
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, POD, POLICIES, PROGRAM, ROOT, Stowplan, process
 from webhook.cli.app import app, complete_for_kubectl
-from webhook.version import VERSION
+from webhook.identity import VERSION
 
 FOR_KUBECTL = PROGRAM.with_name("kubectl_complete-stowplan")
 

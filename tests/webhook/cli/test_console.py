@@ -18,7 +18,6 @@ from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import DATA, ROOT, Ran, Stowplan, process
 from tests.webhook.cli.test_outcome import REPORT, SHOP, stored
 from tests.webhook.cli.test_queue import deployment, lease, pod
-from webhook.cli.api_errors import reason
 from webhook.cli.console import visible
 from webhook.cluster.client.connection import NO_CONTACT, ApiError
 
@@ -171,11 +170,11 @@ def refusal(status: int) -> ApiError:
     ],
 )
 def test_each_failure_has_its_words_and_its_hint(status: int, message: str) -> None:
-    assert reason(refusal(status), "it failed") == message
+    assert refusal(status).explained("it failed") == message
 
 
 def test_a_command_says_what_may_not_be_done_and_how_to_be_permitted() -> None:
-    text = reason(refusal(403), "it failed", forbidden="we may not list pods", hint="look there")
+    text = refusal(403).explained("it failed", forbidden="we may not list pods", hint="look there")
     assert text == "we may not list pods: why\nhint: look there"
 
 

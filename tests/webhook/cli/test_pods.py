@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import InvalidFileError
+from engine.errors import InvalidFileError, StowplanError
 from engine.view import ClusterState
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cli.running import CLUSTER, POD, POLICIES, process
-from webhook.cli.pods import placement_request, read_manifest
+from webhook.cli.pods import placement_request, read_manifest, target_of
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -153,3 +153,28 @@ def test_a_pod_can_be_piped_in_as_json() -> None:
         out, err = running.communicate(json.dumps(read_manifest(POD)), timeout=PATIENCE_SECONDS)
     assert (running.returncode, err) == (0, "")
     assert out.startswith("Place shop/checkout")
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "plural"),
+    [
+        ("po/web-0", "pod `web-0`", "pods"),
+        ("deploy/web", "Deployment `web`", "deployments"),
+        ("StatefulSets.apps/db", "StatefulSet `db`", "statefulsets"),
+        ("cj.v1.batch/backup", "CronJob `backup`", "cronjobs"),
+    ],
+)
+def test_types_have_the_names_that_kubectl_takes(written: str, read: str, plural: str) -> None:
+    target = target_of(written)
+    assert (str(target), target.plural) == (read, plural)
+
+
+@pytest.mark.parametrize("written", ["web", "/web", "deploy/", "deploy/web/0"])
+def test_a_type_and_a_name_are_needed(written: str) -> None:
+    with pytest.raises(StowplanError, match="expected TYPE/NAME"):
+        target_of(written)
+
+
+def test_a_type_that_makes_no_pods_is_refused() -> None:
+    with pytest.raises(StowplanError, match=r"`deploy\.batch` makes no pods\nhint: the types are"):
+        target_of("deploy.batch/web")

@@ -7,7 +7,7 @@ import pytest
 
 from engine.report import RepackReport
 from tests.webhook.cli.running import CLUSTER, Stowplan
-from webhook.cli import repack
+from webhook.cli import simulate
 
 NODES = """
 apiVersion: v1
@@ -88,7 +88,7 @@ def test_free_nodes_belong_to_a_plan(stowplan: Stowplan) -> None:
 def test_without_the_solver_a_hint_says_how_to_install_it(
     stowplan: Stowplan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repack, "can_solve", lambda: False)
+    monkeypatch.setattr(simulate, "can_solve", lambda: False)
     ran = stowplan("simulate", *CLUSTER, "--repack")
     assert ran.status == 1
     assert "`--repack` needs OR-Tools" in ran.err

@@ -11,7 +11,7 @@ from engine.report import (
     RuleKind,
     RuleRow,
 )
-from engine.report.outcome import AuditedPolicy
+from engine.report.policies import AuditedPolicy
 from tests.webhook.pages.reports import HOSTILE, busy
 from webhook.pages import policies_page, policy_page
 

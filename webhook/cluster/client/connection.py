@@ -20,11 +20,12 @@ from urllib.request import getproxies_environment
 
 import aiohttp
 import msgspec
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 
 from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from webhook.cluster.client.credentials import SERVICE_ACCOUNT, Credentials, credentials
 from webhook.cluster.client.envelopes import Status, status_of
-from webhook.cluster.client.kubernetes_aio import Configuration, RESTClientObject
 from webhook.cluster.objects import UNREADABLE
 
 Query = Sequence[tuple[str, str]]
@@ -34,6 +35,8 @@ MERGE_PATCH = "application/merge-patch+json"
 
 NO_CONTACT = 0
 """The status of an `ApiError` where there was no answer."""
+
+_PERMITTED = "`kubectl auth can-i --list` shows what is permitted"
 
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 30.0
@@ -69,6 +72,25 @@ class ApiError(StowplanError):
         self.reason = reason
         self.message = message
         self.retry_after_seconds = retry_after_seconds
+
+    def explained(self, otherwise: str, *, forbidden: str = "", hint: str = "") -> str:
+        """Return why a command could not do what it was asked for, with the hint that helps.
+
+        Args:
+            otherwise: what failed, for a failure that is not explained better.
+            forbidden: the same for a right that we lack.
+            hint: how to get that right.
+        """
+        if self.status == NO_CONTACT:
+            return (
+                f"no contact with the API server: {self.message}\nhint: is it the right cluster,"
+                " and in reach? `--kubeconfig` and `--context` name another"
+            )
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            return f"the API server does not accept our credentials: {self.message}"
+        if self.status == HTTPStatus.FORBIDDEN:
+            return f"{forbidden or otherwise}: {self.message}\nhint: {hint or _PERMITTED}"
+        return f"{otherwise}: {self.message}"
 
 
 class Server(NamedTuple):

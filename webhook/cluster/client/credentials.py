@@ -13,15 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigException, load_kube_config
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, did_you_mean
-from webhook.cluster.client.kubernetes_aio import (
-    KUBE_CONFIG_DEFAULT_LOCATION,
-    ConfigException,
-    Configuration,
-    InClusterConfigLoader,
-    load_kube_config,
-)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder with the service account of a pod; the kubelet renews its token."""

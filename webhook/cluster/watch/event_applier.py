@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import msgspec
 
 from engine.model import api, usage
-from engine.model.domain import AuxObject
 from engine.model.elastic_quota import quota_of
-from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, Kind
+from engine.model.kinds import DEFAULT_NAMESPACE, KINDS, AuxObject, Kind
 from engine.model.namespace import namespace_of
 from engine.model.node import DeviceClass, device_class_of, node_of
 from engine.model.pod import Pod, pod_of

@@ -6,7 +6,12 @@ bindings. What never does: which node is better, who is held, and the state of a
 """
 
 from webhook.controllers.release.conditions import Wait
-from webhook.controllers.release.context import ReleaseContext, ReleaseRules
+from webhook.controllers.release.context import (
+    ReleaseCollector,
+    ReleaseContext,
+    ReleaseMetrics,
+    ReleaseRules,
+)
 from webhook.controllers.release.controller import ReleaseController
 from webhook.controllers.release.gangs import (
     GangDecider,
@@ -15,7 +20,6 @@ from webhook.controllers.release.gangs import (
     Gangs,
     QueueTurns,
 )
-from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.nominations import Nominations
 from webhook.controllers.release.pod_writer import PodWriter, WriteError
 from webhook.controllers.release.quota_queue import QuotaPace, QuotaQueue, SurgingPods

@@ -16,8 +16,8 @@ from webhook.cli.cluster_loading import moment_of
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cluster import Recording, load_recorded
+from webhook.identity import VERSION
 from webhook.placement.placer import Placer
-from webhook.version import VERSION
 
 __all__ = [
     "DecisionReport",

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cel import Budget, BudgetExhaustedError, Environment, compile_program
-from engine.cel.errors import CelError
 from engine.cel.functions import lists
 from engine.cel.values import (
     ABSENT,
@@ -21,6 +20,7 @@ from engine.cel.values import (
     equal,
     present,
 )
+from engine.errors import CelError
 from tests.engine.cel.functions.evaluating import evaluate
 
 

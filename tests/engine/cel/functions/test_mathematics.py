@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from engine.cel.errors import CelError
 from engine.cel.values import UInt
+from engine.errors import CelError
 from tests.engine.cel.functions.evaluating import evaluate
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from engine.cel import Environment, compile_program
 from engine.cel.budget import Budget
-from engine.cel.errors import BudgetExhaustedError, CelError
 from engine.cel.functions import network as n
 from engine.cel.functions import network as u
 from engine.cel.functions.network import cidr, ip, url
 from engine.cel.values import DYN
+from engine.errors import BudgetExhaustedError, CelError
 
 
 @pytest.mark.parametrize(

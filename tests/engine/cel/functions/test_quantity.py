@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cel import Environment, compile_program
-from engine.cel.errors import CelError
 from engine.cel.functions import quantity as q
 from engine.cel.functions.quantity import quantity
 from engine.cel.values import DYN
+from engine.errors import CelError
 from engine.model.quantity import Quantity
 
 AMOUNTS = st.builds(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from engine.cel import Environment, compile_program
 from engine.cel.budget import Budget
-from engine.cel.errors import BudgetExhaustedError
 from engine.cel.functions.regex import Pattern, find, find_all
 from engine.cel.values import DYN
+from engine.errors import BudgetExhaustedError
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cel import Environment, compile_program
-from engine.cel.errors import CelError
 from engine.cel.functions import semver as s
 from engine.cel.functions.semver import semver
 from engine.cel.values import DYN
+from engine.errors import CelError
 
 NUMBERS = st.integers(0, 3)
 IDENTIFIERS = st.one_of(NUMBERS.map(str), st.sampled_from(["a", "b", "-", "0a", "rc", "10", "9"]))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cel.errors import CelError
 from engine.cel.values import UInt
+from engine.errors import CelError
 from tests.engine.cel.functions.evaluating import evaluate
 
 

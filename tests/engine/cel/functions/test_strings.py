@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cel import Budget, BudgetExhaustedError
-from engine.cel.errors import CelError
+from engine.errors import CelError
 from tests.engine.cel.functions.evaluating import evaluate
 
 

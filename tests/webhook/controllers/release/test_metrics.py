@@ -8,7 +8,7 @@ from engine.model.elastic_quota import EvictionMode
 from engine.release import WriteFailure
 from tests.engine.release.pods import pod, sent
 from tests.webhook.controllers.release.controller_world import Replica, running_world
-from webhook.controllers.release.metrics import ReleaseCollector, ReleaseMetrics
+from webhook.controllers.release.context import ReleaseCollector, ReleaseMetrics
 from webhook.controllers.release.pod_writer import WriteKind
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.cel.values import BOOL, DOUBLE, INT, CelType
-from engine.cel.vector.parts import Part, part_of
+from engine.cel.vector.plan import Part, part_of
 from tests.engine.cel.vector.rows_table import ENVIRONMENT, RowsLayout, resolved
 
 _LAYOUT = RowsLayout([{"labels": {"a": "x"}, "i": 1, "d": 0.5, "flag": True, "tags": ["t"]}])
