@@ -1,4 +1,4 @@
-"""What commands share: consoles, tables, files, and `--watch`."""
+"""What commands share: consoles, files, and `--watch`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from engine.errors import InvalidFileError, StowplanError
@@ -68,14 +66,6 @@ def _console(*, stderr: bool) -> Console:
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
     return _Visible(stderr=stderr, highlight=False, soft_wrap=True, width=_WIDTH_OF_A_PIPE)
-
-
-def plain_table(*columns: str) -> Table:
-    """Return a table without a frame that folds long values."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 class CannotWriteError(StowplanError):

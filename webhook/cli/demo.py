@@ -19,7 +19,6 @@ import jsonpatch
 import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 import webhook.demo
 from engine.binding import decide_binding, encode_binding
@@ -43,12 +42,11 @@ from engine.view import ClusterView, Sum
 from webhook.admission import wire
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
-from webhook.cli.console import plain_table
 from webhook.cli.entry_point import Exit
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_patch
-from webhook.pages import figures_table, report_page
+from webhook.pages import figures_table, report_page, ui
 from webhook.serving.composition import run_server
 from webhook.serving.server import RunningServer
 from webhook.settings import Settings
@@ -125,7 +123,7 @@ async def _limits_that_add_up(
     _check("the order", [ranked.node for ranked in report.ranking], ["node2", "node1"])
     _check("what is left out", _rejected(report, by="limits-and-load"), ["node3"])
 
-    output.print(_nodes(view, by_requests, report))
+    show([_nodes(view, by_requests, report)], output)
     output.print(
         "\n[bold]POST /mutate[/] advises the scheduler, by a preferred node affinity for"
         f" {_preferred(advised.operations)}."
@@ -242,7 +240,7 @@ def _scores_by_requests(
     return {name: -negated for negated, name in best_first}
 
 
-def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionReport) -> Table:
+def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionReport) -> ui.Table:
     """Return the load of nodes, and their points by requests and by our policy."""
     ours = {
         ranked.node: f"{score.weighted} (limits {100 - score.raw} %)"
@@ -252,9 +250,7 @@ def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionRe
     }
     for node, (first, *_) in report.rejected.items():
         ours[node] = f"left out: {first.reason}"
-    table = plain_table(
-        "cores", "has", "requests", "limits", "in use", "LeastAllocated", "stowplan"
-    )
+    rows: list[ui.Row] = []
     for name, row in sorted(view.rows.items()):
         usage = view.usages[row]
         amounts = [
@@ -265,8 +261,9 @@ def _nodes(view: ClusterView, by_requests: Mapping[str, int], report: DecisionRe
         ]
         cores = (f"{amount / _MILLICORES:g}" for amount in amounts)
         points = by_requests.get(name, "out")
-        table.add_row(name, *cores, str(points), escape(ours[name]))
-    return table
+        rows.append((name, *cores, str(points), ours[name]))
+    titles = ("cores", "has", "requests", "limits", "in use", "LeastAllocated", "stowplan")
+    return ui.Table(columns=ui.columns(*titles), rows=rows)
 
 
 def _what_next(data: Path) -> str:

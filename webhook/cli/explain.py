@@ -308,12 +308,15 @@ def explain(
             show(_binding_blocks(bound), output)
             output.print()
         show(_decision_blocks(decision, quota, judged, nodes, inputs), output)
-        for warning in advice.warnings:
-            output.print(f"[yellow]warning:[/] {escape(warning)}")
+        show(map(_warning, advice.warnings), output)
         if patch:
             output.print()
             show_patch(output, advice.operations)
     return Exit.OK if quota.allowed and decision.verdict is not Verdict.DENY else Exit.DENIED
+
+
+def _warning(text: str) -> ui.Paragraph:
+    return ui.Paragraph((ui.Span("warning:", ui.Style.DOUBT), f" {text}"))
 
 
 def _is_object(pod: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -10,37 +10,36 @@ from urllib.parse import quote
 
 import msgspec
 from cyclopts import Parameter
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from engine.errors import Diagnostic, InvalidFileError, StowplanError, counted
 from engine.model.label_condition import Exactness
 from engine.model.policy_resource import DynamicFilters, PlacementAt
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
 from engine.policy_lint import CHECKS, KnownCluster, PolicyWarning, joint_warnings, policy_warnings
-from webhook.cli import console
-from webhook.cli.console import plain_table, run_on_changes
+from webhook.cli.console import run_on_changes
 from webhook.cli.entry_point import Exit
 from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
+from webhook.cli.render import show, show_json
 from webhook.identity import VERSION
+from webhook.pages import ui
 
 _AT_BINDING = "binding"
 _MICROS_PER_MILLI = 1000
 
 
-def rules_table(policies: PolicySet) -> Table:
+def _rules_table(policies: PolicySet) -> ui.Table:
     """Return the rules of each policy, with their effect and cost."""
-    table = plain_table("policy and rules", "does", "enforced by", "cost at 5,000 nodes")
+    rows: list[ui.Row] = []
     for policy in policies:
         priority = f", priority {policy.priority}" if policy.priority else ""
-        table.add_row(f"[bold]{escape(policy.name)}[/]", f"{policy.mode.value}{priority}")
+        rows.append((ui.strong(policy.name), f"{policy.mode.value}{priority}"))
         for rule in policy.rules:
             does = f"score x {rule.weight}" if isinstance(rule, ScoreRule) else "filter"
             expression = _expression_of(rule)
             cost = "plugin" if expression is None else _cost(expression)
-            table.add_row(f"  {escape(rule.name)}", does, enforced_by(policy, rule), cost)
-    return table
+            rows.append((f"  {rule.name}", does, enforced_by(policy, rule), cost))
+    columns = ui.columns("policy and rules", "does", "enforced by", "cost at 5,000 nodes")
+    return ui.Table(columns=columns, rows=rows)
 
 
 def enforced_by(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> str:
@@ -68,17 +67,17 @@ def _expression_of(rule: FilterRule | ScoreRule) -> NodeExpression | None:
     return rule.evaluator if isinstance(rule.evaluator, NodeExpression) else None
 
 
-def show_plan(policy: CompiledPolicy, rule: FilterRule | ScoreRule, output: Console) -> None:
-    """Print how an expression is evaluated, and why labels alone cannot express it."""
+def _plan_blocks(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> Iterator[ui.Block]:
+    """Yield how an expression is evaluated, and why labels alone cannot express it."""
     expression = _expression_of(rule)
     if expression is None:
         return
-    output.print(f"\n[bold]{escape(policy.name)}: {escape(rule.name)}[/]")
+    yield ui.Paragraph(f"{policy.name}: {rule.name}", "heading")
     for plan in expression.plans:
-        output.print(plan.describe(), markup=False, soft_wrap=True)
+        yield ui.Paragraph(plan.describe(), "command")
     if isinstance(rule, FilterRule):
         for reason in sorted(rule.labels.summary.reasons):
-            output.print(f"not by labels alone: {escape(reason)}")
+            yield ui.Paragraph(f"not by labels alone: {reason}")
 
 
 def _cost(expression: NodeExpression) -> str:
@@ -320,11 +319,11 @@ def _lint(
     if sarif is not None:
         sarif.write_bytes(msgspec.json.format(msgspec.json.encode(sarif_log(run, root=Path.cwd()))))
     if as_json:
-        console.output().print_json(msgspec.json.encode(lint_report(run)).decode())
+        show_json(lint_report(run))
         return Exit.INVALID if run.mistakes else Exit.OK
     if run.mistakes:
         raise InvalidFileError(run.mistakes)
-    _show(run, verbose=verbose)
+    show(_blocks(run, verbose=verbose))
     return Exit.OK
 
 
@@ -347,15 +346,15 @@ def _refuse_options(paths: list[Path]) -> None:
             raise StowplanError(f"unknown option: `{path}`\nhint: see `stowplan lint --help`")
 
 
-def _show(run: LintRun, *, verbose: bool) -> None:
-    output = console.output()
-    output.print(rules_table(run.policies))
+def _blocks(run: LintRun, *, verbose: bool) -> Iterator[ui.Block]:
+    yield _rules_table(run.policies)
     for warning in run.warnings:
         found = warning.diagnostic
         text = str(replace(found, message=f"warning: {found.message}"))
-        output.print(text, markup=False, soft_wrap=True)
+        yield ui.Paragraph(text, "command")
     if verbose:
         for policy in run.policies:
             for rule in policy.rules:
-                show_plan(policy, rule, output)
-    output.print(f"\n{counted(len(run.policies), 'policy', 'policies')}, no mistakes")
+                yield from _plan_blocks(policy, rule)
+    count = counted(len(run.policies), "policy", "policies")
+    yield ui.Paragraph(f"{count}, no mistakes", "heading")

@@ -21,12 +21,14 @@ from engine.model.hold import HOLD_GATE
 from engine.model.time import Micros, micros
 from engine.release import HeldPod
 from webhook.cli import console
-from webhook.cli.console import namespace_and_name, plain_table
+from webhook.cli.console import namespace_and_name
 from webhook.cli.entry_point import Exit
+from webhook.cli.render import show
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.controllers.release.bulk_release import list_holds, release_holds
 from webhook.controllers.release.pod_writer import PodWriter
 from webhook.controllers.release.release_health import releasing_holder
+from webhook.pages import ui
 from webhook.placement.held_pods import DEFAULT_HOLD_SECONDS
 
 _Holds = Mapping[str, HeldPod]
@@ -154,13 +156,10 @@ def _is_confirmed(holds: _Holds) -> bool:
 
 
 def _show_selected(holds: _Holds) -> None:
-    output = console.output()
-    table = plain_table("namespace", "pods")
     counts = Counter(hold.pod.namespace for hold in holds.values())
-    for namespace, count in sorted(counts.items()):
-        table.add_row(namespace, f"{count:,}")
-    output.print(table)
-    output.print(f"\nwould release {counted(len(holds), 'pod')}")
+    rows = [(namespace, f"{count:,}") for namespace, count in sorted(counts.items())]
+    table = ui.Table(columns=ui.columns("namespace", "pods"), rows=rows)
+    show([table, ui.Paragraph(f"would release {counted(len(holds), 'pod')}")])
 
 
 def _show_holder(count: int, holder: str) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from rich import box
 from rich.console import Console, JustifyMethod
 from rich.highlighter import JSONHighlighter
+from rich.table import Table
 from rich.text import Text
 
-from webhook.cli.console import output, plain_table, visible
+from webhook.cli.console import output, visible
 from webhook.pages import ui
 
 _STYLES: Final = {
@@ -54,7 +56,7 @@ def _show_table(table: ui.Table, console: Console) -> None:
     if not table.rows:
         console.print(_text(table.empty))
         return
-    grid = plain_table()
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in table.columns:
         justify: JustifyMethod = "right" if column.kind is ui.Kind.FIGURE else "left"
         grid.add_column(_text(column.title), overflow="fold", justify=justify)

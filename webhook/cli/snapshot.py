@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from engine.errors import StowplanError
 from webhook.cli import console
-from webhook.cli.console import CannotWriteError, plain_table, require_place_for
+from webhook.cli.console import CannotWriteError, require_place_for
 from webhook.cli.entry_point import Exit
+from webhook.cli.render import show
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.files.object_file import object_file
 from webhook.cluster.snapshot import Anonymizer, KindResult, SnapshotError, take_snapshot
+from webhook.pages import ui
 
 _OF_NODES = ("nodemetrics.slo.koordinator.sh", "nodes.metrics.k8s.io")
 _IN_NAMESPACES = ("elasticquotas.", "pods")
@@ -113,29 +112,29 @@ def _show(
     for kind in results:
         for problem in kind.problems:
             notes.print(str(problem), markup=False, soft_wrap=True)
-    out = console.output()
+    show(_blocks(output, results, kubeconfig, context))
+
+
+def _blocks(
+    output: Path, results: Sequence[KindResult], kubeconfig: Path | None, context: str | None
+) -> Iterator[ui.Block]:
     size = decimal(output.stat().st_size)
-    out.print(f"[bold]{escape(str(output))}[/] holds the cluster, in {size}\n")
-    out.print(_kinds(results))
+    yield ui.Paragraph((ui.strong(output), f" holds the cluster, in {size}"))
+    yield ui.Table(
+        columns=ui.columns("kind", "objects", ""),
+        rows=[
+            (kind.name, "-" if kind.error else f"{kind.objects:,}", _remark(kind))
+            for kind in results
+        ],
+    )
     for kind in results:
         if kind.error is not None and kind.error.status == HTTPStatus.FORBIDDEN:
-            hint = f"\nhint: {_hint(kind.name, kubeconfig, context)}"
-            out.print(hint, markup=False, soft_wrap=True)
+            yield ui.Paragraph(f"hint: {_hint(kind.name, kubeconfig, context)}", "command")
     if not any(kind.objects for kind in results if kind.name in _OF_NODES):
-        out.print(
-            "\n[yellow]warning:[/] nothing measures the usage of nodes here: rules that read it"
-            " will have no effect"
-        )
-    out.print("\n[bold]Next[/]")
-    _what_next(output, out)
-
-
-def _kinds(results: Sequence[KindResult]) -> Table:
-    table = plain_table("kind", "objects", "")
-    for kind in results:
-        count = "-" if kind.error else f"{kind.objects:,}"
-        table.add_row(kind.name, count, escape(_remark(kind)))
-    return table
+        text = " nothing measures the usage of nodes here: rules that read it will have no effect"
+        yield ui.Paragraph((ui.Span("warning:", ui.Style.DOUBT), text))
+    yield ui.Paragraph("Next", "heading")
+    yield ui.Paragraph(_what_next(output), "command")
 
 
 def _remark(kind: KindResult) -> str:
@@ -171,15 +170,12 @@ def _can_i(kind: str, kubeconfig: Path | None, context: str | None) -> str:
     return shlex.join(["kubectl", *flags, "auth", "can-i", "list", kind, *everywhere])
 
 
-def _what_next(output: Path, out: Console) -> None:
+def _what_next(output: Path) -> str:
+    """Return the next commands to try, ready to be pasted."""
     file = shlex.quote(str(output))
-    out.print(
-        f"""\
+    return f"""\
   # what would be decided for a pod, and why
   stowplan explain pod.yaml --cluster {file} --policies policies
 
   # a webhook that answers on it
-  stowplan serve --cluster {file} --policies policies""",
-        markup=False,
-        soft_wrap=True,
-    )
+  stowplan serve --cluster {file} --policies policies"""
