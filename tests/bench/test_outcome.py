@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.outcome_arms import ADVICE, policy_of
+from engine.model.policy_resource import WISH_WEIGHTS
+from engine.policy import load_policies
+from tests.e2e.outcome_arms import ADVICE, ADVICE_BY_LOAD, policy_of
 from tests.e2e.outcome_cluster import ideal, pods_of
 from tests.e2e.outcome_figures import IDEAL, STOCK, Figures, Places, places_of, tables_of
 from tests.e2e.outcome_workload import (
@@ -37,6 +39,12 @@ LOADS = {
     "small": Load(used=2_000, requested=8_000, hot=False),
     "large": Load(used=5_000, requested=0, hot=False),
 }
+
+
+def test_by_load_alone_the_scores_of_the_scheduler_do_not_count(tmp_path: Path) -> None:
+    for arm, weights in ((ADVICE, WISH_WEIGHTS), (ADVICE_BY_LOAD, ())):
+        (policy,) = load_policies([policy_of(arm, tmp_path)])
+        assert tuple(each for each in policy.placement.scheduler_scores if each[1]) == weights
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

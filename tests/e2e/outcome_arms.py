@@ -22,11 +22,13 @@ from tests.e2e.serving import LOCAL
 
 COMPILED, COMPILED_STRONG = "compiled-1", "compiled-100"
 ADVICE, BINDING, DEAD, BALANCED = "advice", "binding", "dead", "balanced"
+ADVICE_BY_LOAD = "advice-by-load"
 ARMS: Final = {
     STOCK: "the stock scheduler",
     COMPILED: "LoadAware's formula as a plugin of the scheduler, of weight 1",
     COMPILED_STRONG: "the same, of weight 100",
     ADVICE: "placement at Admission",
+    ADVICE_BY_LOAD: "the same, without the scheduler's own scores (schedulerScores: Off)",
     BINDING: "placement at Binding",
     BALANCED: "the same, by the change of variance of load (strategy Balanced)",
     DEAD: "the same, but every replica is killed: what the stock scheduler does must be left",
@@ -40,9 +42,15 @@ metadata: {{name: by-load}}
 spec:
   filters: [{{plugin: LoadAware, args: {{usageThresholds: {{cpu: {threshold}}}}}}}]
   scores: [{{plugin: LoadAware, args: {{resourceWeights: {{cpu: 1}}, strategy: {strategy}}}}}]
-  placement: {{at: {at}}}
+  placement: {{at: {at}{more}}}
 """
-_AT: Final = {ADVICE: "Admission", BINDING: "Binding", BALANCED: "Binding", DEAD: "Binding"}
+_AT: Final = {
+    ADVICE: "Admission",
+    ADVICE_BY_LOAD: "Admission",
+    BINDING: "Binding",
+    BALANCED: "Binding",
+    DEAD: "Binding",
+}
 _OPTIONS: Final = {
     "Admission": (),
     "Binding": (("binding", "true"),),
@@ -51,6 +59,7 @@ _WEIGHTS: Final = {COMPILED: 1, COMPILED_STRONG: 100}
 _MEASURED_LOAD = "MeasuredLoad"  # see controlplane/measured_load.go
 _BINDING_SECONDS = 5
 _COUNTS = ("moved", "kept", "denied", "escaped", "lost")
+_ADVISED = ("placed", "shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +78,16 @@ class Arm:
         return [one for one in (self.stowplan.replicas if self.stowplan else ()) if one.running]
 
     async def counts(self) -> dict[str, int]:
-        """Return what became of bindings since stowplan started, nothing where it has no say."""
+        """Return what became of bindings since stowplan started, nothing where it has no say.
+
+        Where it advises, how many pods were advised: on a busy machine others pass without.
+        """
         told = await self._told()
-        names = _COUNTS if told else ()
-        return {name: sum(one.get(name, 0) for one in told) for name in names}
+        if not told:
+            reviews = [await one.reviews("mutate") for one in self.processes]
+            advised = sum(one.get(name, 0) for one in reviews for name in _ADVISED)
+            return {"advised": advised} if self.processes else {}
+        return {name: sum(one.get(name, 0) for one in told) for name in _COUNTS}
 
     async def settled(self) -> bool:
         """Return whether no replica keeps pods where they are for a while, as after a start."""
@@ -87,7 +102,10 @@ def policy_of(arm: str, folder: Path) -> Path:
     """Return a file with the policy of an arm."""
     path = folder / f"{arm}.yaml"
     strategy = "Balanced" if arm == BALANCED else "LeastAllocated"
-    text = _POLICY.format(at=_AT[arm], threshold=round(THRESHOLD * 100), strategy=strategy)
+    more = ', schedulerScores: "Off"' if arm == ADVICE_BY_LOAD else ""
+    text = _POLICY.format(
+        at=_AT[arm], more=more, threshold=round(THRESHOLD * 100), strategy=strategy
+    )
     path.write_text(text, "utf-8")
     return path
 
