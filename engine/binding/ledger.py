@@ -11,8 +11,8 @@ denial arrives too late. Because:
 1. A node is judged by a view that counts every binding on its way on each node that it may end on:
    the scheduler's, for an answer may get lost, and that of each answer given. It counts there until
    the watch shows the pod bound, or gone, or until its request has ended at the API server, which
-   bounds the time of each, and the watch is complete up to then. A pod that was denied counts no
-   more once that is written, unless another answer may yet bind it: see below.
+   bounds the time of each, and the watch is complete up to then. Where a pod was denied, it counts
+   no more once that is written, unless another answer may yet bind it there: see below.
 2. A decision counts before its answer is written, and where a node was moved to lately, the
    scheduler's word for it is not taken: what does not fit there any more is moved on, or denied.
 3. One leader decides: it gives no answer once its Lease may be another's. The next one moves
@@ -35,7 +35,8 @@ would take room on one node after another, and have others denied there, which t
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -277,6 +278,7 @@ class BindingTicket:
     uid: str
     scheduler_node: str
     answer_by: Micros
+    ends_by: Micros  # when its request has ended at the API server, whatever became of it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -286,12 +288,37 @@ class _OnItsWay:
     key: str  # `namespace/name` of the pod
     uid: str  # of the pod
     shape: PodShape | None  # of the pod, None while it is not in the state, and so not counted
-    nodes: tuple[str, ...] = ()  # that it may end on; the last answer's comes first
     scheduler_node: str = ""  # the node that the scheduler took last, and so counts it on
     answers: frozenset[str] = frozenset()  # the nodes that were answered, if it was not denied
-    unanswered: int = 0  # calls whose answers are not written
-    is_open: bool = False  # whether any answer was not a denial, or may not have arrived
-    ends_by: Micros  # when its request has ended at the API server, whatever became of it
+    calls: list[BindingTicket] = field(default_factory=list)  # that may yet end by a denial
+    open_until: dict[str, Micros] = field(default_factory=dict)  # nodes of those that may not
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that it may end on; the last one comes first."""
+        nodes = [*self.open_until, *(call.scheduler_node for call in self.calls)]
+        return tuple(dict.fromkeys(reversed(nodes)))[:_MOST_NODES]
+
+    def may_end_on(self, node_name: str, ends_by: Micros) -> None:
+        """Note that a request may bind the pod to a node until it has ended."""
+        latest = max(ends_by, self.open_until.pop(node_name, ends_by))
+        self.open_until[node_name] = latest
+
+    def drop_call(self, ticket: BindingTicket) -> bool:
+        """Drop a call; return whether it was there."""
+        is_there = ticket in self.calls
+        if is_there:
+            self.calls.remove(ticket)
+        return is_there
+
+    def first_end(self) -> Micros:
+        """Return when the first of its requests has ended."""
+        return min((*self.open_until.values(), *(call.ends_by for call in self.calls)))
+
+    def drop_ended(self, seen_until: Micros) -> None:
+        """Drop requests that have ended by then."""
+        self.open_until = {name: at for name, at in self.open_until.items() if at >= seen_until}
+        self.calls = [call for call in self.calls if call.ends_by >= seen_until]
 
 
 class BindingLedger:
@@ -402,25 +429,22 @@ class BindingLedger:
             answer_by: the moment from which an answer must not be given: the caller has given up by
                 then, or the Lease may be another's.
         """
-        ticket = BindingTicket(key, uid or key, node_name, answer_by)
+        ends_by = Micros(now + self._request_micros)
+        ticket = BindingTicket(key, uid or key, node_name, answer_by, ends_by)
         if pod is not None and pod.node_name:
             return ticket  # the API server will refuse it
         way = self._on_their_way.get(ticket.uid)
-        ends_by = Micros(now + self._request_micros)
         if way is not None:
             self.counters.repeated += 1
-            self._tally(way, -1)
         elif len(self._on_their_way) < MOST_BINDINGS:
             shape = None if pod is None else pod.shape
-            way = _OnItsWay(key=key, uid=ticket.uid, shape=shape, ends_by=ends_by)
+            way = _OnItsWay(key=key, uid=ticket.uid, shape=shape)
             self._on_their_way[way.uid] = way
         else:
             return ticket
-        way.ends_by, way.scheduler_node = ends_by, node_name
-        way.unanswered += 1
-        way.nodes = _with(way.nodes, node_name)
-        self._tally(way, 1)
-        self._count(way, now)
+        with self._changing(way, now):
+            way.scheduler_node = node_name
+            way.calls.append(ticket)
         return ticket
 
     def view(self, ticket: BindingTicket) -> ClusterView:
@@ -453,27 +477,26 @@ class BindingLedger:
             return False
         way = self._on_their_way.get(ticket.uid)
         if way is not None:
-            if decision.action is not BindingAction.DENY:
-                way.answers, way.is_open = way.answers | {decision.node_name}, True
-                self._tally(way, -1)
-                way.nodes = _with(way.nodes, decision.node_name)
-                self._tally(way, 1)
-            self._count(way, now)
+            with self._changing(way, now):
+                if decision.action is not BindingAction.DENY:
+                    way.answers |= {decision.node_name}
+                    way.drop_call(ticket)
+                    way.may_end_on(ticket.scheduler_node, ticket.ends_by)
+                    way.may_end_on(decision.node_name, ticket.ends_by)
         self.counters.decided[decision.action, decision.reason] += 1
         if decision.is_moved and decision.decision is not None:
             self.counters.moved.update(decision.decision.policies)
         return True
 
-    def answered(self, ticket: BindingTicket) -> None:
+    def answered(self, ticket: BindingTicket, now: Micros) -> None:
         """Note that an answer was written in time: a pod that was denied waits again.
 
         If the denial does not arrive in time, it is bound as one that nobody asked about.
         """
         way = self._on_their_way.get(ticket.uid)
         if way is not None:
-            way.unanswered -= 1
-            if not (way.is_open or way.unanswered):
-                self._drop(way)
+            with self._changing(way, now):
+                way.drop_call(ticket)
 
     def answer_lost(self, ticket: BindingTicket, now: Micros) -> None:
         """Note that the API server cannot have got an answer: it was too late, or nobody was there.
@@ -483,8 +506,9 @@ class BindingLedger:
         """
         way = self._on_their_way.get(ticket.uid)
         if way is not None:
-            way.is_open = True
-            self._count(way, now)
+            with self._changing(way, now):
+                if way.drop_call(ticket):
+                    way.may_end_on(ticket.scheduler_node, ticket.ends_by)
         self.counters.lost += 1
         self._pause(now)
 
@@ -502,10 +526,8 @@ class BindingLedger:
         if not pod.node_name:
             self._margin.waits(pod.key, None if pod.gated or pod.is_terminal else pod.shape)
             if way is not None and way.shape is None:
-                self._tally(way, -1)
-                way.shape = pod.shape
-                self._tally(way, 1)
-                self._count(way, now)
+                with self._changing(way, now):
+                    way.shape = pod.shape
             return None
         was_waiting = self._margin.waits(pod.key, None)
         if way is None:
@@ -532,7 +554,7 @@ class BindingLedger:
             self._drop(self._on_their_way[uid])
 
     def expire(self, now: Micros, seen_until: Micros) -> None:
-        """Drop bindings that have failed: their requests have ended, and the pods are not bound.
+        """Drop requests that have failed: they have ended, and the pods are not bound.
 
         Args:
             now: now.
@@ -540,9 +562,9 @@ class BindingLedger:
         """
         self._forget_moves_of_late(now)
         self._margin.expire(now)
-        ended = [way for way in self._on_their_way.values() if way.ends_by < seen_until]
-        for way in ended:
-            self._drop(way)
+        for way in [way for way in self._on_their_way.values() if way.first_end() < seen_until]:
+            with self._changing(way, now):
+                way.drop_ended(seen_until)
 
     # How it is kept.
 
@@ -550,6 +572,17 @@ class BindingLedger:
         """Return whether a pod may be moved to the node of a row; see `MoveLimits`."""
         may_take = self._margin.for_pod(pod, view)
         return lambda row: view.names[row] not in self._unknown_at and may_take(row)
+
+    @contextmanager
+    def _changing(self, way: _OnItsWay, now: Micros) -> Iterator[None]:
+        """Have a binding counted as it is after the block; drop it if nothing may come of it."""
+        self._tally(way, -1)
+        yield
+        self._tally(way, 1)
+        if way.calls or way.open_until:
+            self._count(way, now)
+        else:
+            self._drop(way)
 
     def _tally(self, way: _OnItsWay, sign: int) -> None:
         """Count a binding for each of its nodes, 1, or no longer, -1."""
@@ -592,11 +625,6 @@ class BindingLedger:
             _, name, shape = self._of_late.popleft()
             _add_amounts(self._disturbed, name, -1)
             self._margin.unsure(name, shape, -1)
-
-
-def _with(nodes: tuple[str, ...], node_name: str) -> tuple[str, ...]:
-    """Return nodes with one more, which comes first."""
-    return tuple(dict.fromkeys((node_name, *nodes)))[:_MOST_NODES]
 
 
 def _add_amounts(counter: Counter[str], name: str, sign: int) -> None:

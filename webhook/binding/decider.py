@@ -385,7 +385,7 @@ class BindingDecider:
         if is_lost:
             self._parts.ledger.answer_lost(made.ticket, self._parts.now())
         else:
-            self._parts.ledger.answered(made.ticket)
+            self._parts.ledger.answered(made.ticket, self._parts.now())
 
     @property
     def counters(self) -> BindingCounters:

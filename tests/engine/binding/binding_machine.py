@@ -538,7 +538,7 @@ class Leader:
         if world.clock.now >= deadline:
             self.ledger.answer_lost(ticket, world.clock.micros)
             return
-        self.ledger.answered(ticket)
+        self.ledger.answered(ticket, world.clock.micros)
         if answer.decision.action is BindingAction.DENY:
             heard.until = world.clock.now
         respond(answer)

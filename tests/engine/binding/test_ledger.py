@@ -113,12 +113,17 @@ class Desk:
         """Fill b with 4 pods, full-b0 to full-b3, and write a denial of one more there."""
         for number in range(4):
             self.see(f"full-b{number}", "b")
-        self.ledger.lead_begins(NOW, None)  # so that the scheduler may not know of moves
-        ticket = self.ask(name, "b")
-        view, limits = self.ledger.view(ticket), self.ledger.limits(ticket, NOW)
-        denial = decide_in_haste(request(name), "b", view, NOW, scope=SCOPE, limits=limits)
-        assert (denial.action, self.ledger.decided(ticket, denial, NOW)) == ("Deny", True)
-        self.ledger.answered(ticket)
+        self.denied(name, "b")
+
+    def denied(self, name: str, to: str, *, at: float = 0) -> None:
+        """Write a denial of a pod on a node that is full."""
+        now = after(at)
+        self.ledger.lead_begins(now, None)  # so that the scheduler may not know of moves
+        ticket = self.ask(name, to, at=at)
+        view, limits = self.ledger.view(ticket), self.ledger.limits(ticket, now)
+        denial = decide_in_haste(request(name), to, view, now, scope=SCOPE, limits=limits)
+        assert (denial.action, self.ledger.decided(ticket, denial, now)) == ("Deny", True)
+        self.ledger.answered(ticket, now)
 
     def leave(self, name: str) -> None:
         self.state.delete_pod(f"shop/{name}")
@@ -140,7 +145,7 @@ def test_a_binding_counts_from_when_it_is_asked_about() -> None:
 def test_a_moved_pod_counts_on_both_nodes_until_it_is_seen() -> None:
     desk = Desk("p")
     ticket = desk.moved("p")
-    desk.ledger.answered(ticket)
+    desk.ledger.answered(ticket, NOW)
     assert desk.counted() == {"a": 1, "b": 1}
     assert desk.see("p", "b") is Landing.AS_ANSWERED
     assert desk.counted() == {"a": 0, "b": 1}
@@ -164,7 +169,7 @@ def test_a_denied_pod_counts_no_more_once_the_denial_is_written() -> None:
     assert decision.action == "Deny"
     assert desk.ledger.decided(ticket, decision, NOW)
     assert desk.counted()["a"] == 5
-    desk.ledger.answered(ticket)
+    desk.ledger.answered(ticket, NOW)
     assert desk.counted()["a"] == 4
 
 
@@ -185,6 +190,25 @@ def test_a_lost_answer_leaves_the_pod_on_both_nodes_and_stops_moves_for_a_while(
     assert desk.ledger.may_move(after(10))
     assert desk.see("p", "a") is Landing.ELSEWHERE
     assert desk.ledger.counters.lost == desk.ledger.counters.escaped == 1
+
+
+def test_a_pod_whose_answer_was_lost_counts_no_more_where_it_is_denied_later() -> None:
+    desk = Desk("p")
+    desk.ledger.answer_lost(desk.ask("p", "a"), NOW)
+    desk.denied_on_full_b("p")
+    assert desk.counted() == {"a": 1, "b": 4}
+
+
+def test_a_lost_answer_counts_until_its_request_has_ended_however_often_the_pod_is_denied() -> None:
+    desk = Desk("p")
+    desk.ledger.answer_lost(desk.ask("p", "a"), NOW)
+    for number in range(4):
+        desk.see(f"full-a{number}", "a")
+    desk.denied("p", "a", at=A_MINUTE - 1)
+    assert desk.counted() == {"a": 5, "b": 0}
+    desk.ledger.expire(after(A_MINUTE + 1), after(A_MINUTE + 1))
+    assert desk.counted() == {"a": 4, "b": 0}
+    assert desk.ledger.is_settled(after(A_MINUTE + 1))
 
 
 def test_what_is_too_late_is_not_answered() -> None:
@@ -235,7 +259,7 @@ def test_a_pod_that_was_denied_counts_while_another_call_about_it_is_not_answere
         view = desk.ledger.view(ticket)
         denial = decide_in_haste(request("p"), "b", view, NOW, scope=SCOPE, limits=limits)
         assert desk.ledger.decided(ticket, denial, NOW)
-        desk.ledger.answered(ticket)
+        desk.ledger.answered(ticket, NOW)
         assert desk.counted()["b"] == counted
 
 
@@ -275,7 +299,7 @@ def test_a_call_about_an_earlier_pod_of_that_name_changes_nothing() -> None:
 
 def test_a_decision_on_an_earlier_pod_of_that_name_leaves_the_later_one_counted() -> None:
     desk = Desk("p")
-    desk.ledger.answered(desk.moved("p"))
+    desk.ledger.answered(desk.moved("p"), NOW)
     late = desk.ledger.asked("shop/p", "old", "a", None, now=NOW, answer_by=after(1))
     desk.ledger.view(late)
     decision = decide_unseen("a", desk.ledger.limits(late, NOW))
@@ -396,7 +420,7 @@ def test_who_leads_no_more_moves_nothing(ends: bool) -> None:  # noqa: FBT001
 def test_the_scheduler_is_not_believed_where_a_pod_was_moved_of_late() -> None:
     desk = Desk("p", "q")
     ticket = desk.moved("p")
-    desk.ledger.answered(ticket)
+    desk.ledger.answered(ticket, NOW)
     asked = desk.ask("q", "b")
     assert desk.ledger.limits(asked, NOW).is_disturbed("b")
     assert not desk.ledger.limits(asked, NOW).is_disturbed("a")
