@@ -4,7 +4,7 @@ What pods of a template share, and what changes when one of them takes a node, b
 node is judged does not: that is `engine.policy`, and `engine.pipeline` decides for one pod.
 """
 
-from engine.batch.batch import BatchOutcome, Trial, decide_batch, place_all
+from engine.batch.batch import BatchOutcome, Trial, place_all
 from engine.batch.gang_placement import GangPlacement, StartingGang, domains_of_gang, place_gang
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "GangPlacement",
     "StartingGang",
     "Trial",
-    "decide_batch",
     "domains_of_gang",
     "place_all",
     "place_gang",

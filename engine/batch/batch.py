@@ -9,10 +9,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 
-from engine.batch.judge import DEFAULT_SCOPE, Judge, JudgeOfAll
+from engine.batch.judge import DEFAULT_SCOPE, Judge
 from engine.batch.look_ahead import Placements, Template
 from engine.batch.template_rules import TemplateRules, UnevenError, template_keys
 from engine.model.decision import Decision, PlacementRequest, Verdict
@@ -81,28 +80,26 @@ class Batch:
         self._judge = judge
         self._view = view
         self._pods_of = Counter(keys)
-        self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
+        self._templates: OrderedDict[Hashable, Template | None] = OrderedDict()
         self._placements = Placements(view)
 
     def __iter__(self) -> Iterator[BatchOutcome]:
         """Yield the outcome for each pod; the next one is decided when it is asked for."""
         for request, key in zip(self._requests, self._keys, strict=True):
-            yield self._decide(request, self._kind(key, request))
+            yield self._decide(request, key)
 
-    def _decide(self, request: PlacementRequest, kind: _Kind) -> BatchOutcome:
+    def _decide(self, request: PlacementRequest, key: Hashable | None) -> BatchOutcome:
         """Decide for a pod, and place it."""
-        template, pod = kind.template, request.pod
-        if template is None:
+        template, best = self._template(key, request), None
+        if template is not None:
+            try:
+                best = template.best(request.pod)
+            except UnevenError:
+                self._templates[key] = None
+        if template is None or best is None:
             return self._decide_alone(request)
-        try:
-            best = template.best(pod)
-        except UnevenError:
-            kind.template = None
-            return self._decide_alone(request)
-        if best is None:
-            return self._unplaced(kind, request)
         row, score = best
-        template.place(pod, row)
+        template.place(request.pod, row)
         decision = template.decision
         return BatchOutcome(
             node=self._view.names[row],
@@ -121,79 +118,26 @@ class Batch:
             self._placements.add(request.pod, best.item())
         return BatchOutcome.of(decision)
 
-    def _unplaced(self, kind: _Kind, request: PlacementRequest) -> BatchOutcome:
-        """Return the outcome for a pod that no node can take."""
-        placed = len(self._placements.rows)
-        if kind.unplaced is None or kind.unplaced[0] != placed:
-            decision = self._judge.decide(request, self._placements.what_if.view)
-            kind.unplaced = placed, BatchOutcome.of(decision)
-        return kind.unplaced[1]
-
-    def _kind(self, key: Hashable | None, request: PlacementRequest) -> _Kind:
-        """Return the kind of the pods of a key."""
+    def _template(self, key: Hashable | None, request: PlacementRequest) -> Template | None:
+        """Return the template of the pods of a key, None where each is decided by itself."""
         if key is None or self._pods_of[key] == 1:
-            return _Kind(None)
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds[key] = self._new_kind(request, self._pods_of[key])
-            if len(self._kinds) > _MOST_TEMPLATES:
-                self._kinds.popitem(last=False)
-        self._kinds.move_to_end(key)
-        return kind
+            return None
+        if key not in self._templates:
+            self._templates[key] = self._new_template(request, self._pods_of[key])
+            if len(self._templates) > _MOST_TEMPLATES:
+                self._templates.popitem(last=False)
+        self._templates.move_to_end(key)
+        return self._templates[key]
 
-    def _new_kind(self, request: PlacementRequest, pods: int) -> _Kind:
-        policies = self._judge.policies_for(request)
-        if not policies or request.pod.nominated_node_name:
-            return _Kind(None)
-        view = self._placements.what_if.view
+    def _new_template(self, request: PlacementRequest, pods: int) -> Template | None:
+        if request.pod.nominated_node_name:
+            return None
+        view, policies = self._placements.what_if.view, self._judge.policies_for(request)
         try:
             rules = TemplateRules(policies, request, view, self._judge)
-            template = Template(rules, self._placements, pods)
+            return Template(rules, self._placements, pods)
         except UnevenError:
-            return _Kind(None)
-        template.decision = structs.replace(
-            template.decision, audit=self._judge.audit(request, view)
-        )
-        return _Kind(template)
-
-
-class _Kind:
-    """The template of the pods of one key, and their latest outcome without a node.
-
-    Attributes:
-        template: None where each pod must be decided by itself.
-        unplaced: the latest outcome without a node, and the number of pods placed then.
-    """
-
-    def __init__(self, template: Template | None) -> None:
-        self.template = template
-        self.unplaced: tuple[int, BatchOutcome] | None = None
-
-
-def decide_batch(
-    requests: Sequence[PlacementRequest],
-    policies: PolicySet,
-    view: ClusterView,
-    now: Micros,
-    *,
-    scope: Scope = DEFAULT_SCOPE,
-    freshness: Freshness = FRESH,
-) -> list[BatchOutcome]:
-    """Decide where pods should go, in order: each sees those before it on their best nodes.
-
-    As if each were decided by `decide` and then counted by `ClusterState.nominate`. What
-    policies in Audit mode would decide is known of the first pod of a template.
-
-    Args:
-        requests: the pods, none of which counts on a node of the view, and their contexts.
-        policies: the loaded policies.
-        view: the observed cluster; must keep the sums of `policies.sum_profiles`.
-        now: the moment of all decisions.
-        scope: the pods to place.
-        freshness: the domains of the view that are too old; rules that read one abstain.
-    """
-    judge = Judge(policies=policies, now=now, scope=scope, freshness=freshness)
-    return list(Batch(requests, judge, view, template_keys(requests, policies, view)))
+            return None
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,9 +171,10 @@ def place_all(
 ) -> Trial:
     """Find a node for every pod, in order: each sees those before it on their nodes.
 
-    A pod goes where `decide_batch` would place it. One that no policy places goes where the
-    scheduler would, as far as its filters and scores are known here. A pod also fails where the
-    scheduler's own filters cannot be judged, for what they read is too old.
+    A pod goes where `decide` would place it, once those before it were counted by
+    `ClusterState.nominate`. One that no policy places goes where the scheduler would, as far as its
+    filters and scores are known here. A pod also fails where the scheduler's own filters cannot be
+    judged, for what they read is too old.
 
     Args:
         requests: the pods, none of which counts on a node of the view, and their contexts.
@@ -241,13 +186,13 @@ def place_all(
         scope: the pods that policies place.
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
-    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
+    judge = Judge(policies=policies, now=now, scope=scope, freshness=freshness)
     return trial_of(requests, judge, view, template_keys(requests, policies, view), rows=rows)
 
 
 def trial_of(
     requests: Sequence[PlacementRequest],
-    judge: JudgeOfAll,
+    judge: Judge,
     view: ClusterView,
     keys: Sequence[Hashable | None],
     *,

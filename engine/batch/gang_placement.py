@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.batch import Trial, trial_of
-from engine.batch.judge import DEFAULT_SCOPE, JudgeOfAll
+from engine.batch.judge import DEFAULT_SCOPE, Judge
 from engine.batch.template_rules import template_keys
 from engine.errors import counted
 from engine.model.decision import PlacementRequest
@@ -48,7 +48,7 @@ class DomainRoom:
         self,
         requests: Sequence[PlacementRequest],
         keys: Sequence[Hashable | None],
-        judge: JudgeOfAll,
+        judge: Judge,
         view: ClusterView,
         key: str,
     ) -> None:
@@ -197,7 +197,7 @@ def place_gang(
         freshness: the domains of the view that are too old; rules that read one abstain.
     """
     requests, topology = gang.requests, gang.topology
-    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
+    judge = Judge(policies=policies, now=now, scope=scope, freshness=freshness)
     keys = template_keys(requests, policies, view)
 
     def trial_on(rows: NDArray[np.intp] | None) -> Trial:
@@ -242,7 +242,7 @@ def domains_of_gang(
     """
     if gang.topology is None:
         return
-    judge = JudgeOfAll(policies=policies, now=now, scope=scope, freshness=freshness)
+    judge = Judge(policies=policies, now=now, scope=scope, freshness=freshness)
     keys = template_keys(gang.requests, policies, view)
     room = DomainRoom(gang.requests, keys, judge, view, gang.topology.key)
     only = _domain_of(gang.beside, view, gang.topology.key)

@@ -9,7 +9,7 @@ from typing import Final
 from engine.model.decision import Decision, PlacementRequest
 from engine.model.rule_outcomes import and_not
 from engine.model.time import Micros
-from engine.pipeline import Scope, audit, decide, decide_in, policies_for
+from engine.pipeline import Scope, decide_in, policies_for
 from engine.placement.stored_pod import contexts_of
 from engine.policy import SCHEDULER_POLICY, CompiledPolicy, PolicySet, scheduler_filters
 from engine.view import FRESH, BoolColumn, ClusterView, Freshness
@@ -19,7 +19,7 @@ DEFAULT_SCOPE: Final = Scope()
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """Decides for single pods as `decide` does, at one moment."""
+    """Decides for single pods at one moment: as the scheduler would, where no policy does."""
 
     policies: PolicySet  # the loaded policies
     now: Micros  # the moment
@@ -29,38 +29,15 @@ class Judge:
     nodes: BoolColumn | None = None
 
     def policies_for(self, request: PlacementRequest) -> Sequence[CompiledPolicy]:
-        """Return the policies that decide for a pod, highest priority first."""
-        return policies_for(request, self.policies, self.now, scope=self.scope)
-
-    def decide(self, request: PlacementRequest, view: ClusterView) -> Decision:
-        """Decide for a pod."""
-        return decide(
-            request, self.policies, view, self.now, scope=self.scope, freshness=self.freshness
-        )
-
-    def audit(self, request: PlacementRequest, view: ClusterView) -> Decision | None:
-        """Return what policies in Audit mode would decide for a pod, None where none matches it."""
-        return audit(
-            request, self.policies, view, self.now, scope=self.scope, freshness=self.freshness
-        )
-
-
-class JudgeOfAll(Judge):
-    """Decides for every pod: as the scheduler would, where no policy does."""
-
-    def policies_for(self, request: PlacementRequest) -> Sequence[CompiledPolicy]:
         """Return the policies that decide for a pod, highest priority first; at least one."""
-        return super().policies_for(request) or (SCHEDULER_POLICY,)
+        chosen = policies_for(request, self.policies, self.now, scope=self.scope)
+        return chosen or (SCHEDULER_POLICY,)
 
     def decide(self, request: PlacementRequest, view: ClusterView) -> Decision:
         """Decide for a pod."""
         policies = self.policies_for(request)
         contexts = contexts_of(policies, request, view, self.now, self.freshness)
         return decide_in(contexts, policies, nodes=self.nodes)
-
-    def audit(self, request: PlacementRequest, view: ClusterView) -> Decision | None:  # noqa: ARG002
-        """Return nothing: what a policy would have changed is counted at the release."""
-        return None
 
     def in_reach(self, request: PlacementRequest, view: ClusterView) -> BoolColumn:
         """Return the nodes that a pod might take after any other pods, (n,).

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.batch import StartingGang, decide_batch, place_all, place_gang
+from engine.batch import StartingGang, place_all, place_gang
 from engine.model import api
 from engine.model.decision import Decision, PlacementRequest
 from engine.model.gang import GangTopology
@@ -169,7 +169,7 @@ class _Batches:
     def _decided(self, requests: Sequence[PlacementRequest]) -> int:
         view = self._world.state.view()
         start = clock()
-        decide_batch(requests, self._world.policies, view, _NOW)
+        place_all(requests, self._world.policies, view, _NOW)
         return clock() - start
 
 

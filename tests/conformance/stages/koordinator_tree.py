@@ -23,9 +23,7 @@ from engine.quota.tree import (
     Claim,
     QuotaTree,
     TreeBounds,
-    TreeUsage,
     UsageByQuota,
-    check_pod_fits,
     known_quota_name,
     redistribute,
     scaled_mins,
@@ -35,6 +33,7 @@ from engine.quota.tree import (
 from tests.builders import elastic_quota
 from tests.conformance.koordinator import incoming, pods_of
 from tests.conformance.outcome import Json, mismatch
+from tests.conformance.stages.koordinator_prefilter import TreeUsage, check_pod_fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

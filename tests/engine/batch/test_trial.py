@@ -9,25 +9,26 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.batch import place_all
+from engine.batch import BatchOutcome, place_all
 from engine.model.decision import PlacementRequest
 from engine.model.kinds import Domain
 from engine.model.node import Node
-from engine.pipeline import Scope, decide, policies_for
-from engine.policy import SCHEDULER_POLICY, PolicySet
+from engine.pipeline import decide
+from engine.policy import PolicySet
 from engine.view import Freshness
-from tests.engine.batch.worlds import EXAMPLES, BatchWorld, request, worlds
+from tests.engine.batch.worlds import (
+    ALL_PODS,
+    EXAMPLES,
+    BatchWorld,
+    plain,
+    policies_of,
+    request,
+    worlds,
+)
 from tests.engine.measured_cluster import NOW, node
 from tests.engine.policy.worlds import Json, policies, policy
 
-ALL_PODS = Scope(scheduler_names=("default-scheduler", "other"))
 CORES = {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}
-
-
-def _policies_of(request: PlacementRequest, world: BatchWorld) -> PolicySet:
-    """Return the policies that decide for a pod, those of the scheduler where none does."""
-    chosen = policies_for(request, world.policies, NOW, scope=Scope())
-    return PolicySet(chosen or [SCHEDULER_POLICY])
 
 
 def _among(policy_set: PolicySet, nodes: Sequence[str]) -> PolicySet:
@@ -37,17 +38,17 @@ def _among(policy_set: PolicySet, nodes: Sequence[str]) -> PolicySet:
     return PolicySet(replace(each, filters=(*each.filters, *among)) for each in policy_set)
 
 
-def one_by_one(world: BatchWorld, nodes: Sequence[str]) -> list[tuple[str, int, int]]:
+def one_by_one(world: BatchWorld, nodes: Sequence[str]) -> list[BatchOutcome]:
     """Decide each pod on a cluster that was told of those before it, until one has no node."""
     state, placed = world.state(), []
     for each in world.requests:
-        policy_set = _among(_policies_of(each, world), nodes)
+        policy_set = _among(policies_of(each, world), nodes)
         decision = decide(each, policy_set, state.view(), NOW, scope=ALL_PODS)
-        if not decision.candidates.size:
+        outcome = BatchOutcome.of(decision)
+        if not outcome.node:
             break
-        name = decision.names[int(decision.candidates[0])]
-        state.nominate(each.pod.key, name)
-        placed.append((name, int(decision.totals[0]), decision.candidates.size))
+        state.nominate(each.pod.key, outcome.node)
+        placed.append(outcome)
     return placed
 
 
@@ -60,11 +61,10 @@ def test_a_trial_places_pods_as_one_by_one(world: BatchWorld, data: st.DataObjec
     rows = None if chosen is None else np.array([view.rows[name] for name in chosen], np.intp)
     trial = place_all(world.requests, world.policies, view, NOW, rows=rows)
     placed = one_by_one(world, names if chosen is None else chosen)
-    found = [(each.node, each.score, each.candidates) for each in trial.outcomes if each.node]
-    assert found == placed
+    assert plain(trial.outcomes[: len(placed)]) == plain(placed)
     is_whole = len(placed) == len(world.requests)
     assert trial.failed == (None if is_whole else len(placed))
-    assert trial.nodes == ([name for name, _, _ in placed] if is_whole else [])
+    assert trial.nodes == ([each.node for each in placed] if is_whole else [])
     assert bool(trial.message) is not is_whole
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
+from engine.batch import BatchOutcome
 from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.model.disk_io import THROUGHPUT_ANNOTATION
@@ -21,9 +23,10 @@ from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
 from engine.model.usage import NodeUsage, PodUsage
 from engine.model.well_known import HOSTNAME_LABEL, ZONE_LABEL
+from engine.pipeline import Scope, policies_for
 from engine.plugins import PLUGINS
 from engine.plugins.limit_aware import LIMIT_TO_ALLOCATABLE
-from engine.policy import PolicySet
+from engine.policy import SCHEDULER_POLICY, PolicySet
 from engine.policy.schema import Mode
 from engine.view import ClusterState
 from tests.engine.measured_cluster import GI, NOW, report
@@ -106,6 +109,20 @@ class BatchWorld:
         for pod in (*self.pods, *(request.pod for request in self.requests)):
             state.set_pod(pod, seen_at=NOW)
         return state
+
+
+ALL_PODS = Scope(scheduler_names=("default-scheduler", "other"))
+
+
+def policies_of(request: PlacementRequest, world: BatchWorld) -> PolicySet:
+    """Return the policies that decide for a pod, those of the scheduler where none does."""
+    chosen = policies_for(request, world.policies, NOW, scope=Scope())
+    return PolicySet(chosen or [SCHEDULER_POLICY])
+
+
+def plain(outcomes: Sequence[BatchOutcome]) -> list[dict[str, object]]:
+    """Return outcomes without the decisions, of which pods of a template share one."""
+    return [asdict(outcome) | {"decision": None} for outcome in outcomes]
 
 
 def _optional(**values: Sequence[Any]) -> st.SearchStrategy[dict[str, Any]]:

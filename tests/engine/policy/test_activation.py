@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from engine.batch import decide_batch
+from engine.batch import place_all
 from engine.cel import CelType
 from engine.model import api
 from engine.model.decision import Advice, PlacementRequest
@@ -100,12 +100,12 @@ def test_pods_that_are_decided_together_are_decided_as_one_by_one(rule: str) -> 
     for request in requests:
         state.set_pod(request.pod, seen_at=NOW)
         decision = decide(request, rules, state.view(), NOW)
-        best = decision.best(1)
-        taken.append(decision.names[best.item()] if best.size else "")
-        if best.size:
-            state.set_pod(msgspec.structs.replace(request.pod, node_name=taken[-1]), seen_at=NOW)
-    together = decide_batch(requests, rules, cluster().view(), NOW)
-    assert [each.node or "" for each in together] == taken
+        taken.append(decision.best_node)
+        if not decision.best_node:
+            break
+        state.set_pod(msgspec.structs.replace(request.pod, node_name=taken[-1]), seen_at=NOW)
+    together = place_all(requests, rules, cluster().view(), NOW)
+    assert [each.node for each in together.outcomes] == taken
 
 
 _POLICY = policy("""
