@@ -23,6 +23,7 @@ TEMPLATE_HINT: Final = "apply what renders it, such as `helm template` or `envsu
 _LEFT_OVER: Final = re.compile(
     r"\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>|\$\{[^{}\n]{0,200}\}"
     r"|\$\([A-Za-z_]\w{0,99}\)|(?<![\w\\^|(])\$[A-Z_][A-Z0-9_]{1,99}\b"
+    r"|(?<!\w)(__|@)[A-Z][A-Z0-9_]{1,99}\1(?!\w)"
     r"|(?<=['\"])<[A-Za-z][\w .-]{0,99}>(?=['\"])|\A<[A-Za-z][\w .-]{0,99}>\Z"
 )
 

@@ -118,6 +118,35 @@ def _with_default(node: ast.Call) -> ast.Call:
     return replace(node, function="double")
 
 
+def element_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each question to the first of a list, and to all of one that is empty."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Binary(
+                operator="==" | "!=" as sign,
+                left=ast.Select(
+                    operand=ast.Index(operand=of, index=ast.Literal(value=int())), field=field
+                ) as read,
+            ) if path_of(of, {}) in _UNORDERED:
+                element = ast.Select(ast.Local("e", offset=0), field, offset=0)
+                how_many = ast.HowMany.ALL if sign == "!=" else ast.HowMany.SOME
+                predicate = replace(node, left=element)
+                any_of = ast.Quantifier(how_many, of, ("e",), predicate, offset=0)
+                message = f"`{unparse(read)}` is of one element, and fails where there is none"
+                yield Finding(part.name, message, f"write `{unparse(any_of)}`", node.offset)
+            case ast.Quantifier(
+                how_many=ast.HowMany.ALL, range=of, predicate=ast.Binary(operator="==" | "in")
+            ) if path_of(of, {}) == ("pod", "ownerKinds"):
+                message = f"`{unparse(node)}` is also true of a pod that nothing owns"
+                some = replace(node, how_many=ast.HowMany.SOME)
+                yield Finding(part.name, message, f"write `{unparse(some)}`", node.offset)
+
+
+_UNORDERED: Final = frozenset(
+    {("node", "conditions"), ("node", "taints"), ("pod", "tolerations"), (*_SPEC, "tolerations")}
+)
+"""Lists of maps whose order means nothing."""
+
 _DEFAULTS: Final = {
     "double": "0",
     "duration": "0s",

@@ -28,15 +28,26 @@ from engine.policy import (
     RuleContext,
     ScoreRule,
 )
+from engine.policy.activation import OWNER_FIELDS
 from engine.policy.compile import SCORE, compile_expression
 from engine.policy.environment import ExpressionScope
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.policy_set import Finding, condition_part, variable_part
 from engine.policy.rules import FilterEvaluator, PluginFilter, ScoreEvaluator
 from engine.policy.schema import OnFilterError
-from engine.policy_lint.reads import ANY, EQUALITIES, ORDERS, Reads, programs_of, references_of
+from engine.policy_lint.reads import (
+    ANY,
+    EQUALITIES,
+    MIRRORED,
+    ORDERS,
+    Reads,
+    programs_of,
+    references_of,
+)
 from engine.policy_lint.samples import (
     FAULTS,
+    REASONS,
+    TAINTS,
     Samples,
     have_numbers,
     have_resources,
@@ -51,6 +62,7 @@ _VARIED: Final = frozenset(
     {
         *(("node", name) for name in ("allocatable", "requested", "limits", "usage")),
         *(("node", name) for name in ("creationTimestamp", "podCount", "ready", "unschedulable")),
+        *(("node", name) for name in OWNER_FIELDS),
         *(("pod", name) for name in ("limits", "priority", "qosClass", "requests")),
         ("nodes",),
         ("now",),
@@ -185,7 +197,15 @@ def effect_findings(policy: CompiledPolicy, samples: Samples) -> Iterator[Findin
         and not _may_act_elsewhere(trials, rule)
     ]
     explained: set[str] = set()
-    finders = (_useless, _unreachable, _inverted, _negligible, _repeated, _of_no_use_beside_others)
+    finders = (
+        _useless,
+        _unreachable,
+        _inverted,
+        _negligible,
+        _repeated,
+        _of_no_use_beside_others,
+        _drowning,
+    )
     for find in finders:
         found = [each for each in find(trials, judged) if each.part not in explained]
         explained |= {each.part for each in found}
@@ -269,16 +289,24 @@ def _is_tried(policy: CompiledPolicy, rule: FilterRule | ScoreRule) -> bool:
         return True
     if not have_resources(programs_of(policy, rule.evaluator.program)):
         return False
-    if ("node", "conditions") in {path[:2] for path in references}:
-        types = {
+    for path, known in _KNOWN_STATES.items():
+        words = {
             each.literal.value
             for program in programs_of(policy, rule.evaluator.program)
             for each in Reads(program.root).comparisons
-            if each.path == ("node", "conditions", ANY, "type")
+            if each.path == path
         }
-        if types and types <= {"Ready", *FAULTS}:
-            references = {path for path in references if path[:2] != ("node", "conditions")}
+        if words and words <= known:
+            references = {each for each in references if each[:2] != path[:2]}
     return _are_varied(references)
+
+
+_KNOWN_STATES: Final = {
+    ("node", "conditions", ANY, "type"): frozenset({"Ready", *FAULTS}),
+    ("node", "conditions", ANY, "reason"): frozenset(REASONS.values()),
+    ("node", "taints", ANY, "key"): frozenset(key for keys in TAINTS.values() for key in keys),
+}
+"""The states of nodes that are varied, by what names one."""
 
 
 def _is_varied(policy: CompiledPolicy, program: Program) -> bool:
@@ -448,29 +476,27 @@ def _is_constant(values: _Values) -> bool:
 
 def _unreachable(trials: Trials, judged: _Rules) -> Iterator[Finding]:
     """Yield the filters that keep what the scheduler never takes, or reject nothing else."""
-    pods = [index for index, nodes in enumerate(trials.takeable) if nodes.any()]
+    # Of pods that few nodes of the built-in cluster could take, others may be all that it has not.
+    least = 0.0 if trials.samples.is_recorded else _FEWEST_TAKEABLE
+    pods = [index for index, nodes in enumerate(trials.takeable) if nodes.mean() > least]
     for rule in judged:
         if not isinstance(rule, FilterRule) or not pods:
             continue
+        reads = {each[:2] for each in _reads_of(trials.policy, rule)}
+        what = next((what for what, paths in _HEEDED.items() if reads and reads <= paths), "")
         kept = [passing(rule, trials.of(rule)[index]) for index in pods]
         if not any((nodes & trials.takeable[i]).any() for i, nodes in zip(pods, kept, strict=True)):
             message = (
                 f"it keeps only nodes of the {trials.samples.where} that take no pods:"
                 " they are cordoned, not ready or full"
             )
-            is_of_room = all(each[:2] in _ROOM for each in _reads_of(trials.policy, rule))
-            hint = "drop it: the scheduler looks for room itself" if is_of_room else _negated(rule)
+            hint = "drop it: the scheduler sees to that itself" if what else _negated(rule)
             yield Finding(rule.name, message, hint)
-        elif _reads_of(trials.policy, rule) and all(
-            each[:2] in _ROOM for each in _reads_of(trials.policy, rule)
-        ):
+        elif what:
+            left = trials.with_room if what == _WITHOUT_ROOM else trials.takeable
             every = [passing(rule, values) for values in trials.of(rule)]
-            if all(
-                (nodes | ~room).all() for nodes, room in zip(every, trials.with_room, strict=True)
-            ):
-                message = (
-                    "it rejects only nodes without room, which the scheduler leaves out itself"
-                )
+            if all((nodes | ~able).all() for nodes, able in zip(every, left, strict=True)):
+                message = f"it rejects only nodes {what}, which the scheduler leaves out itself"
                 yield Finding(rule.name, message, "drop it")
 
 
@@ -489,9 +515,15 @@ def _negated(rule: FilterRule) -> str:
 
 
 _OPPOSITES: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-_ROOM: Final = frozenset(
-    {("node", "allocatable"), ("node", "requested"), ("pod", "requests"), ("node", "podCount")}
-)
+_FEWEST_TAKEABLE: Final = 0.2  # of all nodes
+_WITHOUT_ROOM: Final = "without room"
+_HEEDED: Final = {
+    _WITHOUT_ROOM: frozenset(
+        {("node", "allocatable"), ("node", "requested"), ("pod", "requests"), ("node", "podCount")}
+    ),
+    "with such a taint": frozenset({("node", "taints")}),
+}
+"""Nodes that the scheduler leaves out itself, with what tells them."""
 
 
 _LOADS: Final = {
@@ -508,6 +540,7 @@ def _inverted(trials: Trials, judged: _Rules) -> Iterator[Finding]:
         if not isinstance(rule.evaluator, NodeExpression):
             continue
         references = _reads_of(trials.policy, rule)
+        yield from _towards_its_own(trials, rule, references)
         for path, what in _LOADS.items():
             if any(each[:2] == path for each in references):
                 yield from _towards(trials, rule, ".".join(path), what)
@@ -521,6 +554,29 @@ def _inverted(trials: Trials, judged: _Rules) -> Iterator[Finding]:
                 yield Finding(rule.name, message, _turned(rule, ("node",)))
 
 
+def _towards_its_own(
+    trials: Trials, rule: FilterRule | ScoreRule, references: Collection[Reference]
+) -> Iterator[Finding]:
+    """Yield that a rule chooses the nodes with most pods of the same owner, or needs one there."""
+    for field in sorted(field for field in OWNER_FIELDS if ("node", field) in references):
+        program = compile_expression(f"node.{field}", ExpressionScope.RULES, {})
+        requests, values = trials.samples.in_time(trials.samples.requests), trials.of(rule)
+        pods = [trials.values(ScoreExpression(program), each)[0] for each in requests]
+        replicas = [index for index, each in enumerate(pods) if each.any()]
+        if isinstance(rule, FilterRule):
+            first = [index for index, each in enumerate(pods) if not each.any()]
+            kept = [bool(passing(rule, each).any()) for each in values]
+            if first and not any(kept[index] for index in first) and any(kept):
+                message = "it rejects all nodes for the first pod of an owner"
+                yield Finding(rule.name, message, _negated(rule))
+                return
+        elif replicas and all(_prefers(values[index], pods[index]) for index in replicas):
+            text = unparse(rule.evaluator.program.root)  # type: ignore[union-attr]
+            message = "it prefers nodes with pods of the same owner: replicas fail together"
+            yield Finding(rule.name, message, f"to keep them apart write `-({text})`")
+            return
+
+
 def _towards(
     trials: Trials, rule: FilterRule | ScoreRule, path: str, what: str
 ) -> Iterator[Finding]:
@@ -530,6 +586,8 @@ def _towards(
     alike = _parts if isinstance(rule, FilterRule) else _prefers
     for share, resource in zip((*shares, mean), (*_SHARES, "cpu"), strict=True):
         if not all(alike(values, share) for values in trials.of(rule)):
+            continue
+        if isinstance(rule, FilterRule) and any(map(_keeps_most, trials.of(rule))):
             continue
         most = int(np.nanargmax(share))
         percent = round(float(shares[_SHARES.index(resource)][most]) * 100)
@@ -550,6 +608,10 @@ def _towards(
                 _turned(rule, tuple(path.split("."))),
             )
         return
+
+
+def _keeps_most(values: _Values) -> bool:
+    return bool((values == 1).sum() > (values == 0).sum())
 
 
 def _prefers(values: _Values, measure: _Values) -> bool:
@@ -584,9 +646,6 @@ def _parts(values: _Values, measure: _Values) -> bool:
     return bool(kept.size and rejected.size and kept.min() >= rejected.max())
 
 
-_TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
 def _turned(rule: FilterRule | ScoreRule, path: Reference) -> str:
     """Return the hint to turn around the comparison of a value."""
     assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins compare nothing
@@ -594,7 +653,7 @@ def _turned(rule: FilterRule | ScoreRule, path: Reference) -> str:
         if isinstance(node, ast.Binary) and node.operator in ORDERS:
             read = [".".join(_path(each)) for each, _ in ast.walk(node)]
             if any(each.startswith(".".join(path)) for each in read):
-                turned = replace(node, operator=_TURNED[node.operator])
+                turned = replace(node, operator=MIRRORED[node.operator])
                 whole = _replaced(rule.evaluator.program.root, node, turned)
                 return f"for the others write `{unparse(whole)}`"
     return ""
@@ -675,6 +734,37 @@ def _span(
 
 
 # Rules beside others.
+
+
+def _drowning(trials: Trials, judged: _Rules) -> Iterator[Finding]:
+    """Yield the scores whose weight leaves others no say, as they rank on many levels.
+
+    One of a few levels leaves it to others which of the nodes of the best one is taken.
+    """
+    policy = trials.policy
+    least = min(policy.scores, key=lambda rule: rule.weight, default=None)
+    of_pods = max((weight for _, weight in policy.placement.scheduler_scores), default=0)
+    for rule in judged:
+        if not isinstance(rule, ScoreRule) or least is None:
+            continue
+        levels = max(np.unique(_normalized(each)).size for each in trials.of(rule))
+        if levels < _MANY_LEVELS:
+            continue
+        if rule.weight > _DROWNS * least.weight:
+            message = f"beside its weight of {rule.weight}, `{least.name}` has no say"
+            hint = f"write `weight: {_DROWNS * least.weight}` at most"
+            yield Finding(rule.name, message, hint)
+        elif of_pods and rule.weight > _DROWNS * of_pods:
+            message = (
+                f"beside its weight of {rule.weight}, what pods ask for has no say: soft taints,"
+                f" spread and preferences have a weight of {of_pods} at most"
+            )
+            hint = f"write `weight: {of_pods}`, and weights of that size for other scores"
+            yield Finding(rule.name, message, hint)
+
+
+_DROWNS: Final = 10  # times the weight of another
+_MANY_LEVELS: Final = 10
 
 
 def _repeated(trials: Trials, judged: _Rules) -> Iterator[Finding]:

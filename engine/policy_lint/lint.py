@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -15,6 +16,7 @@ from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy import (
     SCHEDULER_FILTERS,
     CompiledPolicy,
+    FilterRule,
     Mode,
     NodeExpression,
     PolicySet,
@@ -22,7 +24,8 @@ from engine.policy import (
 )
 from engine.policy.policy_set import Finding
 from engine.policy.rules import PluginFilter
-from engine.policy_lint.absent import absent_findings, default_findings
+from engine.policy_lint.absent import absent_findings, default_findings, element_findings
+from engine.policy_lint.conditions import condition_findings
 from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.labels import joint_findings, label_findings
 from engine.policy_lint.logic import (
@@ -30,10 +33,13 @@ from engine.policy_lint.logic import (
     conflict_findings,
     implication_findings,
     logic_findings,
+    precedence_findings,
 )
 from engine.policy_lint.on_cluster import KnownCluster, cluster_findings
-from engine.policy_lint.reads import Part, parts_of
+from engine.policy_lint.patterns import alphabet_findings, pattern_findings
+from engine.policy_lint.reads import Part, parts_of, programs_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
+from engine.policy_lint.times import time_findings
 from engine.policy_lint.units import (
     Amount,
     absolute_findings,
@@ -42,13 +48,13 @@ from engine.policy_lint.units import (
     ordering_findings,
     span_of,
     unit_findings,
+    zero_findings,
 )
 from engine.policy_lint.vocabulary import (
-    alphabet_findings,
+    creator_findings,
     generated_name_findings,
-    pattern_findings,
+    metadata_findings,
     selector_findings,
-    status_findings,
     vocabulary_findings,
     why_it_changes,
 )
@@ -80,6 +86,12 @@ def _in_text(text: str, path: Path) -> Iterator[Finding]:
     if found := left_over(text):
         message = f"`{found[0]}`: {TEMPLATE_MESSAGE}"
         yield Finding("", message, TEMPLATE_HINT, offset=found.start(), path=path)
+    elif found := _STAND_IN.search(text):
+        message = f"`{found[0]}` stands for something else"
+        yield Finding("", message, "write what it stands for", offset=found.start(), path=path)
+
+
+_STAND_IN: Final = re.compile(r"\b(?:CHANGE|REPLACE)[-_]?(?:ME|THIS)\b")
 
 
 _TOO_LONG: Final = "its rules take too long to try all of them: try them with `stowplan lint`"
@@ -95,14 +107,19 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         if isinstance(part.rule, ScoreRule):
             yield from absolute_findings(policy, part, amounts)
         yield from logic_findings(part, is_over)
+        yield from precedence_findings(part)
         yield from implication_findings(policy, part)
         yield from default_findings(part)
-        yield from status_findings(part)
+        yield from condition_findings(part)
+        yield from time_findings(part)
+        yield from element_findings(part)
         yield from ordering_findings(policy, part)
         yield from generated_name_findings(part)
+        yield from creator_findings(part)
         yield from absent_findings(policy, part)
         if part.rule is not None:
             yield from division_findings(part)
+            yield from zero_findings(policy, part)
         yield from pattern_findings(part)
         yield from alphabet_findings(part)
         yield from _unused_findings(policy, part)
@@ -159,7 +176,7 @@ def _scale_findings(policy: CompiledPolicy, amounts: Mapping[str, Amount]) -> It
                 return
 
 
-_MOST_WEIGHT: Final = 100
+_MOST_WEIGHT: Final = 10  # of a hint: beside ten times its weight, another has no say
 
 
 def observed_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) -> Iterator[Finding]:
@@ -303,7 +320,7 @@ _MOST_OTHERS: Final = 16  # policies on the same labels that one is compared wit
 
 
 def joint_warnings(policies: PolicySet) -> tuple[PolicyWarning, ...]:
-    """Return a warning for each policy that leaves no node for pods of another one."""
+    """Return a warning for each policy that contradicts another one, or repeats a rule of it."""
     enforced = [policy for policy in policies if policy.mode is Mode.ENFORCE]
     keys = {policy.name: _constrained_keys(policy) for policy in enforced}
     found: list[PolicyWarning] = []
@@ -315,7 +332,27 @@ def joint_warnings(policies: PolicySet) -> tuple[PolicyWarning, ...]:
             samples = samples_for(policy, others=others)
             findings = joint_findings(policy, others, samples)
             found += (warning_of(policy, Check.LABELS, each) for each in findings)
+    found += (warning_of(policy, Check.MEANING, each) for policy, each in _copies(enforced))
     return tuple(found)
+
+
+def _copies(policies: Iterable[CompiledPolicy]) -> Iterator[tuple[CompiledPolicy, Finding]]:
+    """Yield the expressions that an earlier policy has, too, for the same pods."""
+    known: dict[object, tuple[CompiledPolicy, FilterRule | ScoreRule]] = {}
+    for policy in policies:
+        conditions = frozenset(program.root for program in policy.conditions.values())
+        pods = (policy.namespace, policy.namespace_selector, policy.object_selector, conditions)
+        for rule in policy.rules:
+            if not isinstance(rule.evaluator, NodeExpression):
+                continue
+            trees = tuple(each.root for each in programs_of(policy, rule.evaluator.program))
+            other, twin = known.setdefault((pods, type(rule), trees), (policy, rule))
+            if other is policy:
+                continue
+            message = f"`{twin.name}` of policy `{other.name}` is the same, for the same pods"
+            if isinstance(rule, ScoreRule) and isinstance(twin, ScoreRule):
+                message += f": together their weight is {rule.weight + twin.weight}"
+            yield policy, Finding(rule.name, message, "drop one of the two, or select other pods")
 
 
 def _constrained_keys(policy: CompiledPolicy) -> frozenset[str]:
@@ -349,6 +386,7 @@ def _template_findings(policy: CompiledPolicy) -> Iterator[Finding]:
 def _name_findings(policy: CompiledPolicy) -> Iterator[Finding]:
     if policy.places is not None:
         yield from selector_findings(policy, policy.places.document)
+        yield from metadata_findings(policy.places.document)
     for part in parts_of(policy):
         yield from vocabulary_findings(part)
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, Final, TypeAlias
 
 from engine.cel import ast
 from engine.cel.unparse import unparse
-from engine.cel.values import LIST, STRING
+from engine.cel.values import LIST, STRING, Duration, Timestamp
 from engine.policy import CompiledPolicy, FilterRule
 from engine.policy.policy_set import Finding
-from engine.policy_lint.reads import EQUALITIES, ORDERS, Part, parts_of
+from engine.policy_lint.reads import EQUALITIES, MIRRORED, ORDERS, SAME, Part, parts_of
 
 _MOST_STEPS: Final = 20_000  # of one condition: its cases times its size
 _MOST_NODES: Final = 1_000  # of a condition with its variables
@@ -33,8 +34,6 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 IsOver: TypeAlias = Callable[[], bool]
 """Whether the time for lint is up: what is not looked at by then is not warned about."""
-
-_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def logic_findings(part: Part, is_over: IsOver) -> Iterator[Finding]:
@@ -143,29 +142,93 @@ def _constant_parts(part: Part, node: ast.Node, is_over: IsOver) -> list[Finding
     if below or is_over():
         return below
     match node:
-        case ast.Conditional(then=then, otherwise=otherwise) if then == otherwise:
-            message = f"`{unparse(node)}` is `{unparse(then)}` either way"
-            return [Finding(part.name, message, offset=node.offset)]
+        case ast.Conditional():
+            return _idle_choices(part, node)
         case ast.Binary(operator=sign, left=left, right=right) if left == right:
             if sign in EQUALITIES | ORDERS and not isinstance(left, ast.Literal):
                 message = f"`{unparse(node)}` compares `{unparse(left)}` with itself"
                 return [Finding(part.name, message, offset=node.offset)]
+        case ast.ListLiteral(elements=elements) if twice := _repeated(elements):
+            message = f"`{unparse(twice)}` stands there twice"
+            return [Finding(part.name, message, "drop it", twice.offset)]
         case ast.Binary() if (value := _constant_size(node)) is not None:
             message = (
                 f"`{unparse(node)}` is {'always' if value else 'never'} true: no size is below 0"
             )
             return [Finding(part.name, message, offset=node.offset)]
         case ast.And(operands=operands) | ast.Or(operands=operands):
-            twice = [each for n, each in enumerate(operands) if each in operands[:n]]
-            if twice:
-                message = f"`{unparse(twice[0])}` stands there twice"
-                return [Finding(part.name, message, offset=twice[0].offset)]
+            if twice := _repeated(operands):
+                message = f"`{unparse(twice)}` stands there twice"
+                return [Finding(part.name, message, offset=twice.offset)]
             value = _Cases(node).constant
             if value is not None:
                 always = "is always true" if value else "is never true"
                 message = f"`{unparse(node)}` {always}, whatever the values are"
                 return [Finding(part.name, message, _hint(node), node.offset)]
     return []
+
+
+def _idle_choices(part: Part, node: ast.Conditional) -> list[Finding]:
+    """Return a finding for a choice that makes no difference, or that is never reached."""
+    if node.then == node.otherwise:
+        message = f"`{unparse(node)}` is `{unparse(node.then)}` either way"
+        return [Finding(part.name, message, offset=node.offset)]
+    tests = [node.test]
+    while isinstance(node.otherwise, ast.Conditional):
+        node = node.otherwise
+        tests.append(node.test)
+    twice = _repeated(tests)
+    if twice is None:
+        return []
+    message = f"`{unparse(twice)}` is asked before: what follows it is never reached"
+    return [Finding(part.name, message, "drop one of the two", twice.offset)]
+
+
+def _repeated(nodes: Sequence[ast.Node]) -> ast.Node | None:
+    """Return the first that stood there before, None if all differ."""
+    return next((each for n, each in enumerate(nodes) if each in nodes[:n]), None)
+
+
+def precedence_findings(part: Part) -> Iterator[Finding]:
+    """Yield the choices between values of one thing of which `&&` takes the last or first alone."""
+    for node, _ in ast.walk(part.program.root):
+        if not isinstance(node, ast.Or):
+            continue
+        for index, both in enumerate(node.operands):
+            if not isinstance(both, ast.And) or _is_in_parentheses(both, part.program.source):
+                continue
+            for other, end in ((index - 1, 0), (index + 1, -1)):
+                if not 0 <= other < len(node.operands):
+                    continue
+                alone, near = node.operands[other], both.operands[end]
+                subject = _subject(alone)
+                if subject is None or subject != _subject(near):
+                    continue
+                order = (near, alone) if end else (alone, near)
+                rest = [each for each in both.operands if each is not near]
+                either = ast.Or(order, offset=0)
+                whole = (*rest, either) if end else (either, *rest)
+                meant = unparse(ast.And(whole, offset=0))
+                read = f"({unparse(both)})"
+                read = f"{read} || {unparse(alone)}" if end else f"{unparse(alone)} || {read}"
+                message = f"`&&` binds more tightly than `||`: it is `{read}`"
+                hint = f"write `{meant}`, or put what is meant in parentheses"
+                yield Finding(part.name, message, hint, near.offset)
+                return
+
+
+def _is_in_parentheses(node: ast.Node, source: str) -> bool:
+    start = min(each.offset for each, _ in ast.walk(node))
+    return source[:start].rstrip().endswith("(")
+
+
+def _subject(node: ast.Node) -> ast.Node | None:
+    """Return what is asked whether it is, or is like, a constant; None for anything else."""
+    match node:
+        case ast.Call(function="startsWith" | "endsWith" | "contains" | "matches", args=(of, _)):
+            return _plain(of)
+    compared = _compared(node)
+    return compared[0] if compared is not None and compared[1] in {"==", "in"} else None
 
 
 def _constant_size(node: ast.Binary) -> bool | None:
@@ -184,6 +247,13 @@ def _constant_size(node: ast.Binary) -> bool | None:
 def _hint(node: ast.And | ast.Or) -> str:
     """Return how to ask for one of several values, or for none of them."""
     sign = "==" if isinstance(node, ast.And) else "!="
+    subjects_asked = {_subject(each) for each in node.operands}
+    if (
+        sign == "=="
+        and len(subjects_asked) == 1
+        and any(isinstance(each, ast.Call) for each in node.operands)
+    ):
+        return f"for any of them write `{unparse(ast.Or(node.operands, offset=node.offset))}`"
     subjects, literals = [], []
     for each in node.operands:
         if not isinstance(each, ast.Binary) or each.operator != sign:
@@ -256,16 +326,21 @@ class _Cases:
         value = case[subject]
         if sign == "in":
             return value in constants
+        if sign == "startsWith":
+            return str(value).startswith(constants[0])
         return _OPERATORS[sign](value, constants[0])
 
 
 def _compared(node: ast.Node) -> tuple[ast.Node, str, list[Any]] | None:
     """Return what is compared, how, and with which constants; None for anything else."""
+    match node:
+        case ast.Call(function="startsWith", args=(of, ast.Literal(value=str(start)))):
+            return _plain(of), "startsWith", [start, f"{start}{_OTHER}"]
     if not isinstance(node, ast.Binary):
         return None
     sign, left, right = node.operator, node.left, node.right
     if isinstance(left, ast.Literal):
-        sign, left, right = _MIRRORED.get(sign, sign), right, left
+        sign, left, right = MIRRORED.get(sign, sign), right, left
         if sign == "in":
             return None
     if isinstance(left, ast.Literal):
@@ -277,8 +352,9 @@ def _compared(node: ast.Node) -> tuple[ast.Node, str, list[Any]] | None:
         return (left, sign, constants) if is_known else None
     if sign not in _OPERATORS or not isinstance(right, ast.Literal) or right.type == LIST:
         return None
-    is_known = _is_number(right.value) or (sign in EQUALITIES and _is_text(right.value))
-    return (left, sign, [right.value]) if is_known else None
+    value = right.value.nanos if isinstance(right.value, Duration | Timestamp) else right.value
+    is_known = _is_number(value) or (sign in EQUALITIES and _is_text(value))
+    return (left, sign, [value]) if is_known else None
 
 
 def _plain(node: ast.Node) -> ast.Node:
@@ -286,6 +362,9 @@ def _plain(node: ast.Node) -> ast.Node:
     if isinstance(node, ast.Alternative) and node.other == ast.Literal("", STRING, offset=0):
         node = node.operand
     root, keys, _ = ast.field_path(node)
+    if isinstance(root, ast.Variable):
+        name, *rest = SAME.get((root.name, *keys), (root.name, *keys))
+        root, keys = replace(root, name=name), tuple(rest)
     for key in keys:
         root = ast.Select(root, key, offset=0)
     return root

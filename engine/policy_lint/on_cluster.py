@@ -22,7 +22,16 @@ from engine.model.well_known import NAMESPACE_NAME_LABEL, SYSTEM_CLASSES
 from engine.policy import CompiledPolicy
 from engine.policy.policy_set import Finding
 from engine.policy_lint.effects import effect_findings
-from engine.policy_lint.reads import ANY, EQUALITIES, Part, ReadPath, Reads, parts_of, path_text
+from engine.policy_lint.reads import (
+    ANY,
+    EQUALITIES,
+    SAME,
+    Part,
+    ReadPath,
+    Reads,
+    parts_of,
+    path_text,
+)
 from engine.policy_lint.samples import samples_of
 from engine.policy_lint.vocabulary import is_known
 from engine.view import ClusterView
@@ -103,7 +112,7 @@ class KnownCluster:
             _add_pod(add, pod)
         classes = (each.name for each in self.view.all_of(PriorityClass))
         add(("pod", "priorityClassName"), *classes, *SYSTEM_CLASSES)
-        for path, same in _SAME.items():
+        for path, same in SAME.items():
             add(path, *found.get(same, ()))
         return {path: frozenset(texts) for path, texts in found.items()}
 
@@ -116,15 +125,6 @@ class KnownCluster:
         known = self.view.namespaces.labels
         names = dict.fromkeys([*known, *(request.pod.namespace for request in self.pods)])
         return {name: {NAMESPACE_NAME_LABEL: name, **known.get(name, {})} for name in names}
-
-
-_SAME: Final[Mapping[ReadPath, ReadPath]] = {
-    ("request", "namespace"): ("pod", "namespace"),
-    ("namespaceObject", "metadata", "name"): ("pod", "namespace"),
-    ("object", "metadata", "namespace"): ("pod", "namespace"),
-    ("object", "spec", "priorityClassName"): ("pod", "priorityClassName"),
-}
-"""Fields that have the values of another one."""
 
 
 def cluster_findings(policy: CompiledPolicy, cluster: KnownCluster) -> Iterator[Finding]:

@@ -65,8 +65,32 @@ ReadPath: TypeAlias = tuple[str, ...]
 """A variable and the fields below it; `[]` stands for any element of a list, or key of a map."""
 
 ANY: Final = "[]"
+
+SAME: Final[Mapping[ReadPath, ReadPath]] = {
+    ("request", "namespace"): ("pod", "namespace"),
+    ("namespaceObject", "metadata", "name"): ("pod", "namespace"),
+    ("object", "metadata", "namespace"): ("pod", "namespace"),
+    ("object", "spec", "priorityClassName"): ("pod", "priorityClassName"),
+    ("object", "spec", "schedulerName"): ("pod", "schedulerName"),
+    ("object", "spec", "priority"): ("pod", "priority"),
+}
+"""Fields that have the values of another one."""
+
+LABELS: Final[frozenset[ReadPath]] = frozenset(
+    {
+        ("node", "labels"),
+        ("pod", "labels"),
+        ("pod", "nodeSelector"),
+        ("object", "metadata", "labels"),
+        ("namespaceObject", "metadata", "labels"),
+    }
+)
+"""The maps of labels."""
+
 EQUALITIES: Final = frozenset({"==", "!="})
 ORDERS: Final = frozenset({"<", "<=", ">", ">="})
+MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""Each order with its sides changed over."""
 
 
 class Comparison(NamedTuple):
@@ -140,8 +164,11 @@ class Reads:
                 self.comparisons += (Comparison(left, "in", each) for each in elements)
         elif node.operator in EQUALITIES | ORDERS:
             for path, other in ((left, node.right), (right, node.left)):
-                if path and isinstance(other, ast.Literal):
-                    self.comparisons.append(Comparison(path, node.operator, other))
+                match other:
+                    case ast.Literal() if path:
+                        self.comparisons.append(Comparison(path, node.operator, other))
+                    case ast.ListLiteral(elements=(ast.Literal() as element,)) if path:
+                        self.comparisons.append(Comparison((*path, ANY), node.operator, element))
 
 
 def path_text(path: ReadPath) -> str:

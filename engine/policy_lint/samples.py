@@ -9,7 +9,7 @@ is deterministic.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, lru_cache
@@ -32,9 +32,10 @@ from engine.model.pod import MIRROR_ANNOTATION, Pod
 from engine.model.selectors import LabelSelector, Operator, is_label_key, is_label_value
 from engine.model.time import SECOND, Micros, micros
 from engine.model.usage import NodeUsage
-from engine.model.well_known import NAMESPACE_NAME_LABEL
+from engine.model.well_known import NAMESPACE_NAME_LABEL, SYSTEM_CLASSES
 from engine.pipeline import SYSTEM_NAMESPACES, Scope, skip_reason
 from engine.policy import CompiledPolicy
+from engine.policy.activation import reads_owner_pods
 from engine.policy_lint.reads import ANY, EQUALITIES, ORDERS, ReadPath, Reads
 from engine.view import ClusterState, ClusterView, PodSumProfile
 
@@ -51,11 +52,29 @@ _MOST_TRIED: Final = 32  # pods that rules are evaluated for
 _MOST_RECORDED: Final = 300  # of a recording
 _COMMON_TEXTS: Final = ("", "true", "1", "7", "x")
 _OTHER: Final = "unheard-of"  # a text that no policy speaks of
+_REPLICATED: Final = "ReplicaSet"  # the owner of which nodes have pods
+_WITHOUT_REPLICAS: Final = "c"  # a zone
 _ONE_IN_THREE: Final = 3  # of the nodes and pods lacks a label
 _HOUR: Final = 3600 * SECOND
 _HOURS: Final = (*range(7 * 24), *range(7 * 24, 366 * 24, 5 * 24 + 1))
 _AMOUNTS: Final = frozenset({"allocatable", "limits", "requested", "requests", "usage"})
 _MAPS: Final = frozenset({"annotations", "labels"})
+
+TAINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "DiskPressure": ("node.kubernetes.io/disk-pressure",),
+    "MemoryPressure": ("node.kubernetes.io/memory-pressure",),
+    "NetworkUnavailable": (
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    ),
+    "PIDPressure": ("node.kubernetes.io/pid-pressure",),
+    "NotReady": ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"),
+    "Unschedulable": ("node.kubernetes.io/unschedulable",),
+}
+"""The taints that Kubernetes sets by the state of a node: pods do not tolerate them."""
+
+REASONS: Final = {"True": "KubeletReady", "False": "KubeletNotReady"}
+"""Why a node is ready, or is not, by the status."""
 
 FAULTS: Final = ("DiskPressure", "MemoryPressure", "NetworkUnavailable", "PIDPressure")
 """Conditions of a node that keep new pods off it while they are true."""
@@ -119,6 +138,8 @@ def samples_for(
     identities, are_all = _identities(policies)
     made = _requests(policies, identities, values)
     requests = [replace(each, expired=is_over) for each in made]
+    if any(map(_reads_owners, policies)):
+        view = _view(tuple(values.items()), profiles, list(_replicas(requests)))
     selected = tuple(request for request in requests if policy.selects(request))
     return Samples(
         view=view,
@@ -265,13 +286,27 @@ def _cluster(
     values: tuple[tuple[str, tuple[str, ...]], ...], profiles: tuple[PodSumProfile, ...]
 ) -> tuple[ClusterView, Micros]:
     """Return the nodes in all variations with their pods, and the moment."""
-    state, now = _state(profiles), _now()
+    return _view(values, profiles, ()), _now()
+
+
+def _view(
+    values: tuple[tuple[str, tuple[str, ...]], ...],
+    profiles: tuple[PodSumProfile, ...],
+    replicas: Collection[Pod],
+) -> ClusterView:
+    """Return the nodes with their pods, and more pods."""
+    state = _state(profiles)
     nodes, _, _ = _objects()
     for number, node in enumerate(nodes):
         labels = _labels(dict(values), f"node {number}")
         annotations = _labels(dict(values), f"annotated node {number}")
         state.set_node(replace(node, labels={**node.labels, **labels}, annotations=annotations))
-    return state.view(), now
+    for pod in replicas:
+        state.set_pod(pod, seen_at=_now())
+    view = state.view()
+    for pod in replicas:
+        state.delete_pod(pod.key)
+    return view
 
 
 @lru_cache(maxsize=4)
@@ -329,22 +364,38 @@ def _node(name: str, recorded: _Json) -> _Json:
         "kubernetes.io/arch": recorded.get("arch", "amd64"),
         "topology.kubernetes.io/zone": recorded.get("zone", "a"),
     }
-    taint = {"key": recorded.get("taint", ""), "effect": "NoSchedule"}
+    faults = recorded.get("faults", ())
+    taints = [recorded["taint"]] if "taint" in recorded else []
+    taints += (key for state in _states(recorded) for key in TAINTS[state])
     changed = recorded["created"]
     statuses = {"Ready": ready, **dict.fromkeys(FAULTS, "False")}
-    statuses |= dict.fromkeys(recorded.get("faults", ()), "True")
+    statuses |= dict.fromkeys(faults, "True")
     conditions = [
-        {"type": name, "status": status, "lastTransitionTime": changed, "reason": ""}
+        {
+            "type": name,
+            "status": status,
+            "lastTransitionTime": changed,
+            "reason": REASONS[status] if name == "Ready" else "",
+        }
         for name, status in statuses.items()
     ]
     return {
         "metadata": {"name": name, "labels": labels, "creationTimestamp": recorded["created"]},
         "spec": {
-            "taints": [taint] if taint["key"] else [],
+            "taints": [{"key": key, "effect": "NoSchedule"} for key in taints],
             "unschedulable": recorded.get("unschedulable", False),
         },
         "status": {"allocatable": recorded["size"], "conditions": conditions},
     }
+
+
+def _states(recorded: _Json) -> Iterator[str]:
+    """Yield why a node takes no pods."""
+    yield from recorded.get("faults", ())
+    if not recorded.get("ready", True):
+        yield "NotReady"
+    if recorded.get("unschedulable", False):
+        yield "Unschedulable"
 
 
 def _usage(name: str, recorded: _Json) -> _Json:
@@ -390,11 +441,27 @@ _IDENTITY: Final[tuple[tuple[ReadPath, ...], ...]] = (
     ),
     (("pod", "ownerKinds", ANY),),
     (("pod", "schedulerName"), ("object", "spec", "schedulerName")),
-    (("pod", "priorityClassName"), ("object", "spec", "priorityClassName")),
+    (
+        ("pod", "priorityClassName"),
+        ("object", "spec", "priorityClassName"),
+        ("pod", "priority"),
+        ("object", "spec", "priority"),
+    ),
 )
 """How policies read each field of an identity."""
 
 
+def _may_be(text: str, path: ReadPath) -> bool:
+    """Return whether the API server lets a pod have a value."""
+    match path:
+        case ("pod", "priorityClassName"):
+            return not text.startswith("system-") or text in SYSTEM_CLASSES
+        case ("pod", "namespace" | "schedulerName"):
+            return text != ""
+    return True
+
+
+_PRIORITY_OF_SYSTEM: Final = 2_000_000_000  # and more; all other classes have half of it at most
 _CHOICES: Final = re.compile(r"[|()^$]+|\.[*+]")
 """What stands between the texts that a pattern finds, as patterns of names are mostly written."""
 
@@ -406,14 +473,39 @@ def _identities(policies: Sequence[CompiledPolicy]) -> tuple[list[_Identity], bo
     for paths, usual, other in zip(_IDENTITY, _USUAL, _OUT_OF_SCOPE, strict=True):
         spoken_of = {text for policy in policies for text in _spoken_of(policy, paths)}
         some = islice(sorted(spoken_of), _MOST_VALUES)
-        domains.append(tuple(dict.fromkeys([usual, *some, other])))
+        known = (each for each in (usual, *some, other) if _may_be(each, paths[0]))
+        domains.append(tuple(dict.fromkeys(known)))
         if not spoken_of:
             domains[-1] = (usual,)
+    if any(map(_reads_owners, policies)):
+        domains[1] = tuple(dict.fromkeys([*domains[1], _REPLICATED]))
     if named:
         domains[0] = tuple(sorted(named))
     step = -(-prod(map(len, domains)) // _MOST_IDENTITIES)
     found = [_Identity(*values) for values in islice(product(*domains), 0, None, step)]
     return found, step == 1
+
+
+def _reads_owners(policy: CompiledPolicy) -> bool:
+    return any(reads_owner_pods(program.references) for program in policy.programs)
+
+
+def _replicas(requests: Iterable[PlacementRequest]) -> Iterator[Pod]:
+    """Yield pods beside half of those to be created: up to three on a node, none in one zone."""
+    for request in requests:
+        pod = msgspec.json.decode(request.raw)
+        of = f"{request.pod.namespace} {request.pod.name} {sorted(request.pod.labels.items())}"
+        if _REPLICATED not in request.pod.owner_kinds or crc32(of.encode()) % 2:
+            continue
+        for recorded in _recorded()["nodes"]:
+            if recorded.get("zone") == _WITHOUT_REPLICAS:
+                continue
+            node = f"{recorded['name']}-0"
+            for number in range(max(crc32(f"{of} on {node}".encode()) % 7 - 3, 0)):
+                name = f"{of} {node} {number}"
+                pod["metadata"] |= {"name": name, "uid": name}
+                pod["spec"]["nodeName"] = node
+                yield _decoded("Pod", pod)
 
 
 def _spoken_of(policy: CompiledPolicy, paths: Sequence[ReadPath]) -> Iterator[str]:
@@ -422,6 +514,9 @@ def _spoken_of(policy: CompiledPolicy, paths: Sequence[ReadPath]) -> Iterator[st
         reads = Reads(program.root)
         for each in (*reads.comparisons, *reads.searches):
             text = each.literal.value
+            is_of_system = isinstance(text, int | float) and text >= _PRIORITY_OF_SYSTEM
+            if each.path in paths and is_of_system:
+                yield _OUT_OF_SCOPE.priority_class
             if each.path in paths and isinstance(text, str):
                 for choice in _CHOICES.split(text) if each.operator == "matches" else (text,):
                     yield from (choice, f"{choice}{_OTHER}")
@@ -456,6 +551,8 @@ def _request(
         "requests": recorded.get("requests", {}),
         "limits": recorded.get("limits", {}),
     }
+    if identity.owner == _REPLICATED:
+        labels.setdefault("pod-template-hash", f"{crc32(f'{name} {variation}'.encode()):x}")
     owner = {"kind": identity.owner, "name": name, "uid": name, "controller": True}
     pod = {
         "metadata": {
@@ -470,7 +567,11 @@ def _request(
         },
         "spec": {
             "containers": [{"name": "main", "resources": resources}],
-            "priority": recorded.get("priority", 0),
+            "priority": (
+                _PRIORITY_OF_SYSTEM
+                if identity.priority_class in SYSTEM_CLASSES
+                else recorded.get("priority", 0)
+            ),
             "schedulerName": identity.scheduler,
             **({"priorityClassName": identity.priority_class} if identity.priority_class else {}),
         },

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from engine.cel import CelError, Program, ast, compile_node, new_frame
 from engine.cel.unparse import unparse
-from engine.cel.values import INT, STRING
+from engine.cel.values import DOUBLE, INT, STRING
 from engine.model.quantity import counts_bytes
-from engine.policy import CompiledPolicy
+from engine.policy import CompiledPolicy, ScoreRule
 from engine.policy.environment import TABLE, ExpressionScope, environment
 from engine.policy.policy_set import Finding
-from engine.policy_lint.reads import EQUALITIES, ORDERS, Part, path_of, references_of
+from engine.policy_lint.reads import EQUALITIES, ORDERS, Part, path_of, programs_of, references_of
 
 _ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _UNITS: Final[Mapping[str, str]] = {entry.path: entry.unit for entry in TABLE}
@@ -32,10 +32,18 @@ _CONVERSIONS: Final = frozenset(
 _EXTREMES: Final = frozenset({"math.greatest", "math.least"})
 
 _PERCENT = 100.0
+_THRESHOLDS: Final = range(50, 101, 5)  # as are usual in percent
 _GREATEST_SCALE: Final = 1e30
+_MILLI: Final = 1000
+_KIBI: Final = 1 << 10
 _MEBI: Final = 1 << 20
 _MOST_GIBI: Final = 512
 _FEWEST_BYTES: Final = _MEBI
+_LEAST_OF_A_NODE: Final = {
+    "node.allocatable.cpu": 0.1,
+    "node.allocatable.memory": 256 * _MEBI,
+    "node.usage.memory": 128 * _MEBI,
+}
 _MOST_CORES_OF_A_POD: Final = 200
 _MOST_CORES_OF_A_NODE: Final = 1000
 _MOST_CORES_OF_LIMITS: Final = 4000  # of all pods of a node
@@ -173,6 +181,13 @@ class _Reader:
             case ast.Binary():
                 return self._binary(node)
         known = [self.visit(child) for child in ast.children(node)]
+        if isinstance(node, ast.Call) and node.function in _EXTREMES and len(known) > 1:
+            one, other = known[:2]
+            if isinstance(one, Measured) and isinstance(other, Measured) and _differ(one, other):
+                what = f" compares {one.unit.value} with {other.unit.value}"
+                shares = tuple(map(_as_share, node.args, (one, other)))
+                hint = f"compare shares: `{unparse(replace(node, args=shares))}`"
+                self.mixes.append(_Mix(node, what, hint if _shares(one, other) else ""))
         if isinstance(node, ast.Call) and node.function in {"int", "uint"} and _is_share(known[0]):
             cut = unparse(node.args[0])
             hint = f"leave out `{node.function}`: write `{cut}`"
@@ -187,11 +202,22 @@ class _Reader:
             and isinstance(right, Measured)
             and _differ(left, right)
         ):
-            self.mixes.append(_Mix(node, " adds up different units", _shares(left, right)))
+            shares = _shares(left, right)
+            hint = f"add up the shares: write {shares}" if shares else ""
+            self.mixes.append(_Mix(node, " adds up different units", hint))
+        if node.operator == "/" and isinstance(left, Measured) and isinstance(right, Measured):
+            self._divide(node, left, right)
         if node.operator not in _COMPARISONS:
             return _arithmetic(node.operator, left, right)
         self._compare(node, left, right)
         return None
+
+    def _divide(self, node: ast.Binary, left: Measured, right: Measured) -> None:
+        of, _, resource = left.path.rpartition(".")
+        is_offered = right.path.rpartition(".")[0] == "node.allocatable"
+        if of in _IN_USE and is_offered and left.unit is not right.unit:
+            hint = f"divide it by `node.allocatable.{resource}`"
+            self.mixes.append(_Mix(node, f" divides {left.unit.value} by {right.unit.value}", hint))
 
     def _field(self, node: ast.Node) -> Amount:
         root, keys, _ = ast.field_path(node)
@@ -213,11 +239,29 @@ class _Reader:
         if not isinstance(left, Measured) or right is None:
             return
         if isinstance(right, Measured):
-            if _differ(left, right):
-                what = f" compares {left.unit.value} with {right.unit.value}"
-                self.mixes.append(_Mix(node, what))
-        elif advice := _ADVICE[left.unit](left, abs(right)):
+            self._compare_measured(node, left, right)
+        else:
+            self._compare_constant(node, left, right)
+
+    def _compare_measured(self, node: ast.Binary, left: Measured, right: Measured) -> None:
+        if _is_never_reached(node):
+            what = ": usage hardly ever reaches what the node offers"
+            self.mixes.append(_Mix(node, what, f"compare it with a share: {_shares_of(node)}"))
+        elif _differ(left, right):
+            what = f" compares {left.unit.value} with {right.unit.value}"
+            self.mixes.append(_Mix(node, what))
+        elif left.unit is right.unit is not _Unit.SHARE:
+            share = Measured(_Unit.SHARE, left.path, right.path)
+            if advice := _share_advice(share, right.scale / left.scale):
+                self.mixes.append(_Mix(node, f": {advice.unit}", advice.hint))
+
+    def _compare_constant(self, node: ast.Binary, left: Measured, right: float) -> None:
+        advice = _ADVICE[left.unit](left, abs(right)) or _advice_for_a_node(node, left, right)
+        if advice is not None:
             self.mixes.append(_Mix(node, f": {advice.unit}", advice.hint))
+        elif node.operator in ORDERS and _may_be_percent(left, right):
+            what = f": `{left.path}` is in cores, and most nodes have less than {right:g}"
+            self.mixes.append(_Mix(node, what, _in_percent(node, left, right)))
         elif node.operator in EQUALITIES and left.path.startswith("node.usage.") and right:
             less = unparse(replace(node, operator="<="))
             self.mixes.append(_Mix(node, ": usage is hardly ever just that", f"write `{less}`"))
@@ -239,6 +283,61 @@ def _result(node: ast.Node, known: Sequence[Amount]) -> Amount:
     return None
 
 
+def _may_be_percent(cores: Measured, number: float) -> bool:
+    """Return whether cores in use are compared with what is a usual threshold in percent."""
+    of, _, resource = cores.path.rpartition(".")
+    is_whole = cores.scale == 1 and resource == "cpu" and of in {"node.requested", "node.usage"}
+    return is_whole and number in _THRESHOLDS
+
+
+def _advice_for_a_node(node: ast.Binary, measured: Measured, number: float) -> _Advice | None:
+    """Return what to write for less than any node has, None if it may be meant."""
+    least = _LEAST_OF_A_NODE.get(measured.path, 0.0)
+    is_rest = any(
+        isinstance(each, ast.Binary) and each.operator == "-" for each, _ in ast.walk(node)
+    )
+    is_share = measured.unit is _Unit.SHARE
+    if is_rest or is_share or not 0 < number / measured.scale < least:
+        return None
+    times = _KIBI if measured.unit is _Unit.BYTES else _MILLI
+    meant = "Gi" if measured.unit is _Unit.BYTES else "cores"
+    hint = f"for {number:g} {meant} write `{number * times:g}`" if measured.scale != 1 else ""
+    return _Advice(f"`{measured.path}` of nodes is more than that", hint)
+
+
+def _is_never_reached(node: ast.Binary) -> bool:
+    """Return whether all that is used of a node is compared with all that there is."""
+    paths = sorted(path_of(side, {}) for side in (node.left, node.right))
+    offered, used = paths
+    is_whole = (offered[:2], used[:2]) == (("node", "allocatable"), ("node", "usage"))
+    return is_whole and offered[2:] == used[2:]
+
+
+def _shares_of(node: ast.Binary) -> str:
+    """Return a comparison with four fifths of what a node offers."""
+    share = ast.Literal(0.8, DOUBLE, offset=0)
+    sides = [
+        ast.Binary("*", share, side, offset=0)
+        if path_of(side, {})[:2] == ("node", "allocatable")
+        else side
+        for side in (node.left, node.right)
+    ]
+    return f"`{unparse(replace(node, left=sides[0], right=sides[1]))}`"
+
+
+def _in_percent(node: ast.Binary, measured: Measured, number: float) -> str:
+    """Return how to compare an amount with so many percent of what there is."""
+    if not any(isinstance(side, ast.Literal) for side in (node.left, node.right)):
+        return f"for {number:g} % divide it by `node.allocatable.cpu`, and compare with a fraction"
+    sides = [
+        replace(side, value=number / _PERCENT, type=DOUBLE)
+        if isinstance(side, ast.Literal)
+        else _as_share(side, measured)
+        for side in (node.left, node.right)
+    ]
+    return f"for {number:g} % write `{unparse(replace(node, left=sides[0], right=sides[1]))}`"
+
+
 def _is_share(amount: Amount) -> bool:
     return isinstance(amount, Measured) and amount.unit is _Unit.SHARE and abs(amount.scale) <= 1
 
@@ -251,15 +350,22 @@ def _differ(left: Measured, right: Measured) -> bool:
     return left.unit is not right.unit and is_weighted
 
 
+def _as_share(node: ast.Node, measured: Measured) -> ast.Node:
+    """Return an amount divided by what a node offers of it."""
+    offered = ast.Select(ast.Variable("node", offset=0), "allocatable", offset=0)
+    resource = measured.path.rpartition(".")[2]
+    return ast.Binary("/", node, ast.Select(offered, resource, offset=0), offset=0)
+
+
 def _shares(left: Measured, right: Measured) -> str:
-    """Return how to add up two amounts of one node, "" for any others."""
+    """Return two amounts of one node as shares of it, "" for any others."""
     shares = []
     for each in (left, right):
         of, _, resource = each.path.rpartition(".")
         if each.unit is _Unit.SHARE or of not in _OF_A_NODE:
             return ""
         shares.append(f"`{each.path} / node.allocatable.{resource}`")
-    return f"add up the shares: write {' and '.join(shares)}"
+    return " and ".join(shares)
 
 
 def _constant(node: ast.Literal | ast.Call) -> float | None:
@@ -358,7 +464,7 @@ def _share_advice(measured: Measured, number: float) -> _Advice | None:
     what = f"`{measured.path}` divided by `{measured.of}`"
     most = _MOST_OVERCOMMIT if measured.path.startswith("node.limits.") else _MOST_SHARE
     if measured.scale == 1 and number >= most:
-        return _Advice(f"{what} is a fraction", f"for {number:g} % write `{number / _PERCENT:g}`")
+        return _Advice(f"{what} is a fraction", f"for {number:g} % write `{number / _PERCENT}`")
     if measured.scale == _PERCENT and 0 < number <= _LEAST_PERCENT:
         percent = number * _PERCENT
         return _Advice(
@@ -396,6 +502,46 @@ def division_findings(part: Part) -> Iterator[Finding]:
                         f"write `double({unparse(left)}) / {number}.0`",
                         node.offset,
                     )
+
+
+_MAY_BE_ZERO: Final = frozenset(
+    {
+        *((of, name) for of, name in (("node", "limits"), ("node", "requested"))),
+        *(("node", name) for name in ("podCount", "podsNotEvictable")),
+        *(("node", name) for name in ("podsOfOwner", "podsOfOwnerInZone")),
+        ("pod", "requests"),
+    }
+)
+
+
+def zero_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield a finding for each division by an amount that is 0 for some nodes or pods."""
+    asked = {
+        path_of(side, {})
+        for program in (*programs_of(policy, part.program), *policy.conditions.values())
+        for node, _ in ast.walk(program.root)
+        if isinstance(node, ast.Binary) and node.operator in EQUALITIES | ORDERS
+        for side in (node.left, node.right)
+    }
+    for node, _ in ast.walk(part.program.root):
+        if not isinstance(node, ast.Binary) or node.operator not in {"/", "%"}:
+            continue
+        by = node.right
+        if isinstance(by, ast.Call) and by.function in _CONVERSIONS:
+            by = by.args[0]
+        path = path_of(by, {})
+        if path[:2] in _MAY_BE_ZERO and path not in asked:
+            of = "some pods" if path[0] == "pod" else "some nodes"
+            zero = "0" if len(path) == len(("node", "podCount")) else "0.0"
+            text = unparse(part.program.root)
+            otherwise = "0" if part.program.result_type == INT else "0.0"
+            rest = f"{text} : {otherwise if isinstance(part.rule, ScoreRule) else 'true'}"
+            yield Finding(
+                part.name,
+                f"`{unparse(by)}` is 0 for {of}: what is divided by it is no number then",
+                f"say what then holds: `{unparse(by)} > {zero} ? {rest}`",
+                node.offset,
+            )
 
 
 _NUMBER: Final = re.compile(r"[0-9]+")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 from engine.cel import ast
 from engine.cel.unparse import unparse
-from engine.cel.values import STRING
-from engine.documents import Document, Path, left_over
+from engine.documents import Document, Path
 from engine.errors import did_you_mean
 from engine.model.well_known import NAMESPACE_NAME_LABEL, REGION_LABEL, ZONE_LABEL
 from engine.policy import CompiledPolicy
@@ -24,6 +22,7 @@ from engine.policy.policy_set import Finding
 from engine.policy_lint.reads import (
     ANY,
     EQUALITIES,
+    LABELS,
     Comparison,
     Part,
     ReadPath,
@@ -97,6 +96,12 @@ _INSTEAD: Final[Mapping[ReadPath, Mapping[str, str]]] = {
         "CronJob": "its pods are owned by a Job: write `'Job'`",
         "Pod": "no pod owns a pod: one without an owner has `pod.ownerKinds.size() == 0`",
     },
+    ("node", "conditions", ANY, "type"): {
+        "NotReady": "it is `'Ready'`, and its status is not `'True'`",
+        "OutOfDisk": "no node has it since Kubernetes 1.13: write `'DiskPressure'`",
+        "SchedulingDisabled": "read `node.unschedulable`",
+    },
+    ("node", "taints", ANY, "key"): {"": "each taint has a key; drop it"},
     ("request", "operation"): {
         "UPDATE": "only pods that are being created are placed: drop it",
         "DELETE": "only pods that are being created are placed: drop it",
@@ -164,6 +169,15 @@ _OF_NODES: Final = (
     "nvidia.com/gpu.product",
     *(f"karpenter.k8s.aws/{name}" for name in _KARPENTER_AWS.split()),
 )
+_RENAMED: Final = {
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region": REGION_LABEL,
+    "failure-domain.beta.kubernetes.io/zone": ZONE_LABEL,
+    "karpenter.sh/provisioner-name": "karpenter.sh/nodepool",
+    "node-role.kubernetes.io/master": "node-role.kubernetes.io/control-plane",
+}
 _OF_PODS: Final = (
     "app.kubernetes.io/component",
     "app.kubernetes.io/instance",
@@ -182,7 +196,13 @@ _OF_NAMESPACES: Final = (
     "pod-security.kubernetes.io/enforce",
     "pod-security.kubernetes.io/warn",
 )
+_RESOURCES: Final = ("amd.com/gpu", "aws.amazon.com/neuron", "google.com/tpu", "nvidia.com/gpu")
+_AMOUNTS: Final = (
+    *(("node", name) for name in ("allocatable", "limits", "requested")),
+    *(("pod", name) for name in ("limits", "requests")),
+)
 _KEYS: Final[Mapping[ReadPath, tuple[str, ...]]] = {
+    **dict.fromkeys(_AMOUNTS, _RESOURCES),
     ("node", "labels"): _OF_NODES,
     ("pod", "nodeSelector"): _OF_NODES,
     ("pod", "labels"): _OF_PODS,
@@ -228,6 +248,17 @@ _FIELDS: Final[Mapping[ReadPath, tuple[str, ...]]] = {
 }
 """All fields of a map whose type the language does not know."""
 
+_OURS: Final = "stowplan.dev/"
+_OWN_KEYS: Final = (
+    "advice binding blocked-by borrowed free gang-released gang-topology gang-topology-policy "
+    "hold-reasons lent max-queued on-gang-failure placement preemption queued quota quota-mode "
+    "quota-rollout reclaim reclaim-plan refused-in release-by released releasing reservations "
+    "reserved-at revoke rollout-stamp runtime scheduler-node seconds-per-release surge wait "
+    "weight when-no-room"
+)
+OWN_KEYS: Final = frozenset(_OWN_KEYS.split())
+"""The names of our own labels and annotations, on whatever object."""
+
 _NAMES_OF_NAMESPACES: Final = frozenset(
     {"kubernetes.io/name", "kubernetes.io/namespace", "metadata.name", "name", "namespace"}
 )
@@ -252,6 +283,9 @@ def vocabulary_findings(part: Part) -> Iterator[Finding]:
     for compared in reads.comparisons:
         if found := _value(compared):
             yield Finding(part.name, *found, offset=compared.literal.offset)
+    for searched in reads.searches:
+        if found := _part_of_value(searched):
+            yield Finding(part.name, *found, offset=searched.literal.offset)
     for read in dict.fromkeys(reads.keys):
         if found := _key(read.path, read.key):
             yield Finding(part.name, *found, offset=read.offset)
@@ -259,12 +293,27 @@ def vocabulary_findings(part: Part) -> Iterator[Finding]:
 
 def selector_findings(policy: CompiledPolicy, document: Document) -> Iterator[Finding]:
     """Yield a finding for each label in a selector or list that is nearly a well-known one."""
-    for path, key, known in _label_keys(document):
-        found = _near(key, known)
-        if known is not _OF_NODES and key in _OF_NODES:
-            found = _of_nodes(key, str(path[2]))
-        if found:
-            yield Finding("", *found, path=path)
+    for place, key, path in _label_keys(document):
+        where = str(place[2])
+        if found := _key(path, key, where) or _of_a_rollout(path, key):
+            yield Finding("", *found, path=place)
+    for each in policy.namespace_selector.requirements:
+        for value in sorted(each.values):
+            if found := _of_namespace(each.key, value):
+                yield Finding("", *found, path=("spec", "match", "namespaceSelector"))
+    yield from _contradictions(policy)
+
+
+def _of_namespace(key: str, value: str) -> _Unknown | None:
+    """Return that no namespace has a value of a label."""
+    if key == NAMESPACE_NAME_LABEL and value != value.lower():
+        message = f"`{value}` is no namespace: names have lower-case letters alone"
+        return _Unknown(message, f"write `{value.lower()}`")
+    return _of_closed((*_NAMESPACE_LABELS, key), value)
+
+
+def _contradictions(policy: CompiledPolicy) -> Iterator[Finding]:
+    """Yield the selectors that ask for two values of a label at once."""
     for name, selector in (
         ("namespaceSelector", policy.namespace_selector),
         ("objectSelector", policy.object_selector),
@@ -278,44 +327,173 @@ def selector_findings(policy: CompiledPolicy, document: Document) -> Iterator[Fi
                 yield Finding("", message, hint, path=("spec", "match", name))
 
 
+def metadata_findings(document: Document) -> Iterator[Finding]:
+    """Yield the labels and annotations of the policy that are meant to do something."""
+    value = document.value if isinstance(document.value, dict) else {}
+    metadata = value.get("metadata") or {}
+    for kind in ("labels", "annotations"):
+        for key in metadata.get(kind) or {}:
+            name = key.removeprefix(_OURS)
+            if name != key:
+                message = f"`{key}` does nothing: no policy is read by its {kind}"
+                field = did_you_mean(name, _FIELDS_OF_A_POLICY).removeprefix("did you mean `")[:-2]
+                hint = f"write `spec.{_FIELDS_OF_A_POLICY[field]}`" if field else ""
+                yield Finding("", message, hint, path=("metadata", kind, key))
+
+
+_FIELDS_OF_A_POLICY: Final = {
+    "audit": "mode",
+    "disabled": "mode",
+    "enabled": "mode",
+    "mode": "mode",
+    "preemption": "placement.preemption",
+    "priority": "priority",
+}
+"""What a policy says in its spec, by what it might be called elsewhere."""
+
+
 def _value(compared: Comparison) -> _Unknown | None:
     """Return what is wrong with a constant, None if nothing is."""
     path, value = compared.path, compared.literal.value
     if not isinstance(value, str):
         return None
-    what = f"`{path_text(path)}` is never `{value}`"
-    if path in _OF_MAPS:
-        *owner, _ = path
-        field = _OF_MAPS[path]
-        meant = f"{path_text(tuple(owner))}.exists(e, e.{field} == '{value}')"
-        return _Unknown(f"`{path_text(tuple(owner))}` has no strings in it", f"write `{meant}`")
-    if instead := _INSTEAD.get(path, {}).get(value):
-        return _Unknown(what, instead)
-    known = _CLOSED.get(path)
-    if known is None and path[:-1] in {("node", "labels"), ("pod", "nodeSelector")}:
-        if shape := _value_by_shape(path[-1], value):
-            return shape
-        known = _LABEL_VALUES.get(path[-1])
-        known = (*known, "") if known else None
-    if known is not None and value not in known:
-        is_machine = known[0] == _ARCHITECTURES[0]
-        near = _machine(value) if is_machine else _alike(value, known)
-        near = known[0] if known[1:] == ("",) else near
-        listed = ", ".join(f"`{each}`" for each in known if each)
-        return _Unknown(what, f"write `'{near}'`" if near else f"it is one of {listed}")
-    usual = _OPEN.get(path)
-    if usual is not None and value not in usual and (near := _alike(value, usual)):
-        return _Unknown(f"no known `{path_text(path)}` is `{value}`", f"write `'{near}'`")
-    if path[-1] == ANY and compared.operator != "in":
+    checks = (_of_map, _of_pair, _instead, _generated, _by_shape, _of_closed, _of_open)
+    found = next((each for check in checks if (each := check(path, value))), None)
+    if found is None and path[-1] == ANY and compared.operator != "in":
         return _key(path[:-1], value)
-    return None
+    return found or _of_a_rollout(path[:-1], path[-1])
 
 
-def _key(path: ReadPath, key: str) -> _Unknown | None:
+def _never(path: ReadPath, value: str) -> str:
+    return f"`{path_text(path)}` is never {f'`{value}`' if value else 'empty'}"
+
+
+def _of_map(path: ReadPath, value: str) -> _Unknown | None:
+    """Return that an element is a map, and compared as a string."""
+    if path not in _OF_MAPS:
+        return None
+    owner = path_text(path[:-1])
+    meant = f"{owner}.exists(e, e.{_OF_MAPS[path]} == '{value}')"
+    return _Unknown(f"`{owner}` has no strings in it", f"write `{meant}`")
+
+
+def _of_pair(path: ReadPath, value: str) -> _Unknown | None:
+    """Return that the key of a taint is compared with more than a key."""
+    found = _PAIR.fullmatch(value)
+    if path not in _KEYS_OF_TAINTS or found is None:
+        return None
+    following = "value" if found[2] == "=" else "effect"
+    hint = f"ask for the key `'{found[1]}'` and for the {following} `'{found[3]}'`"
+    return _Unknown(f"a key has no `{found[2]}`: {_never(path, value)}", hint)
+
+
+def _instead(path: ReadPath, value: str) -> _Unknown | None:
+    hint = _INSTEAD.get(path, {}).get(value)
+    return _Unknown(_never(path, value), hint) if hint else None
+
+
+def _by_shape(path: ReadPath, value: str) -> _Unknown | None:
+    is_of_node = path not in _CLOSED and path[:-1] in _MAPS_OF_NODE_LABELS
+    return _value_by_shape(path[-1], value) if is_of_node else None
+
+
+def _of_closed(path: ReadPath, value: str) -> _Unknown | None:
+    """Return that a field or label never has a value."""
+    known = _CLOSED.get(path, ())
+    if found := _VALUES.get(path[:-1], {}).get(path[-1]):
+        known = (*found, "")
+    if not known or value in known:
+        return None
+    is_machine = known[0] == _ARCHITECTURES[0]
+    near = _machine(value) if is_machine else _alike(value, known)
+    near = known[0] if known[1:] == ("",) else near
+    listed = ", ".join(f"`{each}`" for each in known if each)
+    return _Unknown(_never(path, value), f"write `'{near}'`" if near else f"it is one of {listed}")
+
+
+def _of_open(path: ReadPath, value: str) -> _Unknown | None:
+    """Return that a value is all but a usual one."""
+    usual = _OPEN.get(path, ())
+    near = "" if value in usual else _alike(value, usual)
+    message = f"no known `{path_text(path)}` is `{value}`"
+    return _Unknown(message, f"write `'{near}'`") if near else None
+
+
+def _generated(path: ReadPath, value: str) -> _Unknown | None:
+    """Return that a generated name begins otherwise."""
+    if path[-1] != "generateName" or not value or value.endswith("-"):
+        return None
+    hint = f"write `{path_text(path)}.startsWith('{value}-')`"
+    message = f"`{path_text(path)}` is hardly `{value}`: that of a controller ends with `-`"
+    return _Unknown(message, hint)
+
+
+_MAPS_OF_NODE_LABELS: Final = frozenset({("node", "labels"), ("pod", "nodeSelector")})
+_NAMESPACE_LABELS: Final = ("namespaceObject", "metadata", "labels")
+_POD_LABELS: Final = ("pod", "labels")
+_VALUES: Final[Mapping[ReadPath, Mapping[str, tuple[str, ...]]]] = {
+    **dict.fromkeys(_MAPS_OF_NODE_LABELS, _LABEL_VALUES),
+    _NAMESPACE_LABELS: {
+        f"pod-security.kubernetes.io/{mode}": ("privileged", "baseline", "restricted")
+        for mode in ("audit", "enforce", "warn")
+    },
+}
+"""All values of labels, by the map that they are in."""
+_SEARCHED: Final = {
+    "contains": str.__contains__,
+    "endsWith": str.endswith,
+    "startsWith": str.startswith,
+}
+
+
+def _part_of_value(searched: Comparison) -> _Unknown | None:
+    """Return what is wrong with a part of a value that is looked for, None if nothing is."""
+    path, value = searched.path, searched.literal.value
+    finds = _SEARCHED.get(searched.operator)
+    known = _OPEN.get(path) or (_VALUES.get(path[:-1], {}).get(path[-1], ()) if path else ())
+    if finds is None or not isinstance(value, str) or any(finds(each, value) for each in known):
+        return None
+    for meant, hint in _INSTEAD.get(path, {}).items():
+        if finds(meant, value):
+            return _Unknown(_never(path, meant), hint)
+    if path in _OPEN or not known or value == value.lower():
+        return None
+    message = f"no value of `{path_text(path)}` has `{value}`"
+    return _Unknown(message, f"write `'{value.lower()}'`")
+
+
+_KEYS_OF_TAINTS: Final = frozenset(
+    {
+        ("node", "taints", ANY, "key"),
+        ("pod", "tolerations", ANY, "key"),
+        (*_OBJECT_SPEC, "tolerations", ANY, "key"),
+    }
+)
+_PAIR: Final = re.compile(r"([-A-Za-z0-9_./]+)([=:])(.*)")
+_LABELS_OF_PODS: Final = frozenset({("pod", "labels"), ("object", "metadata", "labels")})
+_OF_A_ROLLOUT: Final = frozenset(
+    {
+        "batch.kubernetes.io/controller-uid",
+        "controller-revision-hash",
+        "controller-uid",
+        "pod-template-hash",
+    }
+)
+
+
+def _of_a_rollout(path: ReadPath, key: str) -> _Unknown | None:
+    """Return that a label of pods is one that their controller sets anew."""
+    if path not in _LABELS_OF_PODS or key not in _OF_A_ROLLOUT:
+        return None
+    hint = "ask for a label of the template, such as `app`"
+    return _Unknown(f"`{key}` is another one after each rollout", hint)
+
+
+def _key(path: ReadPath, key: str, where: str = "") -> _Unknown | None:
     """Return what is wrong with a key of a map, None if nothing is."""
+    if misplaced := _misplaced(path, key, where or path_text(path)):
+        return misplaced
     known = _KEYS.get(path)
-    if key in _OF_NODES and path in _NOT_OF_NODES:
-        return _of_nodes(key, path_text(path))
     if known is not None:
         return _near(key, known)
     fields = _FIELDS.get(path)
@@ -328,34 +506,44 @@ def _key(path: ReadPath, key: str) -> _Unknown | None:
     return _Unknown(what, f"write `{near}`") if near else None
 
 
-_NOT_OF_NODES: Final = frozenset(
-    {
-        ("node", "annotations"),
-        ("pod", "annotations"),
-        ("pod", "labels"),
-        ("object", "metadata", "labels"),
-        ("namespaceObject", "metadata", "labels"),
-    }
-)
+_ANNOTATIONS: Final = frozenset({("node", "annotations"), ("pod", "annotations")})
+_NOT_OF_NODES: Final = (LABELS | _ANNOTATIONS) - _MAPS_OF_NODE_LABELS
+_NOT_OF_NAMESPACES: Final = (LABELS | _ANNOTATIONS) - {("namespaceObject", "metadata", "labels")}
 
 
-def _of_nodes(key: str, where: str) -> _Unknown:
-    """Return that a label of nodes is looked for elsewhere."""
-    hint = f"read `node.labels[?'{key}'].orValue('')` in a filter or a score"
-    return _Unknown(f"`{key}` is a label of nodes, hardly in `{where}`", hint)
+def _misplaced(path: ReadPath, key: str, where: str) -> _Unknown | None:
+    """Return that a key of labels or annotations belongs elsewhere, or nowhere."""
+    if key in _OF_NODES and path in _NOT_OF_NODES:
+        hint = f"read `node.labels[?'{key}'].orValue('')` in a filter or a score"
+        return _Unknown(f"`{key}` is a label of nodes, hardly in `{where}`", hint)
+    if key == NAMESPACE_NAME_LABEL and path in _NOT_OF_NAMESPACES:
+        hint = "ask for it in `namespaceSelector`, or read `pod.namespace`"
+        return _Unknown(f"`{key}` is a label of namespaces, hardly in `{where}`", hint)
+    if path in LABELS and (found := _PAIR.fullmatch(key)):
+        hint = f"write `{where}[?'{found[1]}'].orValue('') == '{found[3]}'`"
+        return _Unknown(f"a key has no `{found[2]}`: `{where}` never has `{key}`", hint)
+    name = key.removeprefix(_OURS)
+    if path in LABELS | _ANNOTATIONS and name != key and name not in OWN_KEYS:
+        near = _alike(name, sorted(OWN_KEYS))
+        hint = f"write `{_OURS}{near}`" if near else ""
+        return _Unknown(f"`{key}` means nothing to stowplan", hint)
+    return None
 
 
 def _near(key: str, known: Iterable[str]) -> _Unknown | None:
     """Return what is wrong with a label's key that is all but a known one."""
     labels = tuple(known)
-    if key in labels:
+    if key in labels and key not in _RENAMED:
         return None
     if NAMESPACE_NAME_LABEL in labels and key in _NAMES_OF_NAMESPACES:
         message = f"no namespace has a label `{key}` unless someone sets it"
         return _Unknown(message, f"its name is the label `{NAMESPACE_NAME_LABEL}`")
-    if key == "node-role.kubernetes.io/master" and ZONE_LABEL in labels:
-        message = f"no node of Kubernetes 1.24 or later has the label `{key}`"
-        return _Unknown(message, "write `node-role.kubernetes.io/control-plane`")
+    if ZONE_LABEL in labels and key in _RENAMED:
+        return _Unknown(f"`{key}` is the old name of a label", f"write `{_RENAMED[key]}`")
+    if ZONE_LABEL in labels and key.startswith(_ROLE) and key != key.lower():
+        return _Unknown(
+            f"roles are written in small letters, not `{key}`", f"write `{key.lower()}`"
+        )
     domain, _, name = key.rpartition("/")
     for label in labels:
         other_domain, _, other = label.rpartition("/")
@@ -365,7 +553,8 @@ def _near(key: str, known: Iterable[str]) -> _Unknown | None:
         is_alike = label.casefold() == key.casefold() or _ratio(label, key) >= _ALIKE
         is_misspelt = domain == other_domain and _ratio(name, other) >= _PLURALS_OF
         if is_foreign or ((is_alike or is_misspelt) and not _differ_by_word(name, other)):
-            return _Unknown(f"`{key}` is no label that is known", f"write `{label}`")
+            what = "resource" if label in _RESOURCES else "label"
+            return _Unknown(f"`{key}` is no {what} that is known", f"write `{label}`")
     return None
 
 
@@ -389,71 +578,20 @@ def _alike(word: str, known: Iterable[str]) -> str:
     return next(iter(same), "") or did_you_mean(word, known).removeprefix("did you mean `")[:-2]
 
 
-def _label_keys(document: Document) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
-    """Yield the keys of labels outside of expressions, each with those that are well known."""
+def _label_keys(document: Document) -> Iterator[tuple[Path, str, ReadPath]]:
+    """Yield the keys of labels outside of expressions, each with the map that they are in."""
     value = document.value if isinstance(document.value, dict) else {}
     spec = value.get("spec") or {}
     match = spec.get("match") or {}
-    for name, known in (("namespaceSelector", _OF_NAMESPACES), ("objectSelector", _OF_PODS)):
+    for name, path in (("namespaceSelector", _NAMESPACE_LABELS), ("objectSelector", _POD_LABELS)):
         at = ("spec", "match", name)
         selector = match.get(name) or {}
         for key in selector.get("matchLabels") or {}:
-            yield (*at, "matchLabels", key), key, known
+            yield (*at, "matchLabels", key), key, path
         for index, each in enumerate(selector.get("matchExpressions") or ()):
-            yield (*at, "matchExpressions", index, "key"), each["key"], known
+            yield (*at, "matchExpressions", index, "key"), each["key"], path
     for index, key in enumerate((spec.get("placement") or {}).get("groupLabels") or ()):
-        yield ("spec", "placement", "groupLabels", index), key, _OF_NODES
-
-
-# Statuses of conditions that are asked for without their type.
-#
-# `Ready` is `True` on a node that is well, while `MemoryPressure` and its like are `False`: one
-# status for all of them is true of no such node, and some status is true of each.
-
-
-_STATUS_CONDITIONS: Final = ("node", "conditions")
-_WELL: Final = {"True": "its `Ready` is `True`", "False": "its `MemoryPressure` is `False`"}
-_OPPOSITE: Final = {"True": "False", "False": "True"}
-
-
-def status_findings(part: Part) -> Iterator[Finding]:
-    """Yield a finding for each question about the statuses of all conditions alike."""
-    for node, _ in ast.walk(part.program.root):
-        if not isinstance(node, ast.Quantifier) or path_of(node.range, {}) != _STATUS_CONDITIONS:
-            continue
-        status = _status(node)
-        is_all = node.how_many is ast.HowMany.ALL
-        if not status or not (is_all or node.how_many is ast.HowMany.SOME):
-            continue
-        always, shown = ("never", _OPPOSITE[status]) if is_all else ("always", status)
-        yield Finding(
-            part.name,
-            f"`{unparse(node)}` is {always} true of a node that is well: {_WELL[shown]}",
-            f"write `{unparse(_of_some(node, status))}`",
-            node.offset,
-        )
-
-
-def _status(node: ast.Quantifier) -> str:
-    """Return the status that conditions of any type are asked for, "" if it asks something else."""
-    match node.predicate:
-        case ast.Binary(
-            operator="==" | "!=" as sign,
-            left=ast.Select(operand=ast.Local(name=name), field="status"),
-            right=ast.Literal(value="True" | "False" as value),
-        ) if name == node.variables[-1]:
-            return value if sign == "==" else _OPPOSITE[value]
-    return ""
-
-
-def _of_some(node: ast.Quantifier, status: str) -> ast.Node:
-    """Return what is asked, of `Ready` alone where that is bad news, or of all others."""
-    at = node.offset
-    kind = ast.Select(ast.Local(node.variables[-1], offset=at), "type", offset=at)
-    ready = ast.Literal("Ready", STRING, offset=at)
-    of_type = ast.Binary("==" if status == "False" else "!=", kind, ready, offset=at)
-    join = ast.Or if node.how_many is ast.HowMany.ALL else ast.And
-    return replace(node, predicate=join((of_type, node.predicate), offset=at))
+        yield ("spec", "placement", "groupLabels", index), key, ("node", "labels")
 
 
 _NAMES: Final = frozenset({("object", "metadata", "name"), ("pod", "name"), ("request", "name")})
@@ -486,6 +624,29 @@ def _message(of: ast.Node) -> str:
     return f"`{unparse(of)}` is empty for pods of a Deployment or a Job: their names come later"
 
 
+_CREATORS: Final = frozenset(
+    {("request", "userInfo", "username"), ("request", "userInfo", "groups", ANY)}
+)
+_OF_CONTROLLERS: Final = re.compile(r"\^?system:(?:$|authenticated|kube-|node|serviceaccount)")
+
+
+def creator_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each name of a person who creates pods."""
+    reads = Reads(part.program.root)
+    for each in (*reads.comparisons, *reads.searches):
+        value = each.literal.value
+        if each.path not in _CREATORS or not isinstance(value, str) or not value:
+            continue
+        if not _OF_CONTROLLERS.match(value):
+            yield Finding(
+                part.name,
+                f"`{path_text(each.path)}` is hardly `{value}`: a controller creates the pods of"
+                " a Deployment or a Job",
+                "ask for a namespace or a label, as `pod.namespace`",
+                each.literal.offset,
+            )
+
+
 _BY_KEY: Final = {
     "karpenter.sh/initialized": "Karpenter sets it once a node is ready",
     "karpenter.sh/registered": "Karpenter sets it once a node has joined",
@@ -507,49 +668,6 @@ def why_it_changes(key: str) -> str:
     return _BY_KEY.get(key) or next(by_prefix, "")
 
 
-_ANCHORED: Final = re.compile(r"\^.*|.*\$|\.\*.*\.\*", re.DOTALL)
-_GLOB: Final = re.compile(r"\^?([-A-Za-z0-9_]*[-A-Za-z0-9_/])\*([-A-Za-z0-9_]*)\$?")
-_FLAGS: Final = re.compile(r"\(\?[a-z]+\)")
-_SLASHED: Final = re.compile(r"/(.*)/")
-_CHOICE: Final = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
-
-
-def pattern_findings(part: Part) -> Iterator[Finding]:
-    """Yield a finding for each pattern that is found anywhere in a string."""
-    for node, _ in ast.walk(part.program.root):
-        match node:
-            case ast.Call(
-                function="matches", args=(of, ast.Literal(value=str(pattern)) as literal)
-            ):
-                if glob := _GLOB.fullmatch(pattern):
-                    message = f"in a pattern `*` repeats the sign before it: `{pattern}`"
-                    anything = replace(literal, value=f"^{glob[1]}.*{glob[2]}$")
-                    hint = f"write `{unparse(replace(node, args=(of, anything)))}`"
-                    yield Finding(part.name, message, hint, literal.offset)
-                    continue
-                if not pattern or _ANCHORED.fullmatch(_FLAGS.sub("", pattern)):
-                    continue
-                if slashed := _SLASHED.fullmatch(pattern):
-                    meant = replace(literal, value=slashed[1])
-                    hint = f"write `{unparse(replace(node, args=(of, meant)))}`"
-                    message = "a pattern has no slashes around it"
-                    yield Finding(part.name, message, hint, literal.offset)
-                    continue
-                inner = pattern.removeprefix(".*").removesuffix(".*")
-                has_choice = "|" in _CHOICE.sub("", pattern)
-                whole = f"^({pattern})$" if has_choice else f"^{pattern}$"
-                anchored = ast.Literal(whole, STRING, offset=0)
-                yield Finding(
-                    part.name,
-                    f"`{pattern}` is found anywhere in the string, also in `x{pattern}x`"
-                    if pattern.isalnum()
-                    else f"`{pattern}` is found anywhere in the string",
-                    f"for the whole string write `{unparse(replace(node, args=(of, anchored)))}`,"
-                    f" for a part of it `.*{inner}.*`",
-                    literal.offset,
-                )
-
-
 _PLACE_LABELS: Final = {
     ZONE_LABEL: "zone",
     "failure-domain.beta.kubernetes.io/zone": "zone",
@@ -568,6 +686,7 @@ _INSTANCE_LABELS: Final = frozenset(
 )
 _ROLE: Final = "node-role.kubernetes.io/"
 _FAMILY: Final = re.compile(r"(?:[a-z]{1,3}[0-9][a-z]{0,3}(?:-[a-z0-9]+)?|[a-z][0-9][a-z]?)")
+_OF_AZURE: Final = re.compile(r"standard[-_ ](.+)", re.IGNORECASE)
 _SIZED: Final = re.compile(
     r"[a-z]{1,3}[0-9][a-z0-9-]*\.(?:nano|micro|small|medium|metal|[0-9]*x?large)"
 )
@@ -593,61 +712,10 @@ def _value_by_shape(key: str, value: str) -> _Unknown | None:
                 f"{what}: that is a family of machines",
                 f"write the whole type, as `'{value}.xlarge'`, or `.startsWith('{value}.')`",
             )
+        if found := _OF_AZURE.fullmatch(value):
+            written = f"Standard_{found[1].replace('-', '_')}"
+            return _Unknown(what, f"write `'{written}'`") if written != value else None
         lower = value.lower().replace("_", ".")
         if lower != value and _SIZED.fullmatch(lower):
             return _Unknown(what, f"write `'{lower}'`")
     return None
-
-
-_TEXT_SEARCHES: Final = frozenset({"contains", "endsWith", "startsWith"})
-_OF_NAMES: Final = frozenset({("node", "name"), ("pod", "name"), ("pod", "namespace")})
-_OF_LABELS: Final = frozenset(
-    {
-        ("node", "labels"),
-        ("pod", "labels"),
-        ("pod", "nodeSelector"),
-        ("namespaceObject", "metadata", "labels"),
-    }
-)
-_FOREIGN: Final = re.compile(r"[^-A-Za-z0-9_.]")
-_WILDCARD: Final = re.compile(r"(\^?)([-A-Za-z0-9_.]*)([*%]?)")
-
-
-def alphabet_findings(part: Part) -> Iterator[Finding]:
-    """Yield a finding for each text with a sign that the names and labels of objects never have."""
-    reads = Reads(part.program.root)
-    searches = [each for each in reads.searches if each.operator in _TEXT_SEARCHES]
-    for compared in (*reads.comparisons, *searches):
-        path, value = compared.path, compared.literal.value
-        is_name = path in _OF_NAMES
-        if not isinstance(value, str) or not (is_name or path[:-1] in _OF_LABELS):
-            continue
-        if left_over(value) or path[-1] == ANY:
-            continue
-        if found := _FOREIGN.search(value):
-            hint = _pattern_hint(path, value)
-            message = f"`{path_text(path)}` never has `{found[0]}`"
-            yield Finding(part.name, message, hint, compared.literal.offset)
-        elif is_name and value != value.lower():
-            message = f"`{path_text(path)}` has lower-case letters alone"
-            hint = f"write `'{value.lower()}'`"
-            yield Finding(part.name, message, hint, compared.literal.offset)
-
-
-def _pattern_hint(path: ReadPath, value: str) -> str:
-    """Return how to look for what is written as a pattern."""
-    found = _WILDCARD.fullmatch(value)
-    if found is None or not found[2]:
-        pattern = value.replace("*", ".*") if "*" in value else ""
-        return f"a pattern is written `.matches('^{pattern}$')`" if pattern else ""
-    return f"there are no patterns: write `{_written(path)}.startsWith('{found[2]}')`"
-
-
-def _written(path: ReadPath) -> str:
-    """Return how a value is read that may be absent."""
-    *parent, key = path
-    return (
-        f"{path_text(tuple(parent))}[?'{key}'].orValue('')"
-        if path not in _OF_NAMES
-        else path_text(path)
-    )

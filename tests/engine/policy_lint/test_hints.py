@@ -234,6 +234,30 @@ _CASES = (
     ),
     Mended("!node.ready", "`node.ready`", "node.ready", ("amd",)),
     Mended(
+        "node.usage.cpu < 70",
+        "`node.usage.cpu / node.allocatable.cpu < 0.7`",
+        "node.usage.cpu / node.allocatable.cpu < 0.7",
+        ("amd",),
+    ),
+    Mended(
+        "node.taints[0].key != 'a'",
+        "`node.taints.all(e, e.key != 'a')`",
+        "node.taints.all(e, e.key != 'a')",
+        ("amd",),
+    ),
+    Mended(
+        f"node.labels.pool == 'a' || node.labels.pool == 'b' && {_LOAD} < 0.65",
+        f"`(node.labels.pool == 'a' || node.labels.pool == 'b') && {_LOAD} < 0.65`",
+        f"(node.labels.pool == 'a' || node.labels.pool == 'b') && {_LOAD} < 0.65",
+        ("amd",),
+    ),
+    Mended(
+        "node.usage.cpu / node.requested.cpu < 0.8",
+        "`node.requested.cpu > 0.0 ? node.usage.cpu / node.requested.cpu < 0.8 : true`",
+        "node.requested.cpu > 0.0 ? node.usage.cpu / node.requested.cpu < 0.8 : true",
+        ("amd", "arm"),
+    ),
+    Mended(
         "node.labels['pool'] != 'a'",
         "`node.labels[?'pool'].orValue('')`",
         "node.labels[?'pool'].orValue('') != 'a'",

@@ -114,6 +114,22 @@ def test_the_policies_that_ship_contradict_none_of_the_others() -> None:
     assert joint_warnings(PolicySet(_SHIPPED)) == ()
 
 
+def test_a_rule_that_another_policy_has_for_the_same_pods_is_named() -> None:
+    rules = (
+        "filters: [{name: few, expression: node.podCount < 50}]\n"
+        "scores: [{name: s, expression: -node.podCount}]"
+    )
+    match = "match: {objectSelector: {matchLabels: {app: web}}}\n"
+    of_filter, of_score = joint_warnings(PolicySet((policy(rules, "a"), policy(rules, "b"))))
+    assert str(of_filter).startswith("few: `few` of policy `a` is the same, for the same pods")
+    assert "together their weight is 2" in of_score.message
+    assert joint_warnings(PolicySet((policy(rules, "a"), policy(match + rules, "b")))) == ()
+    variables = "variables: [{{name: v, expression: '{}'}}]\n"
+    reading = "filters: [{name: few, expression: node.podCount < variables.v}]"
+    others = (policy(variables.format(number) + reading, f"p{number}") for number in (5, 6))
+    assert joint_warnings(PolicySet(others)) == ()
+
+
 def test_a_unit_explains_why_a_rule_has_no_effect() -> None:
     spec = "filters: [{name: r, expression: node.usage.cpu / node.allocatable.cpu < 65}]"
     (warning,) = policy_warnings(policy(spec))

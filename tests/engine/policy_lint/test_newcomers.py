@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import NamedTuple
 
 import pytest
 
+from engine import model
+from engine.documents import read_documents
+from engine.policy.compile import compile_policy
 from engine.policy_lint import policy_warnings
+from engine.policy_lint.vocabulary import OWN_KEYS
 from tests.engine.policy.worlds import policy
 
 _ZONE = "node.labels[?'topology.kubernetes.io/zone'].orValue('')"
@@ -51,6 +57,11 @@ def _two(kind: str, first: str, second: str) -> str:
     return spec + rest if kind == "conditions" else spec
 
 
+def _weighed(weight: int, first: str, other: int, second: str) -> str:
+    spec = f"scores:\n- name: a\n  weight: {weight}\n  expression: |-\n    {first}\n"
+    return f"{spec}- name: b\n  weight: {other}\n  expression: |-\n    {second}"
+
+
 _SYSTEM = "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}}\n"
 
 _NEVER_APPLY = (
@@ -66,6 +77,23 @@ _NEVER_APPLY = (
     Mistake(
         _match("pod.priorityClassName == 'system-node-critical'"),
         "pods of priority class system-node-critical run the cluster",
+    ),
+    Mistake(
+        _match("pod.priorityClassName.startsWith('system-')"),
+        "pods of priority class system-node-critical run the cluster",
+    ),
+    Mistake(_match("pod.priority >= 2000000000"), "system-node-critical run the cluster"),
+    Mistake(_match("pod.ownerKinds == ['DaemonSet']"), "DaemonSet pods are pinned"),
+    Mistake(_match("pod.schedulerName == ''"), "true for no pod"),
+    Mistake(
+        _match("request.userInfo.username == 'alice'"),
+        "is hardly `alice`: a controller creates the pods",
+        "request.userInfo.username == 'alice'",
+        "pod.namespace == 'alice'",
+    ),
+    Mistake(
+        _match("request.userInfo.groups.exists(g, g == 'developers')"),
+        "is hardly `developers`: a controller creates the pods",
     ),
     Mistake(
         _filter("pod.namespace != 'kube-system' || node.labels[?'pool'].orValue('') == 'infra'"),
@@ -89,8 +117,99 @@ _NEVER_APPLY = (
         "filters: [{name: r, expression: node.podCount < 50}]",
         "true for no pod: the policy applies to none",
     ),
-    Mistake(_match("now.getDayOfWeek() == 7"), "true for no pod"),
-    Mistake(_match("now.getMonth() == 12"), "true for no pod"),
+    Mistake(
+        _match("now.getDayOfWeek() == 6 || now.getDayOfWeek() == 7"),
+        "is never 7, but 0 to 6",
+        "== 7",
+        "== 0",
+    ),
+    Mistake(_match("now.getMonth() == 12"), "is never 12, but 0 to 11", "== 12", "== 11"),
+    Mistake(
+        _match("now.getDayOfMonth() == 31"),
+        "is never 31, but 0 to 30",
+        "now.getDayOfMonth()",
+        "now.getDate()",
+    ),
+    Mistake(_match("now.getDayOfWeek() >= 1 && now.getDayOfWeek() <= 7"), "is never 7, but 0 to 6"),
+    Mistake(
+        _match("pod.generateName == 'web'"),
+        "is hardly `web`: that of a controller ends with `-`",
+        "pod.generateName == 'web'",
+        "pod.generateName.startsWith('web-')",
+    ),
+    Mistake(
+        _match("pod.ownerKinds.exists(k, k.startsWith('Deploy'))"),
+        "is never `Deployment`",
+        "k.startsWith('Deploy')",
+        "k.startsWith('ReplicaSet')",
+    ),
+    Mistake(
+        "match: {namespaceSelector: {matchLabels: {pod-security.kubernetes.io/enforce: Strict}}}\n"
+        + _filter("node.podCount < 50"),
+        "is never `Strict`",
+        "Strict",
+        "restricted",
+    ),
+    Mistake(_match("now.getFullYear() == 26"), "a year has four digits"),
+    Mistake(
+        _match("request.namespace == 'a' && namespaceObject.metadata.name == 'b'"), "is never true"
+    ),
+    Mistake(
+        _match("pod.namespace.startsWith('prod-') && pod.namespace.startsWith('stage-')"),
+        "is never true",
+        "&&",
+        "||",
+    ),
+    Mistake(
+        _match("pod.ownerKinds.all(k, k == 'ReplicaSet')"),
+        "is also true of a pod that nothing owns",
+        "pod.ownerKinds.all(k, k == 'ReplicaSet')",
+        "pod.ownerKinds.exists(k, k == 'ReplicaSet')",
+    ),
+    Mistake(
+        _match("pod.labels[?'pod-template-hash'].orValue('') == '7d9f8b6c54'"),
+        "is another one after each rollout",
+        "pod-template-hash",
+        "app",
+    ),
+    Mistake(
+        _match("pod.labels.exists(l, l == 'app=web')"),
+        "a key has no `=`",
+        "pod.labels.exists(l, l == 'app=web')",
+        "pod.labels[?'app'].orValue('') == 'web'",
+    ),
+    Mistake(
+        _match("pod.annotations[?'stowplan.dev/wieght'].orValue('') == '2'"),
+        "means nothing to stowplan",
+        "wieght",
+        "weight",
+    ),
+    Mistake(
+        "match: {objectSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}\n"
+        + _filter("node.podCount < 50"),
+        "is a label of namespaces, hardly in `objectSelector`",
+        "objectSelector",
+        "namespaceSelector",
+    ),
+    Mistake(
+        "match: {objectSelector: {matchLabels: {pod-template-hash: 7d9f8b6c54}}}\n"
+        + _filter("node.podCount < 50"),
+        "is another one after each rollout",
+        "pod-template-hash",
+        "app",
+    ),
+    Mistake(
+        "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: Shop}}}\n"
+        + _filter("node.podCount < 50"),
+        "`Shop` is no namespace",
+        "Shop",
+        "shop",
+    ),
+    Mistake(
+        "match: {namespaceSelector: {matchLabels: {stowplan.dev/enabled: 'true'}}}\n"
+        + _filter("node.podCount < 50"),
+        "means nothing to stowplan",
+    ),
     Mistake(_match("now.getHours() > 22 && now.getHours() < 6"), "is never true"),
     Mistake(
         _match("pod.labels[?'kubernetes.io/arch'].orValue('') == 'arm64'"),
@@ -149,11 +268,23 @@ _TOGETHER = (
         _two("scores", "'x' in node.labels ? 100 : 0", "'y' in node.labels ? 1 : 0"),
         "a: its numbers are 100 times those of `b`, and count as much",
         "- name: a\n",
-        "- name: a\n  weight: 100\n",
+        "- name: a\n  weight: 10\n",
     ),
     Mistake(
         _score(f"-{_CPU} - double(node.podCount)"),
         f"`-{_CPU}` has no say",
+    ),
+    Mistake(
+        _weighed(100, "-node.podCount", 1, f"-{_CPU}"),
+        "a: beside its weight of 100, `b` has no say",
+        "100",
+        "10",
+    ),
+    Mistake(
+        _weighed(70, f"-{_CPU}", 30, "-node.podCount"),
+        "a: beside its weight of 70, what pods ask for has no say",
+        "70",
+        "3",
     ),
     Mistake(
         "variables: [{name: big, expression: pod.requests.cpu > 4.0}]\n"
@@ -200,6 +331,58 @@ _RULES = (
         "take no pods",
     ),
     Mistake(_filter("node.allocatable.cpu > pod.requests.cpu"), "rejects only nodes without room"),
+    Mistake(
+        _filter("!node.taints.exists(t, t.key == 'node.kubernetes.io/not-ready')"),
+        "rejects only nodes with such a taint, which the scheduler leaves out itself",
+    ),
+    Mistake(
+        _filter("node.taints.exists(t, t.key == 'node.kubernetes.io/unschedulable')"),
+        "take no pods",
+    ),
+    Mistake(
+        _filter("node.podsOfOwner >= 1"),
+        "it rejects all nodes for the first pod of an owner",
+        "node.podsOfOwner >= 1",
+        "node.podsOfOwner < 1",
+    ),
+    Mistake(
+        _score("node.podsOfOwner"),
+        "it prefers nodes with pods of the same owner",
+        "node.podsOfOwner",
+        "-(node.podsOfOwner)",
+    ),
+    Mistake(
+        _score("node.podsOfOwnerInZone > 0 ? 10 : 0"),
+        "it prefers nodes with pods of the same owner",
+        "node.podsOfOwnerInZone > 0 ? 10 : 0",
+        "-(node.podsOfOwnerInZone > 0 ? 10 : 0)",
+    ),
+    Mistake(
+        _filter("node.usage.cpu < 70"),
+        "is in cores, and most nodes have less than 70",
+        "node.usage.cpu < 70",
+        "node.usage.cpu / node.allocatable.cpu < 0.7",
+    ),
+    Mistake(
+        _filter("90.0 >= node.requested.cpu + pod.requests.cpu"),
+        "is in cores, and most nodes have less than 90",
+        "90.0 >= node.requested.cpu + pod.requests.cpu",
+        "0.9 >= (node.requested.cpu + pod.requests.cpu) / node.allocatable.cpu",
+    ),
+    Mistake(
+        _filter(f"{_ZONE} == 'a' || {_ZONE} == 'b' && node.podCount < 50"),
+        f"it is `{_ZONE} == 'a' || ({_ZONE} == 'b' && node.podCount < 50)`",
+        f"{_ZONE} == 'a' || {_ZONE} == 'b' && node.podCount < 50",
+        f"({_ZONE} == 'a' || {_ZONE} == 'b') && node.podCount < 50",
+    ),
+    Mistake(
+        _match(
+            "pod.priority > 0 && pod.namespace.startsWith('a-') || pod.namespace.startsWith('b-')"
+        ),
+        "`&&` binds more tightly than `||`",
+        "pod.priority > 0 && pod.namespace.startsWith('a-') || pod.namespace.startsWith('b-')",
+        "pod.priority > 0 && (pod.namespace.startsWith('a-') || pod.namespace.startsWith('b-'))",
+    ),
     Mistake("filters: [{plugin: TaintToleration}]", "the scheduler filters by this plugin itself"),
     Mistake(
         _filter("'Job' in pod.ownerKinds && node.labels[?'spot'].orValue('') == 'true'"),
@@ -237,6 +420,117 @@ _RULES = (
         "is a whole number",
         "node.podCount / 110",
         "double(node.podCount) / 110.0",
+    ),
+    Mistake(
+        _filter("node.usage.cpu / node.requested.cpu < 0.8"),
+        "is 0 for some nodes",
+        "node.usage.cpu / node.requested.cpu < 0.8",
+        "node.requested.cpu > 0.0 ? node.usage.cpu / node.requested.cpu < 0.8 : true",
+    ),
+    Mistake(
+        _score("1.0 / double(node.podCount)"),
+        "is 0 for some nodes",
+        "1.0 / double(node.podCount)",
+        "node.podCount > 0 ? 1.0 / double(node.podCount) : 0.0",
+    ),
+    Mistake(
+        _score("100 / node.podCount"),
+        "is 0 for some nodes",
+        "100 / node.podCount",
+        "node.podCount > 0 ? 100 / node.podCount : 0",
+    ),
+    Mistake(
+        _filter("node.usage.cpu / node.allocatable.memory < 0.8"),
+        "divides cores by bytes",
+        "node.allocatable.memory",
+        "node.allocatable.cpu",
+    ),
+    Mistake(
+        _score("-math.greatest(node.usage.cpu, node.usage.memory)"),
+        "compares cores with bytes",
+        "node.usage.cpu, node.usage.memory",
+        "node.usage.cpu / node.allocatable.cpu, node.usage.memory / node.allocatable.memory",
+    ),
+    Mistake(
+        _filter("node.usage.memory <= node.allocatable.memory"),
+        "usage hardly ever reaches what the node offers",
+        "node.usage.memory <= node.allocatable.memory",
+        "node.usage.memory <= 0.8 * node.allocatable.memory",
+    ),
+    Mistake(
+        _filter("node.allocatable.cpu * 1000.0 > 16.0"),
+        "`node.allocatable.cpu` of nodes is more than that",
+    ),
+    Mistake(
+        _filter("int(now) - int(node.creationTimestamp) > 300000"),
+        "counts seconds: 300000 of them are 3.47 days",
+        "300000",
+        "300",
+    ),
+    Mistake(
+        _filter("node.taints[0].key != 'dedicated'"),
+        "is of one element, and fails where there is none",
+        "node.taints[0].key != 'dedicated'",
+        "node.taints.all(e, e.key != 'dedicated')",
+    ),
+    Mistake(_filter("node.taints.exists(t, t.key == 'dedicated=gpu')"), "a key has no `=`"),
+    Mistake(_filter("node.taints.exists(t, t.key == 'spot:NoSchedule')"), "a key has no `:`"),
+    Mistake(_filter("node.taints.exists(t, t.value == 'gpu=true')"), "never has `=`"),
+    Mistake(_filter("node.taints.exists(t, t.key == '')"), "is never empty"),
+    Mistake(
+        _filter("node.conditions.exists(c, c.type == 'OutOfDisk' && c.status == 'False')"),
+        "is never `OutOfDisk`",
+        "OutOfDisk",
+        "DiskPressure",
+    ),
+    Mistake(
+        _filter("node.usage.memory / 1048576.0 < 64.0"),
+        "`node.usage.memory` of nodes is more than that",
+        "64.0",
+        "65536",
+    ),
+    Mistake(
+        _filter("node.limits.cpu < node.allocatable.cpu * 200.0"),
+        "is a fraction",
+        "200.0",
+        "2.0",
+    ),
+    Mistake(
+        "variables: [{name: most, expression: '80.0'}]\n"
+        + _filter("node.usage.cpu < variables.most"),
+        "most nodes have less than 80",
+    ),
+    Mistake(
+        _filter(
+            "now - node.creationTimestamp > duration('1h')"
+            " && now - node.creationTimestamp < duration('5m')"
+        ),
+        "is never true",
+    ),
+    Mistake(
+        _score("'a' in node.labels ? 1 : ('b' in node.labels ? 2 : ('a' in node.labels ? 3 : 4))"),
+        "`'a' in node.labels` is asked before",
+    ),
+    Mistake(
+        _filter(
+            "!node.conditions.exists(c, c.type == 'DiskPressure'"
+            " && c.lastTransitionTime > now - duration('300s'))"
+        ),
+        "its status tells whether it is so",
+        "now - duration('300s'))",
+        "now - duration('300s') && c.status == 'True')",
+    ),
+    Mistake(
+        _filter("node.conditions.exists(c, c.reason == 'KubeletNotReady')"),
+        "take no pods",
+        "node.conditions",
+        "!node.conditions",
+    ),
+    Mistake(
+        _filter("node.labels[?'pool'].orValue('') in ['gpu', 'spot', 'gpu']"),
+        "`'gpu'` stands there twice",
+        "['gpu', 'spot', 'gpu']",
+        "['gpu', 'spot']",
     ),
     Mistake(_filter(f"{_CPU} == 0.5"), "usage is hardly ever just that", "==", "<="),
     Mistake(
@@ -322,6 +616,55 @@ _TEXTS = (
     ),
 )
 
+_WORDS = (
+    Mistake(
+        _filter("node.labels[?'beta.kubernetes.io/os'].orValue('') == 'linux'"),
+        "is the old name of a label",
+        "beta.kubernetes.io/os",
+        "kubernetes.io/os",
+    ),
+    Mistake(
+        _filter("node.labels[?'karpenter.sh/provisioner-name'].orValue('') == 'default'"),
+        "is the old name of a label",
+        "karpenter.sh/provisioner-name",
+        "karpenter.sh/nodepool",
+    ),
+    Mistake(
+        _filter("!('nvidia.com/gpus' in node.allocatable)"),
+        "is no resource that is known",
+        "nvidia.com/gpus",
+        "nvidia.com/gpu",
+    ),
+    Mistake(
+        _filter("node.labels[?'karpenter.sh/capacity-type'].orValue('').startsWith('Spot')"),
+        "has `Spot`",
+        "Spot",
+        "spot",
+    ),
+    Mistake(
+        _filter(f"{_TYPE} == 'Standard-D4s-v3'"),
+        "is hardly `Standard-D4s-v3`",
+        "Standard-D4s-v3",
+        "Standard_D4s_v3",
+    ),
+    Mistake(
+        _filter("'node-role.kubernetes.io/Worker' in node.labels"),
+        "roles are written in small letters",
+        "Worker",
+        "worker",
+    ),
+    Mistake(
+        _filter(f"{_ZONE} in ['eu-west-1a,eu-west-1b']"),
+        "never has `,`",
+        "['eu-west-1a,eu-west-1b']",
+        "['eu-west-1a', 'eu-west-1b']",
+    ),
+    Mistake(
+        _filter("node.labels[?'pool'].orValue('') == 'REPLACE_ME'"), "stands for something else"
+    ),
+    Mistake(_filter("node.labels[?'pool'].orValue('') == '__POOL__'"), "was not rendered"),
+)
+
 _OPTIONS = (
     Mistake(
         "placement: {at: Binding, minGain: 100}\n" + _score("-node.podCount"),
@@ -340,7 +683,7 @@ _OPTIONS = (
     ),
 )
 
-MISTAKES = (*_NEVER_APPLY, *_TOGETHER, *_RULES, *_TEXTS, *_OPTIONS)
+MISTAKES = (*_NEVER_APPLY, *_TOGETHER, *_RULES, *_TEXTS, *_WORDS, *_OPTIONS)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.spec)
@@ -362,6 +705,27 @@ def test_a_policy_that_follows_its_hint_gives_no_warning(mistake: Mistake) -> No
     assert policy_warnings(policy(mistake.spec.replace(mistake.old, mistake.new))) == ()
 
 
+def test_a_field_of_the_spec_as_an_annotation_is_named() -> None:
+    head = b"apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\nmetadata:\n  name: p\n"
+    text = (
+        head + b"  annotations: {stowplan.dev/mode: Audit}\nspec: {scores: [{plugin: LoadAware}]}"
+    )
+    (document,) = read_documents(text, "p.yaml")
+    compiled, _ = compile_policy(document)
+    assert compiled is not None
+    (warning,) = policy_warnings(compiled)
+    assert str(warning).endswith("no policy is read by its annotations; write `spec.mode`")
+    assert warning.place.line == 5
+
+
+def test_our_own_keys_are_those_that_are_read_and_written() -> None:
+    modules = (import_module(f"engine.model.{each.name}") for each in iter_modules(model.__path__))
+    texts = {text for module in modules for text in vars(module).values() if isinstance(text, str)}
+    names = {text.removeprefix("stowplan.dev/") for text in texts if "stowplan.dev/" in text[:13]}
+    annotations = {name for name in names if re.fullmatch("[a-z-]+", name)}
+    assert annotations - {"hold"} <= OWN_KEYS  # a gate is no annotation
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -378,11 +742,56 @@ def test_a_policy_that_follows_its_hint_gives_no_warning(mistake: Mistake) -> No
         _filter("node.podCount == 0"),
         _score("(node.requested.cpu + pod.requests.cpu) / node.allocatable.cpu"),
         _score("-(10 * node.podsOfOwnerInZone + node.podsOfOwner)"),
+        _score(f"double(node.podsOfOwner) - {_CPU}"),
+        _filter("node.podsOfOwner < 3"),
+        _filter("node.podsOfOwner < 10"),
+        _filter("!node.taints.exists(t, t.key == 'node.kubernetes.io/out-of-service')"),
+        _filter("node.usage.cpu < 64.0"),
+        _filter("node.allocatable.cpu >= 80.0"),
+        _match("request.userInfo.username == 'system:serviceaccount:argo:workflow-controller'"),
+        _match("pod.priorityClassName.startsWith('batch-')"),
+        _match("pod.priority >= 1000000"),
+        _match("pod.namespace == 'a' || (pod.namespace == 'b' && pod.priority > 0)"),
+        _match("(pod.namespace == 'a' && pod.priority > 0) || pod.namespace == 'b'"),
+        _match("pod.ownerKinds == ['Job', 'Workflow']"),
+        _weighed(30, f"-{_CPU}", 3, "-node.podCount"),
+        _weighed(100, "'spot' in node.labels ? 1 : 0", 1, f"-{_CPU}"),
         _score("node.allocatable.cpu - node.usage.cpu"),
         _two("filters", f"{_CPU} < 0.8", "node.podCount < 50"),
         _two("filters", "node.labels[?'a'].orValue('') == 'x'", f"{_ZONE} == 'a'"),
         _two("scores", "-node.podCount", f"-{_CPU}"),
         _filter("node.name.matches('^gpu-.*')"),
+        _filter("node.usage.cpu / math.greatest(node.requested.cpu, 0.1) < 0.8"),
+        _filter("node.podCount == 0 || node.usage.cpu / double(node.podCount) < 0.1"),
+        _filter("node.allocatable.memory / node.allocatable.cpu > 4294967296.0"),
+        _filter("node.usage.cpu + pod.requests.cpu < node.allocatable.cpu"),
+        _filter("node.allocatable.cpu - node.usage.cpu > 0.05"),
+        _filter(f"{_CPU} > 0.0"),
+        _filter("(node.usage.memory + pod.requests.memory) / node.allocatable.memory <= 0.9"),
+        _filter("node.allocatable.memory - node.usage.memory > 134217728.0"),
+        _filter("(node.allocatable.memory - node.usage.memory) / 1048576.0 > 200.0"),
+        _filter("node.limits.memory < node.allocatable.memory * 4.0"),
+        _filter(f"{_TYPE} == 'Standard_D4s_v3'"),
+        _score("'a' in node.labels ? 1 : ('b' in node.labels ? 2 : 3)"),
+        _filter("int(now) - int(node.creationTimestamp) > 2592000"),
+        _filter("node.taints.all(t, t.key == 'spot')"),
+        _filter("node.allocatable[?'nvidia.com/mig-1g.5gb'].orValue(0.0) > 0.0"),
+        _filter("node.allocatable[?'nvidia.com/gpu.shared'].orValue(0.0) > 0.0"),
+        _filter("node.allocatable[?'nvidia.com/gpumem'].orValue(0.0) > 0.0"),
+        _filter("node.labels[?'topology.kubernetes.io/zone'].orValue('').endsWith('Rack-A')"),
+        _match("pod.namespace.startsWith('prod') && pod.namespace.startsWith('prod-eu')"),
+        _match("pod.namespace.startsWith('prod-') && pod.namespace != 'prod-eu'"),
+        _match("pod.ownerKinds.all(k, k != 'Job')"),
+        _match("pod.annotations[?'stowplan.dev/wait'].orValue('') == ''"),
+        _match("now.getDate() == 31 && now.getHours() in [0, 23]"),
+        _match("now.getHours() >= 22 || 24 > now.getHours() && now.getDayOfWeek() < 3"),
+        _match("now.getHours() >= 22 && now.getHours() < 24"),
+        _match("pod.ownerKinds.exists(k, k.startsWith('Rep'))"),
+        _match("pod.ownerKinds.exists(k, k.endsWith('Workflow'))"),
+        _match("pod.generateName == 'web-'"),
+        _match("pod.requests[?'nvidia.com/gpu'].orValue(0.0) > 0.0"),
+        "match: {matchConditions: [{name: m, expression: \"'nvidia.com/gpu' in pod.requests\"}]}\n"
+        + _filter("node.podCount > 3"),
         _filter("node.labels['topology.kubernetes.io/zone'] == 'rack-1'"),
         _filter(f"{_TYPE}.startsWith('m5.')"),
     ],
