@@ -220,14 +220,16 @@ class Metrics:
             is_current,
         )
 
-    def show_policy_resources(self, counts: Callable[[], Mapping[tuple[str, str], int]]) -> None:
-        """Show what became of the policies of the API, by kind and acceptance."""
+    def show_policy_resources(
+        self, counts: Callable[[], Mapping[tuple[str, str, str], int]]
+    ) -> None:
+        """Show what became of the policies of the API, by kind, namespace and acceptance."""
         self.registry.register(
             _Counts(
                 GaugeMetricFamily,
                 "stowplan_policy_resources",
-                "Policies of the API, by kind and what became of them.",
-                ("kind", "acceptance"),
+                "Policies of the API, by kind, namespace and what became of them.",
+                ("kind", "policy_namespace", "acceptance"),
                 counts,
             )
         )

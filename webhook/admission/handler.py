@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from functools import lru_cache, partial
 from math import inf
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -33,6 +33,7 @@ from webhook.admission.wire import (
     AdmissionResponse,
     UndecidedError,
 )
+from webhook.fairness import FairTurns
 from webhook.metrics import NOTHING, Metrics
 
 _MOST_UNFINISHED_BYTES = 64 * 1024 * 1024
@@ -107,24 +108,38 @@ _CROWD: Final = 16
 _LATE_SECONDS: Final = 0.02
 """Wait of a review in a standing queue after which it gets no more than takes no time."""
 
+_LONG_SECONDS: Final = 0.002
+_PASSES: Final = 8
+"""Of the event loop between two decisions that take long: as many as a quota review takes, which
+must not wait for one at each step."""
+
+_MOST_PASSES: Final = 100
+"""The same while reviews wait that come first: for the turns of fifty, which take some 15 ms."""
+
 _OVERLOAD_SECONDS: Final = 1.0
 _SHORTER: Final = 16  # the queue in an overload than it may be otherwise
 
+_ALL_SHARES: Final = 4
+"""All reviews in flight, as a multiple of the limit: one who makes up namespaces, each with a share
+of its own, must not fill memory."""
 
-class Admission(Enum):
-    """State of the limiter when a review arrives."""
 
-    FREE = auto()
-    FULL = auto()  # beyond the limit: it is shed, which takes decoding it
-    CROWDED = auto()  # beyond twice the limit: it is rejected undecoded
+@dataclass(slots=True)
+class _Load:
+    """The reviews of a namespace."""
+
+    in_flight: int = 0
+    decided: int = 0  # since none was in flight
+    overloaded_until: float = -inf
 
 
 class ConcurrencyLimiter:
-    """Counts the reviews in flight, and lets one at a time decide in order of arrival.
+    """Counts the reviews in flight, and lets one at a time decide, of each namespace in turn.
 
     Deciding never waits, so without turns all reviews of one burst would be decided in a single
     step of the event loop, the last of them long after its deadline, and nothing would be counted
-    in between. With turns the loop accepts new arrivals (and probes) between any two decisions.
+    in between. With turns the loop accepts new arrivals (and probes) between any two decisions, and
+    goes on with the reviews of other paths.
 
     A burst may wait, for it ends. Where more arrives than can be decided, a longer queue makes
     every decision later and none possible, so what waits in a standing queue is kept short: on the
@@ -136,25 +151,40 @@ class ConcurrencyLimiter:
     An overload lasts until the queue is empty, and for a second at most after it was seen last: the
     clients may be as few by then as would have been none.
 
+    Namespaces do not wait for each other's queues, as flows do not in FQ-CoDel (RFC 8290): while
+    they wait, their decisions take equal time. Each has an equal share of the places in any case,
+    and an overload is that of the ones with more.
+
     Attributes:
         waiting: reviews that wait for their turn, or have it.
         taken: turns that have ended, or were not needed.
+        is_overloaded: whether the review whose turn it is has waited for long in a standing queue.
 
     Args:
-        limit: reviews that may be in flight.
+        limit: reviews that may be in flight; four times as many with those that are within the
+            share of their namespace.
         clock: monotonic seconds.
+        yields_to: of reviews that come first: while some wait for their turn, there is none here.
     """
 
-    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        limit: int,
+        clock: Callable[[], float],
+        *,
+        yields_to: ConcurrencyLimiter | None = None,
+    ) -> None:
         self._limit = limit
         self._clock = clock
+        self._yields_to = yields_to
         self._in_flight = 0
         self._decided = 0  # since none was in flight
-        self._is_late = False
-        self._overloaded_until = -inf
+        self._loads: dict[str, _Load] = {}  # of the namespaces with reviews in flight
+        self.is_overloaded = False
         self.waiting = 0
         self.taken = 0
-        self._turns = asyncio.Lock()  # first come, first served
+        self._turns = FairTurns()
+        self._passes = 1  # of the event loop before the next decision
 
     @property
     def in_flight(self) -> int:
@@ -167,51 +197,82 @@ class ConcurrencyLimiter:
         return self._in_flight > _CROWD
 
     @property
-    def is_overloaded(self) -> bool:
-        """Whether the review whose turn it is has waited for long in a standing queue."""
-        is_standing = self._decided >= self._limit and self._in_flight > self._limit // 2
-        return is_standing and self._is_late
+    def _share(self) -> int:
+        """The equal share of each namespace."""
+        return max(1, self._limit // max(1, len(self._loads)))
 
-    @property
-    def has_room(self) -> bool:
+    def has_room(self, namespace: str) -> bool:
         """Whether a review that has just entered may wait: in an overload only few may."""
-        is_overload = self._clock() < self._overloaded_until
-        most = max(1, self._limit // _SHORTER) if is_overload else self._limit
-        return self._in_flight <= most
+        load = self._loads.get(namespace) or _Load()
+        if self._clock() < load.overloaded_until:
+            return load.in_flight <= max(1, self._share // _SHORTER)
+        return self._has_place(load)
 
-    def enter(self) -> Admission:
-        """Count a review until `leave`, in each of the states."""
+    def enter(self, namespace: str) -> bool:
+        """Count a review until `leave`; return whether there is a place for it."""
+        load = self._loads.setdefault(namespace, _Load())
+        load.in_flight += 1
         self._in_flight += 1
-        if self._in_flight <= self._limit:
-            return Admission.FREE
-        return Admission.FULL if self._in_flight <= 2 * self._limit else Admission.CROWDED
+        return self._has_place(load)
 
-    def leave(self) -> None:
+    def leave(self, namespace: str) -> None:
         """Count a review no longer: it has a response."""
+        load = self._loads[namespace]
+        load.in_flight -= 1
+        if not load.in_flight:
+            del self._loads[namespace]
         self._in_flight -= 1
         if not self._in_flight:
-            self._decided, self._overloaded_until = 0, -inf
+            self._decided = 0
 
     def spare_turn(self) -> None:
         """Count the turn of a review that needs none: others are paced by turns."""
         self.taken += 1
 
-    async def run_serialized(self, decide: Callable[[], _T]) -> _T:
-        """Result of `decide`, called when all earlier reviews have been decided."""
-        late_at = self._clock() + _LATE_SECONDS
+    async def run_serialized(self, namespace: str, decide: Callable[[], _T]) -> _T:
+        """Result of `decide`, called when it is the turn of a review that has entered."""
+        load, late_at = self._loads[namespace], self._clock() + _LATE_SECONDS
         self.waiting += 1
         try:
-            async with self._turns:
-                await asyncio.sleep(0)  # reviews of the same burst are counted before the decision
-                now = self._clock()
-                self._is_late = now > late_at
-                if self.is_overloaded:
-                    self._overloaded_until = now + _OVERLOAD_SECONDS
-                return decide()
+            async with self._turns.of(namespace):
+                await self._pass_on()
+                return self._in_turn(load, late_at, decide)
         finally:
+            load.decided += 1
             self._decided += 1
             self.waiting -= 1
             self.taken += 1
+
+    async def _pass_on(self) -> None:
+        """Let the event loop go on; reviews of the same burst are counted before a decision."""
+        for number in range(_MOST_PASSES):
+            others_wait = self._yields_to is not None and self._yields_to.waiting
+            if number >= self._passes and not others_wait:
+                return
+            await asyncio.sleep(0)
+
+    def _in_turn(self, load: _Load, late_at: float, decide: Callable[[], _T]) -> _T:
+        now = self._clock()
+        self.is_overloaded = now > late_at and self._is_standing(load)
+        if self.is_overloaded:
+            load.overloaded_until = now + _OVERLOAD_SECONDS
+        try:
+            return decide()
+        finally:
+            spent = self._clock() - now
+            self._turns.spend(spent)
+            self._passes = _PASSES if spent > _LONG_SECONDS else 1
+
+    def _has_place(self, load: _Load) -> bool:
+        if self._in_flight <= self._limit:
+            return True
+        return load.in_flight <= self._share and self._in_flight <= _ALL_SHARES * self._limit
+
+    def _is_standing(self, load: _Load) -> bool:
+        """Whether the queue is standing, and a namespace has more than its share in it."""
+        share = self._share
+        is_standing = self._decided >= self._limit and self._in_flight > self._limit // 2
+        return is_standing and load.decided >= share and load.in_flight > share // 2
 
 
 class Outcome(StrEnum):
@@ -429,19 +490,18 @@ class ReviewHandler:
         return is_gone or self._clock() >= arrived + self._limits.timeout(request)
 
     async def _review(self, body: Body, deadline: float) -> ReviewResult:
-        admission = self.limiter.enter()
-        is_full = admission is Admission.FULL
+        review = self._decoded(body)
+        namespace = review.namespace
+        has_place = self.limiter.enter(namespace)
         try:
-            if admission is Admission.CROWDED or (is_full and not self._fails_open):
-                raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
-            review = self._decoded(body)
             result = self._shortcut(review)
             if result is not None:
                 self.limiter.spare_turn()
                 return result
-            if is_full:
-                return self._without_decision(review, Outcome.SHED, "too many pods at a time")
-            decided = await self.limiter.run_serialized(partial(self._started, review, deadline))
+            if not has_place:
+                return self._shed(review)
+            start = partial(self._started, review, deadline)
+            decided = await self.limiter.run_serialized(namespace, start)
             if isinstance(decided, ReviewResult):
                 return decided
             try:
@@ -450,7 +510,7 @@ class ReviewHandler:
             except TimeoutError:
                 return self._late(review)
         finally:
-            self.limiter.leave()
+            self.limiter.leave(namespace)
 
     def _started(
         self, review: AdmissionRequest, deadline: float
@@ -479,6 +539,11 @@ class ReviewHandler:
         extra = {"uid": review.uid, "path": self.path}
         _log.error("a review failed", exc_info=error, extra=extra)
         return _ReviewFailedError(500, Outcome.ERROR, "internal error, see the log")
+
+    def _shed(self, review: AdmissionRequest) -> ReviewResult:
+        if self._fails_open:
+            return self._without_decision(review, Outcome.SHED, "too many pods at a time")
+        raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
 
     def _late(self, review: AdmissionRequest) -> ReviewResult:
         if self._fails_open:

@@ -178,9 +178,8 @@ class ReviewQueue(Protocol):
     def is_overloaded(self) -> bool:
         """Whether there is no time for a decision: a pod that shares none passes unmodified."""
 
-    @property
-    def has_room(self) -> bool:
-        """Whether a pod may wait for its decision."""
+    def has_room(self, namespace: str) -> bool:
+        """Whether a pod of a namespace may wait for its decision."""
 
 
 class PlacementReviews:
@@ -270,7 +269,7 @@ class PlacementReviews:
         if holder is not None and holder.may_hold(request, policies):
             pod = self._readable(request)
             return None if pod is None else holder.held_at_once(request, pod, policies)
-        has_room = self._queue.has_room
+        has_room = self._queue.has_room(request.namespace)
         if has_room and not self._cache.may_have(request):
             return None
         result = self._shared(request, policies, is_last_resort=not has_room)

@@ -38,6 +38,7 @@ from webhook.admission import wire
 from webhook.admission.handler import Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.cluster.objects import UNREADABLE
+from webhook.fairness import FairTurns
 
 MOST_OBJECT_BYTES: Final = 1 << 20
 """The largest object that is decoded: a spec, and as much again for each manager of its fields."""
@@ -61,8 +62,9 @@ _DECODERS: Final[Mapping[str, _Decoder]] = {
 class PolicyReviews:
     """Answers reviews of policies; changes nothing.
 
-    They are compiled and tried in a thread of their own, one after the other, so that reviews of
-    pods go on. The interpreter runs one thread at a time: a second one would make nothing faster.
+    They are compiled and tried in a thread of their own, those of each namespace in turn, so that
+    reviews of pods go on. The interpreter runs one thread at a time: a second one would make
+    nothing faster.
 
     Args:
         file_names: the policies in force that stand in files.
@@ -83,6 +85,7 @@ class PolicyReviews:
         self._cost_of_others = cost_of_others
         self._excluded_namespaces = excluded_namespaces
         self._clock = clock
+        self._turns = FairTurns()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policies")
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
@@ -97,7 +100,8 @@ class PolicyReviews:
         if request.namespace:
             others = self._cost_of_others(request.namespace, request.name)
         work = partial(self._judged, request, decoder, names, others)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        async with self._turns.of(request.namespace):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _judged(
         self,

@@ -289,7 +289,7 @@ class QuotaReviews:
         elif request.is_too_large:
             raise LargePodsError("the pod is too large")
         else:
-            demand = await self._large_pods.run(judge)
+            demand = await self._large_pods.run(request.namespace, judge)
         names = () if demand is None else demand.reservation.amounts
         if is_limited and len(names) > _MOST_RESOURCES:
             raise LargePodsError(f"the pod names more than {_MOST_RESOURCES} resources")

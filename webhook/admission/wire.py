@@ -19,6 +19,7 @@ from engine.model import api
 from engine.model.pod_shape import decode_large_pod
 from webhook.background import one_at_a_time
 from webhook.cluster.objects import shallow
+from webhook.fairness import Shares
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -370,33 +371,34 @@ class LargePodsError(Exception):
 class LargePods:
     """One thread for large pods: they wait for each other, and for nobody else.
 
+    Each namespace has its share of those that may wait.
+
     The interpreter runs one thread at a time, in turns: a second thread would make nothing faster.
     """
 
     def __init__(self, *, most_waiting: int = _MOST_WAITING, seconds: float = _SECONDS) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large pods")
-        self._most_waiting = most_waiting
         self._seconds = seconds
-        self._waiting = 0
+        self._waiting = Shares(2 * most_waiting)  # so one alone may have as many
 
-    async def run(self, work: Callable[[], _T]) -> _T:
+    async def run(self, namespace: str, work: Callable[[], _T]) -> _T:
         """Return the result of `work`, which may use nothing that the event loop changes."""
-        if self._waiting >= self._most_waiting:
+        if not self._waiting.has_room(namespace, 1):
             raise LargePodsError("too many large pods at a time")
-        self._waiting += 1
+        self._waiting.take(namespace, 1)
         future = self._executor.submit(one_at_a_time, work)
-        future.add_done_callback(self._done(asyncio.get_running_loop()))
+        future.add_done_callback(self._done(namespace, asyncio.get_running_loop()))
         try:
             async with asyncio.timeout(self._seconds):
                 return await asyncio.wrap_future(future)
         except TimeoutError as error:
             raise LargePodsError("no time was left for a pod as large as this") from error
 
-    def _done(self, loop: asyncio.AbstractEventLoop) -> Callable[[object], object]:
+    def _done(self, namespace: str, loop: asyncio.AbstractEventLoop) -> Callable[[object], object]:
         """Callback of the thread: a pod that was given up counts until the thread has left it."""
 
         def leave() -> None:
-            self._waiting -= 1
+            self._waiting.take(namespace, -1)
 
         def done(_: object) -> None:
             loop.call_soon_threadsafe(leave)

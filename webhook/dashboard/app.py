@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from aiohttp import web
 
@@ -32,7 +31,7 @@ from webhook.dashboard.routes import (
     pages_for,
 )
 from webhook.dashboard.source import ClusterSource
-from webhook.placement.held_pods import Shares
+from webhook.fairness import CrowdedError, RenderLimiter, Shares
 
 _POLL_SECONDS: Final = 0.25
 _SHORTEST_SILENCE_SECONDS: Final = 1.0
@@ -42,8 +41,7 @@ _LONGEST_SILENCE_SECONDS: Final = 4.0
 _LONGEST_SECONDS: Final = 600.0
 """Of a stream; then the browser connects again, and its reader is authorized again."""
 
-_MOST_STREAMS: Final = 32
-"""Shared by readers; the service accounts of a namespace are one."""
+_MOST_STREAMS: Final = 32  # shared by readers
 
 _NONE: Final = -1  # a version of no cluster
 
@@ -57,8 +55,7 @@ class LiveUpdates:
 
     async def stream(self, request: web.Request, reader: Reader) -> web.StreamResponse:
         """Send events until the reader leaves, or for ten minutes."""
-        account = reader.name.startswith("system:serviceaccount:")
-        who = reader.name.rpartition(":")[0] if account else reader.name
+        who = _sharer(reader)
         if not self._shares.has_room(who, 1):
             raise web.HTTPServiceUnavailable(text="too many readers at a time\n")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -85,44 +82,10 @@ class LiveUpdates:
                 sent, sent_at = version, loop.time()
 
 
-_MOST_WAITING: Final = 16
-_REST: Final = 3.0
-"""By how much longer nothing is rendered than the last page took: a quarter of a processor is what
-readers take at most, however many there are."""
-
-_Rendered = TypeVar("_Rendered")
-
-
-class RenderLimiter:
-    """One page at a time is made, and then nothing for a while."""
-
-    def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._waiting = 0
-
-    async def render(self, prepare: Callable[[], Awaitable[Callable[[], _Rendered]]]) -> _Rendered:
-        """Return what is rendered."""
-        if self._waiting >= _MOST_WAITING:
-            text = "too many readers at a time"
-            raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        self._waiting += 1
-        try:
-            await self._turn.acquire()
-        finally:
-            self._waiting -= 1
-        spent_seconds = 0.0
-        try:
-            work = await prepare()
-            rendered, spent_seconds = await asyncio.to_thread(_timed, work)
-            return rendered
-        finally:
-            asyncio.get_running_loop().call_later(_REST * spent_seconds, self._turn.release)
-
-
-def _timed(work: Callable[[], _Rendered]) -> tuple[_Rendered, float]:
-    """Return the result of some work, and the seconds of processor time that it took."""
-    began = time.thread_time()
-    return work(), time.thread_time() - began
+def _sharer(reader: Reader) -> str:
+    """Return who has a share: the service accounts of a namespace have one together."""
+    is_account = reader.name.startswith("system:serviceaccount:")
+    return reader.name.rpartition(":")[0] if is_account else reader.name
 
 
 _HEADERS: Final = {
@@ -194,7 +157,7 @@ class _Dashboard:
             render = await self._show(request, reader)
             return lambda: pages.document(render(), frame)
 
-        return _html(await self._limiter.render(prepare))
+        return _html(await self._limiter.render(_sharer(reader), prepare))
 
     async def data(self, request: web.Request) -> web.Response:
         reader = await self._reader(request)
@@ -203,7 +166,7 @@ class _Dashboard:
             render = await self._show(request, reader)
             return lambda: pages.update(render())
 
-        body = await self._limiter.render(prepare)
+        body = await self._limiter.render(_sharer(reader), prepare)
         return _compressed(web.Response(body=body, content_type="application/json"))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -252,6 +215,8 @@ class _Dashboard:
             return _message(HTTPStatus.NOT_FOUND, "Not found", str(error), frame)
         except UnavailableError as error:
             return _message(error.status, "Not now", str(error))
+        except CrowdedError as error:
+            return _message(HTTPStatus.SERVICE_UNAVAILABLE, "Not now", str(error))
 
     def _signed_out(self, request: web.Request, problem: str) -> web.Response:
         if self._readers.sign_in is SignIn.FORM:

@@ -16,6 +16,7 @@ import msgspec
 
 from webhook.cluster.client.access_reviews import Access, AccessReviews, User
 from webhook.cluster.client.connection import ApiError
+from webhook.fairness import Shares
 
 LONGEST_TOKEN: Final = 4_000
 """Bytes: a browser keeps no longer cookie."""
@@ -23,7 +24,7 @@ LONGEST_TOKEN: Final = 4_000
 _REVIEW_SECONDS: Final = 5.0
 _REMEMBERED_SECONDS: Final = 5.0
 _MOST_REMEMBERED: Final = 1_024
-_MOST_AT_ONCE: Final = 8  # reviews by the API server, whoever asks
+_MOST_AT_ONCE: Final = 8  # reviews by the API server, for one reader alone
 
 _Answer = TypeVar("_Answer")
 
@@ -130,11 +131,15 @@ class TokenOfThisStart:
 
 
 class _Remembered(Generic[_Answer]):
-    """Answers of the last few seconds, a bounded number of them."""
+    """Answers of the last few seconds, a bounded number of them; None is not remembered."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._answers: OrderedDict[str, tuple[float, _Answer]] = OrderedDict()
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether there was an answer under a key, however old."""
+        return key in self._answers
 
     async def get(self, key: str, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Return the answer under a key, asked for if it is too old."""
@@ -142,6 +147,9 @@ class _Remembered(Generic[_Answer]):
         if found is not None and self._clock() - found[0] < _REMEMBERED_SECONDS:
             return found[1]
         answer = await ask()
+        if answer is None:
+            self._answers.pop(key, None)
+            return answer
         self._answers[key] = self._clock(), answer
         self._answers.move_to_end(key)
         while len(self._answers) > _MOST_REMEMBERED:
@@ -153,7 +161,8 @@ class TokenReaders:
     """Authenticates by TokenReview and authorizes by SubjectAccessReview.
 
     An answer of the API server is remembered for 5 seconds: a page takes several requests. Tokens
-    are remembered by their hash.
+    are remembered by their hash. Those that were never valid share what they may ask of it, so that
+    made-up ones keep no reader out.
 
     Args:
         reviews: by the API server.
@@ -166,7 +175,7 @@ class TokenReaders:
         self._reviews = reviews
         self._users = _Remembered[User | None](clock)
         self._rights = _Remembered[bool](clock)
-        self._in_progress = 0
+        self._in_progress = Shares(2 * _MOST_AT_ONCE)  # so one alone may have as many
 
     async def reader(self, token: str) -> Reader:
         """Return the user of a token.
@@ -180,7 +189,9 @@ class TokenReaders:
         if len(token) > LONGEST_TOKEN:
             raise SignInError(f"the token is longer than {LONGEST_TOKEN} bytes")
         digest = hashlib.sha256(token.encode(errors="replace")).hexdigest()
-        user = await self._users.get(digest, lambda: self._ask(lambda: self._reviews.user(token)))
+        who = digest if digest in self._users else ""
+        ask = lambda: self._ask(who, lambda: self._reviews.user(token))  # noqa: E731
+        user = await self._users.get(digest, ask)
         if user is None:
             raise SignInError("the token is not valid, or not any more")
         return _ClusterReader(self, user, digest)
@@ -196,15 +207,15 @@ class TokenReaders:
         Raises:
             UnavailableError: the API server does not say, or is asked too much.
         """
-        ask = lambda: self._ask(lambda: self._reviews.may(user, access))  # noqa: E731
+        ask = lambda: self._ask(digest, lambda: self._reviews.may(user, access))  # noqa: E731
         return await self._rights.get(f"{digest} {access!r}", ask)
 
-    async def _ask(self, review: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    async def _ask(self, who: str, review: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Return the answer of the API server."""
-        if self._in_progress >= _MOST_AT_ONCE:
+        if not self._in_progress.has_room(who, 1):
             text = "too many readers at a time"
             raise UnavailableError(HTTPStatus.TOO_MANY_REQUESTS, text)
-        self._in_progress += 1
+        self._in_progress.take(who, 1)
         try:
             async with asyncio.timeout(_REVIEW_SECONDS):
                 return await review()
@@ -213,7 +224,7 @@ class TokenReaders:
             text = "the API server does not say who you are and what you may read"
             raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, text) from error
         finally:
-            self._in_progress -= 1
+            self._in_progress.take(who, -1)
 
 
 class _ClusterReader:

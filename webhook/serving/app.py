@@ -35,6 +35,7 @@ from webhook.admission.quota_objects import QuotaObjectReviews, QuotaRolloutRevi
 from webhook.background import one_at_a_time
 from webhook.binding import BindingDecider, BindingReviews
 from webhook.cluster import Cluster
+from webhook.fairness import CrowdedError, RenderLimiter
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.serving.authorization import Authorize
@@ -45,29 +46,42 @@ from webhook.settings import Settings
 
 
 def metrics_page(
-    registry: CollectorRegistry,
+    registry: CollectorRegistry, limiter: RenderLimiter
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Return the handler of the page.
 
     With a thousand quotas there are thousands of samples, and their text takes 70 ms: so it is
     written in a thread, and reviews go on between one metric and the next. The handler of
-    prometheus_client does all at once.
+    prometheus_client does all at once. Nobody has to say who they are: readers are addresses.
     """
 
     async def page(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(",".join(request.headers.getall(hdrs.ACCEPT, [])))
         names = request.query.getall("name[]", [])
-        collected = []
-        for metric in (registry.restricted_registry(names) if names else registry).collect():
-            collected.append(metric)
-            await asyncio.sleep(0)
-        write = partial(encode, _Collected(collected))
-        response = web.Response(body=await asyncio.to_thread(one_at_a_time, write))
+
+        async def prepare() -> Callable[[], bytes]:
+            collected = []
+            for metric in (registry.restricted_registry(names) if names else registry).collect():
+                collected.append(metric)
+                await asyncio.sleep(0)
+            return partial(one_at_a_time, partial(encode, _Collected(collected)))
+
+        body = await _rendered(limiter, request.remote or "", prepare)
+        response = web.Response(body=body)
         response.headers[hdrs.CONTENT_TYPE] = content_type
         response.enable_compression()
         return response
 
     return page
+
+
+async def _rendered(
+    limiter: RenderLimiter, who: str, prepare: Callable[[], Awaitable[Callable[[], bytes]]]
+) -> bytes:
+    try:
+        return await limiter.render(who, prepare)
+    except CrowdedError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
 
 
 class _Collected:
@@ -94,8 +108,9 @@ def review_paths(context: Context) -> tuple[ReviewHandler, ...]:
     quota_objects = QuotaObjectReviews(
         view=services.cluster.state.view, rules=settings.quota_rules()
     )
-    # 1. Placement: no advice is better than late advice.
-    limiter = ConcurrencyLimiter(most, time.monotonic)
+    quota_limiter = ConcurrencyLimiter(most, time.monotonic)
+    # 1. Placement: no advice is better than late advice, and quota comes first.
+    limiter = ConcurrencyLimiter(most, time.monotonic, yields_to=quota_limiter)
     pods = _placement(context, limiter)
     advise = ignored if pods is None else pods.review
     mutate = by_resource(pods=advise, quotas=quota_objects.fill)
@@ -105,8 +120,7 @@ def review_paths(context: Context) -> tuple[ReviewHandler, ...]:
     handlers = [handle()]
     # 2. Quota.
     validate = by_resource(pods=_judge_quota(settings, services), quotas=quota_objects.review)
-    limiter = ConcurrencyLimiter(most, time.monotonic)
-    handlers.append(handler("validate", validate, fails_open=False, limiter=limiter))
+    handlers.append(handler("validate", validate, fails_open=False, limiter=quota_limiter))
     # 3. Policies that are resources: few at a time, which wait for each other.
     policy = PolicyReviews(
         file_names=lambda: policies.file_names,
@@ -214,6 +228,7 @@ def _has_pod_groups(cluster: Cluster) -> Callable[[], bool]:
 
 
 _LIMIT = re.compile("[0-9]{0,6}")
+_JSON: Final = "application/json"
 
 _MAX_BODY_BYTES: Final = 7 * 1024 * 1024
 """Of a review; an API server takes 3 MiB of an object, and sends the old and the new one."""
@@ -284,33 +299,43 @@ def build_monitoring_app(
     async def outcomes(_pod: str, _limit: int | None) -> object:
         return None if outcome is None else await outcome()
 
-    app = web.Application()
-    app.router.add_get("/metrics", metrics_page(metrics.registry))
+    app, limiter = web.Application(), RenderLimiter()
+    app.router.add_get("/metrics", metrics_page(metrics.registry, limiter))
     if authorize is not None:
-        app.router.add_get("/debug/decisions", _page(decisions, authorize))
+        app.router.add_get("/debug/decisions", _page(decisions, authorize, limiter))
         if queue is not None:
-            app.router.add_get("/debug/queue", _page(queued, authorize))
+            app.router.add_get("/debug/queue", _page(queued, authorize, limiter))
         if outcome is not None:
-            app.router.add_get("/debug/outcome", _page(outcomes, authorize))
+            app.router.add_get("/debug/outcome", _page(outcomes, authorize, limiter))
     return app
 
 
 def _page(
-    contents: Callable[[str, int | None], Awaitable[object]], authorize: Authorize
+    contents: Callable[[str, int | None], Awaitable[object]],
+    authorize: Authorize,
+    limiter: RenderLimiter,
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Return the handler of a debug page, which may be asked for some pods and so many of them."""
 
     async def page(request: web.Request) -> web.Response:
-        await authorize(request)
+        who = await authorize(request)
         limit = request.query.get("limit", "")
         if not _LIMIT.fullmatch(limit):
             raise web.HTTPBadRequest(text="`limit` is a number\n")
         pod = request.query.get("pod", "")
-        return _json(await contents(pod, int(limit) if limit else None))
+
+        async def prepare() -> Callable[[], bytes]:
+            return partial(_encoded, await contents(pod, int(limit) if limit else None))
+
+        body = await _rendered(limiter, who, prepare)
+        return web.Response(body=body, content_type=_JSON)
 
     return page
 
 
 def _json(value: object, *, status: int = 200) -> web.Response:
-    body = msgspec.json.format(msgspec.json.encode(value))
-    return web.Response(body=body, status=status, content_type="application/json")
+    return web.Response(body=_encoded(value), status=status, content_type=_JSON)
+
+
+def _encoded(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
@@ -12,13 +13,14 @@ from aiohttp import web
 
 from webhook.cluster.client.access_reviews import AccessReviews, PageAccess
 from webhook.cluster.client.connection import ApiError
+from webhook.fairness import Shares
 
-Authorize: TypeAlias = Callable[[web.Request], Awaitable[None]]
-"""Returns if a request may be answered, else raises the HTTP error to respond with."""
+Authorize: TypeAlias = Callable[[web.Request], Awaitable[str]]
+"""Returns who sent a request that may be answered, else raises the HTTP error to respond with."""
 
 _SCHEME = "Bearer "
 _SECONDS: Final = 5.0
-_MOST_AT_ONCE: Final = 4  # each costs the API server two requests, whoever asks
+_MOST_AT_ONCE: Final = 4  # of one token alone; each costs the API server two requests
 
 _log = logging.getLogger(__name__)
 
@@ -32,17 +34,18 @@ class TokenAuthorizer:
 
     def __init__(self, reviews: AccessReviews) -> None:
         self._reviews = reviews
-        self._in_progress = 0
+        self._in_progress = Shares(2 * _MOST_AT_ONCE)
 
-    async def authorize(self, request: web.Request) -> None:
-        """Return if the caller may read the page."""
+    async def authorize(self, request: web.Request) -> str:
+        """Return the name of the caller if they may read the page."""
         header = request.headers.get("Authorization", "")
         token = header.removeprefix(_SCHEME).strip()
         if not header.startswith(_SCHEME) or not token:
             raise _unauthorized("a bearer token is needed: `kubectl create token` makes one")
-        if self._in_progress >= _MOST_AT_ONCE:
+        digest = hashlib.sha256(token.encode(errors="replace")).hexdigest()
+        if not self._in_progress.has_room(digest, 1):
             raise web.HTTPTooManyRequests(text="too many callers at a time\n")
-        self._in_progress += 1
+        self._in_progress.take(digest, 1)
         try:
             async with asyncio.timeout(_SECONDS):
                 user = await self._reviews.user(token)
@@ -53,16 +56,18 @@ class TokenAuthorizer:
             text = "the API server does not say who you are and what you may read\n"
             raise web.HTTPServiceUnavailable(text=text) from error
         finally:
-            self._in_progress -= 1
+            self._in_progress.take(digest, -1)
         if user is None:
             raise _unauthorized("the bearer token is not valid")
         if not allowed:
             raise web.HTTPForbidden(text=f"`{user.username}` may not {page}\n")
+        return user.username
 
 
 def _unauthorized(text: str) -> web.HTTPUnauthorized:
     return web.HTTPUnauthorized(text=f"{text}\n", headers={"WWW-Authenticate": "Bearer"})
 
 
-async def anybody(_: web.Request) -> None:
+async def anybody(_: web.Request) -> str:
     """Authorize everybody: on a recording there is no API server, and nothing of a tenant."""
+    return ""

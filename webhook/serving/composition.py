@@ -234,7 +234,8 @@ def _show_state(context: Context, certificate: LiveCertificate, health: Health) 
     )
     metrics.show_policy_resources(
         lambda: Counter(
-            (each.resource.kind.value, each.acceptance.value) for each in policies.standings
+            (each.resource.kind.value, each.resource.namespace, each.acceptance.value)
+            for each in policies.standings
         )
     )
     metrics.show_policy_counts(

@@ -332,7 +332,7 @@ class HeldPodSettings(BaseModel):
         default=DEFAULT_HOLD_MAX,
         ge=0,
         description="Approximate maximum number of held pods; 0: none. One namespace may hold"
-        " half of it, the next one half of the rest, and so on.",
+        " half of it, the next one half of the rest, and so on; each of n at least 1/(4n).",
     )
     hold_seconds: int = Field(
         default=DEFAULT_HOLD_SECONDS,
@@ -455,9 +455,9 @@ class ServerSettings(BaseModel):
     max_in_flight: int = Field(
         default=128,
         gt=0,
-        description="Maximum number of concurrent reviews of one kind. Beyond it, or after 20 ms"
-        " in line in an overload, a pod is admitted without advice; quota is left to"
-        " the API server's failure policy.",
+        description="Maximum number of concurrent reviews of one kind; an equal share of it is left"
+        " to each namespace. Beyond it, or after 20 ms in line in an overload, a pod is admitted"
+        " without advice; quota is left to the API server's failure policy.",
     )
     shutdown_delay_seconds: float = Field(
         default=0.0,

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Self
+from typing import Self, TypeVar
 
 import pytest
 from aiohttp import ClientResponse, ClientSession, StreamReader, web
@@ -19,7 +19,6 @@ from engine.errors import QuotaUndecidedError
 from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
 from webhook.admission.handler import (
-    Admission,
     BodyReader,
     ConcurrencyLimiter,
     Decide,
@@ -36,6 +35,8 @@ from webhook.admission.wire import AdmissionError, AdmissionRequest, UndecidedEr
 from webhook.metrics import Metrics
 
 MOST = 100
+
+T = TypeVar("T")
 
 
 def request() -> tuple[web.Request, StreamReader]:
@@ -105,15 +106,39 @@ async def test_bodies_that_are_read_no_more_take_no_memory_from_others() -> None
         assert (await reading).is_whole
 
 
-def test_reviews_beyond_the_limit_are_shed_and_beyond_twice_the_limit_rejected() -> None:
-    limiter = ConcurrencyLimiter(1, time.monotonic)
-    admissions = [limiter.enter() for _ in range(3)]
-    assert admissions == [Admission.FREE, Admission.FULL, Admission.CROWDED]
+def test_there_is_a_place_for_as_many_reviews_as_the_limit() -> None:
+    limiter = ConcurrencyLimiter(2, time.monotonic)
+    assert [limiter.enter("shop") for _ in range(3)] == [True, True, False]
     assert limiter.in_flight == 3
-    for _ in admissions:
-        limiter.leave()
+    for _ in range(3):
+        limiter.leave("shop")
     assert limiter.in_flight == 0
-    assert limiter.enter() is Admission.FREE
+    assert limiter.enter("shop")
+
+
+def test_made_up_namespaces_have_a_multiple_of_the_places_at_most() -> None:
+    limiter = ConcurrencyLimiter(12, time.monotonic)
+    assert [limiter.enter(f"n{number}") for number in range(50)].count(True) == 4 * 12
+
+
+def test_each_namespace_has_its_share_of_the_places_whoever_has_taken_them() -> None:
+    limiter = ConcurrencyLimiter(12, time.monotonic)
+    assert all(limiter.enter("flood") for _ in range(12))
+    assert [limiter.enter("shop") for _ in range(7)] == [True] * 6 + [False]
+    assert [limiter.enter("bank") for _ in range(5)] == [True] * 4 + [False]
+    assert not limiter.enter("flood")
+    for _ in range(13):
+        limiter.leave("flood")
+    assert [limiter.enter("bank") for _ in range(2)] == [True, False]  # half of the places now
+
+
+async def serialized(limiter: ConcurrencyLimiter, decide: Callable[[], T], at: str = "shop") -> T:
+    """Return the result of a review that enters, decides and leaves."""
+    limiter.enter(at)
+    try:
+        return await limiter.run_serialized(at, decide)
+    finally:
+        limiter.leave(at)
 
 
 async def test_decisions_are_made_in_order_of_arrival_and_each_caller_gets_its_own_result() -> None:
@@ -124,21 +149,26 @@ async def test_decisions_are_made_in_order_of_arrival_and_each_caller_gets_its_o
         calls.append(name)
         return name.upper()
 
-    results = await asyncio.gather(
-        *(limiter.run_serialized(partial(decide, name)) for name in "abc")
-    )
+    results = await asyncio.gather(*(serialized(limiter, partial(decide, name)) for name in "abc"))
     assert calls == ["a", "b", "c"]
     assert results == ["A", "B", "C"]
+
+
+async def test_namespaces_decide_in_turn_however_many_reviews_one_of_them_has() -> None:
+    limiter = ConcurrencyLimiter(9, lambda: 0.0)
+    calls: list[str] = []
+    namespaces = [*["flood"] * 5, "shop", "bank", "shop"]
+    await asyncio.gather(
+        *(serialized(limiter, partial(calls.append, each), each) for each in namespaces)
+    )
+    assert calls == ["flood", "flood", "shop", "bank", "flood", "shop", "flood", "flood"]
 
 
 async def test_a_whole_burst_is_counted_before_its_first_review_is_decided() -> None:
     limiter = ConcurrencyLimiter(9, time.monotonic)
 
     async def review() -> int:
-        limiter.enter()
-        inside = await limiter.run_serialized(lambda: limiter.in_flight)
-        limiter.leave()
-        return inside
+        return await serialized(limiter, lambda: limiter.in_flight)
 
     assert await asyncio.gather(*(review() for _ in range(3))) == [3, 2, 1]
 
@@ -147,7 +177,7 @@ async def test_it_tells_how_many_wait_for_their_turn_and_how_many_have_had_it() 
     limiter = ConcurrencyLimiter(9, time.monotonic)
 
     async def review() -> tuple[int, int]:
-        return await limiter.run_serialized(lambda: (limiter.waiting, limiter.taken))
+        return await serialized(limiter, lambda: (limiter.waiting, limiter.taken))
 
     assert await asyncio.gather(*(review() for _ in range(3))) == [(3, 0), (2, 1), (1, 2)]
     assert (limiter.waiting, limiter.taken) == (0, 3)
@@ -158,7 +188,7 @@ async def test_other_tasks_run_between_two_decisions() -> None:
     calls: list[str] = []
 
     async def review() -> None:
-        await limiter.run_serialized(lambda: calls.append("decided"))
+        await serialized(limiter, lambda: calls.append("decided"))
 
     async def probe() -> None:
         while len(calls) < 9:
@@ -177,8 +207,8 @@ async def test_a_failure_ends_only_its_own_review() -> None:
         raise ValueError("on the way")
 
     first, second = await asyncio.gather(
-        limiter.run_serialized(fail),
-        limiter.run_serialized(lambda: "decided"),
+        serialized(limiter, fail),
+        serialized(limiter, lambda: "decided"),
         return_exceptions=True,
     )
     assert isinstance(first, ValueError)
@@ -190,7 +220,7 @@ async def test_a_cancelled_review_gives_up_its_turn(cancelled: int) -> None:
     limiter = ConcurrencyLimiter(9, time.monotonic)
     calls: list[int] = []
     tasks = [
-        asyncio.create_task(limiter.run_serialized(partial(calls.append, number)))
+        asyncio.create_task(serialized(limiter, partial(calls.append, number)))
         for number in range(3)
     ]
     await asyncio.sleep(0)  # the first has its turn, but not decided; the others wait for theirs
@@ -208,14 +238,15 @@ class Overload:
         self.had_room: list[bool] = []
         self._seconds = milliseconds / 1e3
 
-    async def review(self) -> bool:
+    async def review(self, namespace: str = "shop") -> bool:
         """Return whether there was no time for the review, which takes some if there was."""
-        self.limiter.enter()
-        self.had_room.append(self.limiter.has_room)
+        self.limiter.enter(namespace)
+        if namespace == "shop":
+            self.had_room.append(self.limiter.has_room(namespace))
         try:
-            return await self.limiter.run_serialized(self._decide)
+            return await self.limiter.run_serialized(namespace, self._decide)
         finally:
-            self.limiter.leave()
+            self.limiter.leave(namespace)
 
     def _decide(self) -> bool:
         is_overloaded = self.limiter.is_overloaded
@@ -226,15 +257,15 @@ class Overload:
         """Return what each of many reviews found that came at one moment."""
         return await asyncio.gather(*(self.review() for _ in range(size)))
 
-    async def stream(self, size: int, count: int) -> list[bool]:
+    async def stream(self, size: int, count: int, namespace: str = "shop") -> list[bool]:
         """Return what reviews found that came one for one that had left."""
-        reviews = {asyncio.create_task(self.review()) for _ in range(size)}
+        reviews = {asyncio.create_task(self.review(namespace)) for _ in range(size)}
         found: list[bool] = []
         while reviews:
             done, reviews = await asyncio.wait(reviews, return_when=asyncio.FIRST_COMPLETED)
             found += [task.result() for task in done]
             more = min(len(done), count - len(found) - len(reviews))
-            reviews |= {asyncio.create_task(self.review()) for _ in range(more)}
+            reviews |= {asyncio.create_task(self.review(namespace)) for _ in range(more)}
         return found
 
 
@@ -270,25 +301,81 @@ async def test_an_overload_that_is_not_seen_for_a_second_is_over() -> None:
     overload = Overload(100)
     limiter = overload.limiter
     for _ in range(6):
-        limiter.enter()  # the queue is never empty
+        limiter.enter("shop")  # the queue is never empty
     await overload.stream(50, 300)
-    assert limiter.has_room
-    limiter.enter()
-    assert not limiter.has_room
+    assert limiter.has_room("shop")
+    limiter.enter("shop")
+    assert not limiter.has_room("shop")
     overload.now += 1.1
-    assert limiter.has_room
+    assert limiter.has_room("shop")
 
 
 async def test_half_as_many_clients_as_the_limit_are_no_overload_however_slow() -> None:
     assert not any(await Overload(100, milliseconds=50.0).stream(50, 1_000))
 
 
+async def test_an_overload_by_one_namespace_is_none_of_another() -> None:
+    overload = Overload(100)
+
+    async def shop() -> list[bool]:
+        one_at_a_time = [await overload.review() for _ in range(20)]
+        return one_at_a_time + await overload.burst(50)
+
+    flood = asyncio.create_task(overload.stream(100, 2_000, "flood"))
+    await until(lambda: overload.limiter.is_overloaded)
+    assert not any(await shop())
+    assert all(overload.had_room)
+    assert sum(await flood) > 1_000
+
+
+async def test_an_overload_by_many_namespaces_is_that_of_each() -> None:
+    overload = Overload(100)
+    streams = [overload.stream(2, 40, f"team-{number}") for number in range(40)]
+    found = await asyncio.gather(*streams)
+    assert all(any(each) for each in found)
+
+
+async def test_between_decisions_that_take_long_others_have_more_passes_of_the_loop() -> None:
+    now, calls = 0.0, list[str]()
+
+    def decide(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        calls.append("decided")
+
+    async def probe() -> None:
+        while calls.count("decided") < 4:
+            calls.append("probe")
+            await asyncio.sleep(0)
+
+    limiter = ConcurrencyLimiter(9, lambda: now)
+    reviews = [serialized(limiter, partial(decide, each)) for each in (0.001, 0.01, 0.01, 0.001)]
+    await asyncio.gather(probe(), *reviews)
+    decisions = [at for at, call in enumerate(calls) if call == "decided"]
+    first, second, third = (later - earlier for earlier, later in pairwise(decisions))
+    assert first < 8 <= second == third
+
+
+@pytest.mark.parametrize(("waiting", "before"), [(20, 20), (200, 50)])
+async def test_a_decision_waits_for_reviews_that_come_first_but_not_for_ever(
+    waiting: int, before: int
+) -> None:
+    first = ConcurrencyLimiter(300, time.monotonic)
+    then = ConcurrencyLimiter(300, time.monotonic, yields_to=first)
+    calls: list[str] = []
+    await asyncio.gather(
+        *(serialized(first, partial(calls.append, "first")) for _ in range(waiting)),
+        serialized(then, partial(calls.append, "then")),
+    )
+    assert calls.index("then") == pytest.approx(before, abs=3)
+
+
 def test_reviews_are_crowded_when_seventeen_are_in_flight() -> None:
     limiter = ConcurrencyLimiter(99, time.monotonic)
     for _ in range(16):
-        limiter.enter()
+        limiter.enter("shop")
     assert not limiter.is_crowded
-    limiter.enter()
+    limiter.enter("shop")
     assert limiter.is_crowded
 
 
@@ -523,7 +610,7 @@ class Waiting:
 SLOW = BODY.replace(b"u-1", b"slow")
 
 
-async def test_beyond_the_limit_a_pod_passes_unmodified_and_beyond_twice_it_is_undecoded() -> None:
+async def test_beyond_the_limit_a_pod_passes_unmodified() -> None:
     decide = Waiting()
     async with Webhook(decide, max_in_flight=2) as webhook:
         waiting = [asyncio.create_task(webhook.post(SLOW)) for _ in range(2)]
@@ -560,6 +647,22 @@ async def test_beyond_the_limit_quota_is_left_to_the_failure_policy() -> None:
         assert (await webhook.post(BODY)).status == 503
         decide.go.set()
         assert (await waiting).status == 200
+
+
+@pytest.mark.parametrize("fails_open", [True, False])
+async def test_a_namespace_that_takes_all_places_keeps_no_other_out(fails_open: bool) -> None:  # noqa: FBT001
+    def sent(uid: bytes, namespace: bytes) -> bytes:
+        return BODY.replace(b'"u-1"', b'"%b", "namespace": "%b"' % (uid, namespace))
+
+    decide = Waiting()
+    async with Webhook(decide, max_in_flight=4, fails_open=fails_open) as webhook:
+        waiting = [asyncio.create_task(webhook.post(sent(b"slow", b"flood"))) for _ in range(4)]
+        await webhook.until_in_flight(4)
+        await webhook.post(sent(b"u-1", b"flood"))
+        assert (await webhook.post(sent(b"u-2", b"shop"))).status == 200
+        assert webhook.counted() == {"shed": 1, "admitted": 1}
+        decide.go.set()
+        assert [(await response).status for response in waiting] == [200] * 4
 
 
 @pytest.mark.parametrize("fails_open", [True, False])

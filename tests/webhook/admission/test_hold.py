@@ -412,7 +412,7 @@ def test_under_load_an_advice_is_not_shared_with_a_pod_that_may_be_held(world: W
 
 def test_under_load_only_a_pod_that_may_be_held_waits_in_any_case(world: World) -> None:
     world.tick = 0.011  # a decision takes more than a tenth of the time
-    world.queue.has_room = False
+    world.queue.may_wait = False
     world.lease = Lease(holder="")
     assert world.review(uid="u-1").outcome is Outcome.PLACED
     assert world.need_not_wait(uid="u-2")
@@ -441,7 +441,7 @@ def too_late(world: World, pod: dict[str, Any] | None = None) -> ReviewResult:
 
 
 def test_a_hold_that_takes_no_decision_waits_for_none(binding: World) -> None:
-    binding.queue.is_overloaded, binding.queue.has_room = True, False
+    binding.queue.is_overloaded, binding.queue.may_wait = True, False
     for policies in (policy("late"), PROMISING):
         at = at_once(binding.load(policies))
         assert at == binding.review()

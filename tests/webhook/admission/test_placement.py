@@ -268,7 +268,10 @@ class Queue:
 
     is_crowded: bool = True
     is_overloaded: bool = False
-    has_room: bool = True
+    may_wait: bool = True
+
+    def has_room(self, _: str) -> bool:
+        return self.may_wait
 
 
 @pytest.fixture
@@ -511,7 +514,7 @@ def test_only_a_pod_that_shares_a_decision_need_not_wait(placement: Make) -> Non
 def test_where_there_is_no_room_pods_share_decisions_or_pass_unmodified(
     placement: Make, more: dict[str, Any]
 ) -> None:
-    reviews = placement(queue=Queue(has_room=False))
+    reviews = placement(queue=Queue(may_wait=False))
     result = reviews.without_waiting(review_of(**more))
     assert result is not None
     assert result.outcome is Outcome.SHED

@@ -240,3 +240,14 @@ async def test_a_policy_is_refused_where_those_of_its_namespace_cost_too_much_to
     )
     assert asked == [("shop", "web")]
     assert not await warnings(review(VALID), judge)
+
+
+async def test_policies_of_many_are_judged_in_turn_with_those_of_one() -> None:
+    judge, judged = reviews(), list[str]()
+
+    async def write(namespace: str) -> None:
+        await answered(review(VALID, namespace=namespace), judge)
+        judged.append(namespace)
+
+    await asyncio.gather(*map(write, ["shop", "shop", "shop", "shop", "bank"]))
+    assert judged == ["shop", "shop", "bank", "shop", "shop"]

@@ -261,7 +261,7 @@ def test_a_request_is_as_large_as_the_larger_of_its_objects(
 
 
 async def test_work_is_done_in_another_thread() -> None:
-    assert await LargePods().run(threading.get_ident) != threading.get_ident()
+    assert await LargePods().run("shop", threading.get_ident) != threading.get_ident()
 
 
 async def test_what_the_work_raises_is_raised() -> None:
@@ -269,30 +269,41 @@ async def test_what_the_work_raises_is_raised() -> None:
         raise ValueError("on the way")
 
     with pytest.raises(ValueError, match="on the way"):
-        await LargePods().run(fail)
+        await LargePods().run("shop", fail)
 
 
 async def test_beyond_the_limit_no_pod_waits_and_afterwards_there_is_room_again() -> None:
     large_pods, go = LargePods(most_waiting=2, seconds=60.0), threading.Event()
-    waiting = [asyncio.create_task(large_pods.run(go.wait)) for _ in range(2)]
+    waiting = [asyncio.create_task(large_pods.run("shop", go.wait)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(LargePodsError, match="too many"):
-        await large_pods.run(go.wait)
+        await large_pods.run("shop", go.wait)
     go.set()
     assert await asyncio.gather(*waiting) == [True, True]
-    assert await large_pods.run(lambda: "done") == "done"
+    assert await large_pods.run("shop", lambda: "done") == "done"
+
+
+async def test_large_pods_of_one_namespace_keep_none_of_another_out() -> None:
+    large_pods, go = LargePods(most_waiting=2, seconds=60.0), threading.Event()
+    waiting = [asyncio.create_task(large_pods.run(at, go.wait)) for at in ("shop", "shop", "bank")]
+    await asyncio.sleep(0)
+    for namespace in ("shop", "bank"):
+        with pytest.raises(LargePodsError, match="too many"):
+            await large_pods.run(namespace, go.wait)
+    go.set()
+    assert await asyncio.gather(*waiting) == [True, True, True]
 
 
 async def test_a_pod_that_was_given_up_counts_until_the_thread_has_left_it() -> None:
     large_pods, go = LargePods(most_waiting=1, seconds=0.001), threading.Event()
     with pytest.raises(LargePodsError, match="no time"):
-        await large_pods.run(go.wait)
+        await large_pods.run("shop", go.wait)
     with pytest.raises(LargePodsError, match="too many"):
-        await large_pods.run(go.wait)
+        await large_pods.run("shop", go.wait)
     go.set()
     while True:
         try:
-            assert await large_pods.run(lambda: "done") == "done"
+            assert await large_pods.run("shop", lambda: "done") == "done"
         except LargePodsError:
             await asyncio.sleep(0)  # the thread has yet to say so
         else:

@@ -93,7 +93,7 @@ async def test_answers_are_remembered_for_seconds_and_by_token(
         assert await (await readers.reader("ann")).may(SHOP)
         with pytest.raises(SignInError, match="not valid"):
             await readers.reader("forged")
-    assert len(reviewer.asked) == 3
+    assert len(reviewer.asked) == 5  # a token that is not valid is asked about again
     assert not await (await readers.reader("bob")).may(SHOP)
     reviewer.allowed.clear()
     time = 5.0
@@ -138,3 +138,23 @@ async def test_readers_beyond_a_few_at_a_time_cost_the_api_server_nothing(
     api_server.resume()
     await asyncio.gather(*waiting)
     assert sorted(reviewer.asked) == [f"user-{number}" for number in range(8)]
+
+
+async def test_made_up_tokens_keep_no_reader_out(
+    api_server: FakeApiServer, connection: Connection
+) -> None:
+    reviewer, time = Reviewer(api_server), 0.0
+    readers = TokenReaders(AccessReviews(connection), lambda: time)
+    ann = await readers.reader("ann")
+    time = 5.0  # nothing is remembered
+    api_server.pause()
+    forged = [asyncio.create_task(readers.reader(f"forged-{number}")) for number in range(8)]
+    await api_server.until(lambda: len(api_server.requests) == 9)
+    with pytest.raises(UnavailableError, match="too many"):
+        await readers.reader("forged-8")
+    again = [asyncio.create_task(readers.reader("ann")), asyncio.create_task(ann.may(SHOP))]
+    await api_server.until(lambda: len(api_server.requests) == 11)
+    api_server.resume()
+    await asyncio.gather(*again)
+    await asyncio.gather(*forged, return_exceptions=True)
+    assert "forged-8" not in reviewer.asked

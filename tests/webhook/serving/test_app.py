@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.webhook.conftest import Caller, Start
+from webhook.fairness import RenderLimiter
 from webhook.serving.app import metrics_page
 
 
@@ -64,7 +65,7 @@ async def client(watched: Watched) -> AsyncIterator[TestClient[web.Request, web.
     registry.register(watched)
     watched.turns_before.clear()  # it was collected as it was registered
     app = web.Application()
-    app.router.add_get("/metrics", metrics_page(registry))
+    app.router.add_get("/metrics", metrics_page(registry, RenderLimiter()))
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -244,3 +245,24 @@ async def test_a_review_above_seven_mebibytes_is_refused(caller: Caller) -> None
     body = json.dumps(REVIEW).encode() + body[: 6 * 1024 * 1024]
     async with caller.session.post(url, data=io.BytesIO(body), headers=headers) as response:
         assert response.status == 200
+
+
+async def test_metrics_wait_for_their_turn_and_few_of_one_caller_do() -> None:
+    limiter, has_begun, may_end = RenderLimiter(), asyncio.Event(), asyncio.Event()
+
+    async def prepare() -> Callable[[], str]:
+        has_begun.set()
+        await may_end.wait()
+        return lambda: "a page"
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics_page(CollectorRegistry(), limiter))
+    async with TestClient(TestServer(app)) as client:
+        page = asyncio.create_task(limiter.render("another", prepare))
+        await has_begun.wait()
+        answers = {asyncio.ensure_future(client.get("/metrics")) for _ in range(17)}
+        (refused,), answers = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+        assert refused.result().status == 503
+        may_end.set()
+        assert await page == "a page"
+        assert [(await answer).status for answer in answers] == [200] * 16

@@ -99,8 +99,11 @@ async def test_callers_beyond_a_few_at_a_time_cost_the_api_server_nothing(
         await api_server.until(lambda: reviewed() == 4)
         assert (await read(caller, "reader"))[0] == 429
         assert reviewed() == 4
+        stranger = asyncio.create_task(read(caller, "stranger"))  # has a share of its own
+        await api_server.until(lambda: reviewed() == 5)
         api_server.resume()
         assert [status for status, _ in await asyncio.gather(*waiting)] == [200] * 4
+        assert (await stranger)[0] == 403
 
 
 @pytest.mark.parametrize(("on", "status"), [(True, 200), (False, 404)])
