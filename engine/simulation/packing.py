@@ -107,7 +107,7 @@ def pack(packing: Packing, *, seconds: float, seed: int) -> Packed:
         ]
         return Packed(counts, tuple(reached), spent)
     # 2. Look at all nodes at once for something better, and for how good it could be.
-    model = _Model(packing, seed, counts)
+    model = Model(packing, seed, counts)
     model.seconds, reached = spent, []
     for goal in goals:
         left = max(seconds - model.seconds, 0)
@@ -130,7 +130,7 @@ def _packed_in_parts(packing: Packing, seconds: float, seed: int) -> tuple[Count
                 return counts, spent
             part.sort()
             of, inside = _part(packing, counts, part)
-            model = _Model(inside, seed, inside.running())
+            model = Model(inside, seed, inside.running())
             for goal in _goals(inside):
                 model.reach(goal, seconds - spent - model.seconds, effort=_EFFORT)
             spent += model.seconds
@@ -197,7 +197,7 @@ def _highest(groups: Iterable[Group]) -> int | None:
     return max((it.priority for it in groups if it.waiting and it.preempts), default=None)
 
 
-class _Model:
+class Model:
     """The model of a packing, with the best solution so far."""
 
     def __init__(self, packing: Packing, seed: int, counts: Counts) -> None:
@@ -226,9 +226,12 @@ class _Model:
         expression, is_least = self._expression(goal), goal.aim is RepackAim.LEAVING
         if found != bound and seconds > 0:
             (self._model.minimize if is_least else self._model.maximize)(expression)
-            bound = self._solve(seconds, effort, bound)
+            counts, bound = self._solve(seconds, effort, bound)
             self._model.clear_objective()
-            found = _value(goal, self._packing, self.counts)
+            value = _value(goal, self._packing, counts)
+            # Of two that are as good, the solver's moves pods for nothing.
+            if value < found if is_least else value > found:
+                self.counts, found = counts, value
         self._model.add(expression <= found if is_least else expression >= found)
         return Reached(goal, found, bound)
 
@@ -291,8 +294,8 @@ class _Model:
             return self._cp.LinearExpr.weighted_sum(variables, factors)
         return self._cp.LinearExpr.sum(variables)
 
-    def _solve(self, seconds: float, effort: float, ideal: int) -> int:
-        """Look for a better solution; return the bound."""
+    def _solve(self, seconds: float, effort: float, ideal: int) -> tuple[Counts, int]:
+        """Return the best solution that is found, and the bound."""
         solver = self._cp.CpSolver()
         solver.parameters.max_time_in_seconds = seconds
         solver.parameters.max_deterministic_time = effort
@@ -306,12 +309,12 @@ class _Model:
         status = solver.solve(self._model)
         self.seconds += solver.wall_time
         if status not in {self._cp.OPTIMAL, self._cp.FEASIBLE}:
-            return ideal
+            return self.counts, ideal
+        counts = self.counts.copy()
         for group, on in enumerate(self._on):
             for node, pods in on.items():
-                self.counts[group, node] = solver.value(pods)
-        bound: int = round(solver.best_objective_bound)
-        return bound
+                counts[group, node] = solver.value(pods)
+        return counts, round(solver.best_objective_bound)
 
     def _hint(self) -> None:
         """Let the search begin with the best solution so far."""

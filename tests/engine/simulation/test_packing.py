@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.report import RepackAim
-from engine.simulation.packing import Group, Packed, Packing, pack
+from engine.simulation.packing import Goal, Group, Model, Packed, Packing, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,6 +123,14 @@ def test_all_pods_stay_where_there_is_no_time() -> None:
     assert solution.counts.tolist() == [[1, 1], [0, 0]]
     placed, leaving = solution.reached
     assert (placed.found, placed.bound, leaving.found) == (0, 1, 0)
+
+
+def test_nobody_moves_for_a_goal_that_is_not_reached_any_better() -> None:
+    # The waiting pod fits nowhere, so all solutions are as good; the solver's first moves pods.
+    of = packing([4, 4], group(2, [1, 1]), group(1, [1, 1]), group(5, [0, 0], 1))
+    model = Model(of, 1, of.running())
+    assert model.reach(Goal(RepackAim.PLACED, 0, (2,)), PLENTY).found == 0
+    assert model.counts.tolist() == of.running().tolist()
 
 
 def test_many_nodes_are_looked_at_a_few_at_a_time() -> None:
