@@ -510,38 +510,61 @@ class ScaleDeployment:
 
     def describe(self, cluster: RecordedCluster) -> str:
         """Return it in a line."""
-        now = len(self._pods(cluster.pods))
+        now = len(_pods_of(cluster.pods, self.namespace, self.name))
         return f"scale {self.namespace}/{self.name} from {now} to {self.replicas}"
 
     def apply(self, changed: Changed) -> Changed:
         """Return the cluster without the newest pods that are too many, or with more to come."""
-        own = self._pods(changed.cluster.pods)
+        own = _pods_of(changed.cluster.pods, self.namespace, self.name)
         if not own:
-            raise ChangeError(self._unknown(changed.cluster.pods))
+            raise _unknown_deployment(changed.cluster.pods, self.namespace, self.name)
         if self.replicas < len(own):
             surplus = {each.pod.key for each in own[self.replicas :]}
             return replace(changed, moves=changed.moves - surplus, ends=changed.ends | surplus)
         more = copies(new_arrival(own[-1]), self.replicas - len(own))
         return replace(changed, new=(*changed.new, *more))
 
-    def _pods(self, pods: Iterable[RecordedPod]) -> list[RecordedPod]:
-        """Return the pods of the Deployment, those that run first, the oldest first."""
-        own = [each for each in pods if self._owns(each)]
-        return sorted(own, key=lambda each: (not each.pod.node_name, str(each.pod.created)))
 
-    def _owns(self, recorded: RecordedPod) -> bool:
-        key, pod = f"{self.namespace}/{self.name}", recorded.pod
-        return pod.namespace == self.namespace and _deployment(pod) == key
+def capacity_buffer(
+    cluster: RecordedCluster, namespace: str, name: str, replicas: int
+) -> tuple[Pod, ...]:
+    """Return the placeholders of a CapacityBuffer that refers to a Deployment.
 
-    def _unknown(self, pods: Iterable[RecordedPod]) -> str:
-        """Return that the Deployment has no pod, and what may have been meant."""
-        key = f"{self.namespace}/{self.name}"
-        known = sorted({name for each in pods if (name := _deployment(each.pod))})
-        meant = did_you_mean(key, known) or f"such as `{known[0]}`" if known else "none has any"
-        return (
-            f"no pod of Deployment `{key}` is recorded"
-            f"\nhint: a Deployment is known by its pods; {meant}"
-        )
+    Args:
+        cluster: whose newest pod of the Deployment they are like.
+        namespace: of the Deployment.
+        name: of the Deployment.
+        replicas: how many there are.
+
+    Raises:
+        ChangeError: no pod of the Deployment is recorded.
+    """
+    own = _pods_of(cluster.pods, namespace, name)
+    if not own:
+        raise _unknown_deployment(cluster.pods, namespace, name)
+    return placeholders(own[-1], replicas)
+
+
+def placeholders(recorded: RecordedPod, count: int) -> tuple[Pod, ...]:
+    """Return so many pods like one, which an autoscaler keeps room for."""
+    return tuple(each.pod for each in copies(new_arrival(recorded), count))
+
+
+def _pods_of(pods: Iterable[RecordedPod], namespace: str, name: str) -> list[RecordedPod]:
+    """Return the pods of a Deployment, those that run first, the oldest first."""
+    own = [each for each in pods if _deployment(each.pod) == f"{namespace}/{name}"]
+    return sorted(own, key=lambda each: (not each.pod.node_name, str(each.pod.created)))
+
+
+def _unknown_deployment(pods: Iterable[RecordedPod], namespace: str, name: str) -> ChangeError:
+    """Return that a Deployment has no pod, and what may have been meant."""
+    key = f"{namespace}/{name}"
+    known = sorted({owner for each in pods if (owner := _deployment(each.pod))})
+    meant = did_you_mean(key, known) or f"such as `{known[0]}`" if known else "none has any"
+    return ChangeError(
+        f"no pod of Deployment `{key}` is recorded"
+        f"\nhint: a Deployment is known by its pods; {meant}"
+    )
 
 
 def _deployment(pod: Pod) -> str:

@@ -4,12 +4,12 @@ A node with Karpenter's label follows the rules of Karpenter, any other those of
 with its default flags.
 
 Sources: kubernetes/autoscaler, cluster-autoscaler/FAQ.md, "How does scale-down work?";
-karpenter.sh, docs/concepts/disruption, "Consolidation".
+karpenter.sh, docs/concepts/disruption, "Consolidation", and docs/concepts/capacitybuffers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -44,11 +44,15 @@ class Autoscaler:
 
     Of Cluster Autoscaler a node goes once less than half of it is requested for ten minutes, and no
     node has come for ten; of Karpenter, however full it is. There are never more nodes than at
-    first, and one that is wanted comes at once.
+    first, and one that is wanted comes at once. Room for the placeholders of a buffer is kept, as
+    of a CapacityBuffer: no node goes whose room they need, and one comes where they fit no more.
     """
 
-    def __init__(self, nodes: Iterable[Node], cluster: ArmCluster) -> None:
+    def __init__(
+        self, nodes: Iterable[Node], cluster: ArmCluster, buffer: Sequence[Pod] = ()
+    ) -> None:
         self._cluster = cluster
+        self._buffer = buffer
         self._here = {node.name: node for node in nodes}
         self._gone: dict[str, Node] = {}
         self._unneeded_since: dict[str, int] = {}
@@ -83,6 +87,12 @@ class Autoscaler:
             self._cluster.remove_node(node.name)
         return False
 
+    def refill(self, at: int) -> None:
+        """Bring back nodes until the buffer has room, or none is left that would help."""
+        while (pod := self._first_without_room(self._buffer, self._here)) is not None:
+            if not self.add_for(pod, at):
+                return
+
     def leaving(self, at: int) -> Iterator[tuple[str, tuple[Pod, ...]]]:
         """Yield the nodes that go at a moment, each with its pods, which need another node.
 
@@ -95,7 +105,9 @@ class Autoscaler:
             pods = self._cluster.movable_pods(name)
             if len(self._here) == 1:
                 return
-            if pods and not self._fit_elsewhere(pods, name, at):
+            others = self._here.keys() - {name}
+            if self._first_without_room((*pods, *self._buffer), others) is not None:
+                self._looked_at[name] = at
                 continue
             self._gone[name] = self._here.pop(name)
             del self._unneeded_since[name]
@@ -144,20 +156,18 @@ class Autoscaler:
         self._here[name] = node
         self._cluster.state.set_node(node)
 
-    def _fit_elsewhere(self, pods: Iterable[Pod], name: str, at: int) -> bool:
-        """Return whether the pods of a node can all run on others."""
+    def _first_without_room(self, pods: Iterable[Pod], names: Iterable[str]) -> Pod | None:
+        """Return the largest pod that some nodes have no room for, were all to run there."""
         view, now = self._cluster.view(), self._cluster.now
-        others = view.valid.copy()
-        others[view.rows[name]] = False
-        left = WhatIf(view.take(others.nonzero()[0]))
+        rows = sorted(view.rows[name] for name in names)
+        left = WhatIf(view.take(np.array(rows, np.int64)))
         for pod in sorted(pods, key=lambda it: (-it.shape.requests.get(CPU, 0), it.key)):
             moving = structs.replace(pod, node_name="", scheduled_at=None)
             passes = passing_nodes(moving, left.view, now)
             if not passes.any():
-                self._looked_at[name] = at
-                return False
+                return moving
             left.place(moving, int(passes.argmax()))
-        return True
+        return None
 
 
 def _used(view: ClusterView) -> IntColumn:

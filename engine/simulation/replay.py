@@ -151,6 +151,7 @@ class Replay:
                 self._try_again(at)
             else:
                 hopeless.add(arrival.pod.shape)
+        autoscaler.refill(at)
         for _, pods in autoscaler.leaving(at):
             for pod in pods:
                 number = self._number_of[pod.key]

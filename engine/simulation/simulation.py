@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.model.pod import Pod
 from engine.model.time import SECOND, date
 from engine.report import (
     ArmPlacement,
@@ -81,15 +82,24 @@ _AUTOSCALING = (
     " when they were recorded."
 )
 
+_BUFFER = (
+    "Room is kept for the pods of a capacity buffer: no node goes whose room they need, and one"
+    " comes where they fit no more. Any pod may take the room."
+)
+
 _REPORTS = "Policies see the usage of nodes as it was measured at most 60 s before."
 
 
 def notes_of(
-    arrivals: Arrivals, placements: Sequence[ArmPlacement], *, autoscale: bool = False
+    arrivals: Arrivals,
+    placements: Sequence[ArmPlacement],
+    *,
+    autoscale: bool = False,
+    buffer: Sequence[Pod] = (),
 ) -> tuple[str, ...]:
     """Return the notes on a simulation; `autoscale`: whether nodes come and go."""
     autoscaling = (_AUTOSCALING,) if autoscale else ()
-    return (*_notes(arrivals, placements), *autoscaling)
+    return (*_notes(arrivals, placements), *autoscaling, *((_BUFFER,) if buffer else ()))
 
 
 def _notes(arrivals: Arrivals, placements: Sequence[ArmPlacement]) -> Iterator[str]:
@@ -132,6 +142,7 @@ class Simulation:
         seed: of ties of the scheduler.
         thresholds: of hot nodes, percent of load by resource.
         autoscale: whether nodes go and come by the rules of their autoscaler.
+        buffer: pods that the autoscaler keeps room for, the placeholders of CapacityBuffers.
     """
 
     scenario: Scenario
@@ -139,6 +150,7 @@ class Simulation:
     seed: int = 1
     thresholds: Mapping[str, float] = field(default_factory=lambda: DEFAULT_THRESHOLDS)
     autoscale: bool = False
+    buffer: Sequence[Pod] = ()
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:
@@ -200,6 +212,7 @@ def simulate(
             arrivals,
             [arm.placement for arm in simulation.all_arms],
             autoscale=simulation.autoscale,
+            buffer=simulation.buffer,
         ),
     )
 
@@ -225,7 +238,7 @@ def _run(
         creation,
         nodes=nodes,
         thresholds=simulation.thresholds,
-        autoscaler=Autoscaler(simulation.scenario.cluster.nodes, cluster)
+        autoscaler=Autoscaler(simulation.scenario.cluster.nodes, cluster, simulation.buffer)
         if simulation.autoscale
         else None,
     )

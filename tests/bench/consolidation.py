@@ -1,10 +1,10 @@
 """What consolidating saves: node hours of a generated day, with an autoscaler, arm by arm.
 
 Run as `python -m tests.bench.consolidation [--nodes N] [--cores N ...] [--seeds N ...]
-[--karpenter] [--placement advice|binding]`: the scheduler alone, `balanced` and `consolidate`, on
-as many made-up clusters. Pods of 30 Deployments, of 0.1 to 4 cores, request half of all cores and
-use half of that; two of the Deployments are not to be evicted. Nodes belong to Cluster Autoscaler,
-or to Karpenter.
+[--karpenter] [--placement advice|binding] [--buffer N]`: the scheduler alone, `balanced` and
+`consolidate`, on as many made-up clusters. Pods of 30 Deployments, of 0.1 to 4 cores, request half
+of all cores and use half of that; two of the Deployments are not to be evicted. Nodes belong to
+Cluster Autoscaler, or to Karpenter; it keeps room for N more of the largest pod.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from engine.simulation import (
     RecordedPod,
     Simulation,
     generated_arrivals,
+    placeholders,
     simulate,
     what_if,
 )
@@ -107,10 +108,26 @@ def _pods(random: np.random.Generator, millicores: int) -> Iterator[dict[str, di
         number += 1
 
 
-def day(cluster: RecordedCluster, arms: Sequence[Arm], seed: int) -> tuple[ArmReport, ...]:
-    """Return how a generated day with an autoscaler goes, the scheduler alone first."""
-    scenario = what_if(cluster, (), generated_arrivals(cluster.pods, seed))
-    return simulate(Simulation(scenario=scenario, arms=arms, seed=seed, autoscale=True)).arms
+def day(
+    cluster: RecordedCluster, arms: Sequence[Arm], seed: int, *, spare: int
+) -> tuple[ArmReport, ...]:
+    """Return how a generated day with an autoscaler goes, the scheduler alone first.
+
+    Args:
+        cluster: at the beginning.
+        arms: the others.
+        seed: of the day.
+        spare: how many more of the largest pod there is to be room for.
+    """
+    largest = max(cluster.pods, key=lambda each: each.pod.shape.requests["cpu"])
+    simulation = Simulation(
+        scenario=what_if(cluster, (), generated_arrivals(cluster.pods, seed)),
+        arms=arms,
+        seed=seed,
+        autoscale=True,
+        buffer=placeholders(largest, spare),
+    )
+    return simulate(simulation).arms
 
 
 def main() -> None:
@@ -121,6 +138,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[4, 5, 6])
     parser.add_argument("--karpenter", action="store_true")
     parser.add_argument("--placement", type=ArmPlacement, default=ArmPlacement.ADVICE)
+    parser.add_argument("--buffer", type=int, default=0)
     parser.add_argument("--policies", nargs="*", default=["balanced", "consolidate"])
     given = parser.parse_args()
     arms = [
@@ -135,7 +153,7 @@ def main() -> None:
         cluster = recorded(
             nodes=given.nodes, sizes=given.cores, seed=seed, karpenter=given.karpenter
         )
-        for arm in day(cluster, arms, seed):
+        for arm in day(cluster, arms, seed, spare=given.buffer):
             time = arm.node_time
             assert time is not None
             print(

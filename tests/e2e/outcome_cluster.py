@@ -27,7 +27,7 @@ from webhook.serving.composition import wall_clock
 _AT_ONCE = 20
 _MEBIBYTES_PER_CORE = 4_096
 _ZONE = "topology.kubernetes.io/zone"
-_SOFT_TAINT = {"key": "example.com/rather-not", "effect": "PreferNoSchedule"}
+SOFT_TAINT = {"key": "example.com/rather-not", "effect": "PreferNoSchedule"}
 _BEFORE = timedelta(hours=1)
 
 
@@ -45,7 +45,7 @@ async def add_nodes(cluster: Cluster, machines: Sequence[Machine]) -> None:
         status = {"allocatable": amounts, "capacity": amounts, "conditions": conditions}
         await cluster.patch("nodes", one.name, {"status": status}, subresource="status")
         # The API server taints new nodes until a controller has seen that they are ready.
-        taints = [_SOFT_TAINT] if one.tainted else None
+        taints = [SOFT_TAINT] if one.tainted else None
         await cluster.patch("nodes", one.name, {"spec": {"taints": taints}})
 
     await _several(add(one) for one in machines)

@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from engine.builtin_admission import BuiltinAdmission
 from engine.errors import StowplanError
+from engine.model.pod import Pod
 from engine.model.policy_resource import PlacementAt
 from engine.policy import PolicySet
 from engine.report import ArmPlacement, ArrivalSource
@@ -26,6 +27,7 @@ from engine.simulation import (
     ScaleDeployment,
     Simulation,
     can_solve,
+    capacity_buffer,
     daemon_nodes,
     generated_arrivals,
     manifest_arrivals,
@@ -58,6 +60,7 @@ def simulate_command(
     drain: list[str] | None = None,
     scale: list[str] | None = None,
     autoscale: Annotated[bool, Parameter(negative="")] = False,
+    buffer: Annotated[list[str] | None, Parameter(name="--capacity-buffer")] = None,
     repack: Annotated[bool, Parameter(negative="")] = False,
     repack_seconds: PositiveFloat = 10,
     free_nodes: NonNegativeInt = 0,
@@ -67,7 +70,7 @@ def simulate_command(
 ) -> int:
     """Simulate arrivals on a recorded cluster."""
     if repack:
-        if arm or arrivals or add_nodes or drain or scale or autoscale or html:
+        if arm or arrivals or add_nodes or drain or scale or autoscale or buffer or html:
             raise StowplanError(
                 "--repack: it plans for the cluster as it is, and goes with `--repack-seconds`,"
                 " `--free-nodes`, `--seed` and `--json` alone"
@@ -81,6 +84,8 @@ def simulate_command(
         require_place_for(html)
     if autoscale and arrivals != ArrivalSource.GENERATED:
         raise StowplanError("--autoscale: it needs `--arrivals generated`, a day of pods")
+    if buffer and not autoscale:
+        raise StowplanError("--capacity-buffer: it needs `--autoscale`")
     notes = console.errors()
     arms = [_arm(text) for text in arm or ()]
     changes = _changes(add_nodes or (), drain or (), scale or ())
@@ -91,7 +96,11 @@ def simulate_command(
     recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
     arriving = _arrivals(arrivals, recorded, seed, is_changed=bool(changes))
     simulation = Simulation(
-        scenario=what_if(recorded, changes, arriving), arms=arms, seed=seed, autoscale=autoscale
+        scenario=what_if(recorded, changes, arriving),
+        arms=arms,
+        seed=seed,
+        autoscale=autoscale,
+        buffer=_buffer(recorded, buffer or ()),
     )
     gc.freeze()  # the recording stays: the collector of garbage need not look at it again
     with console.progress("simulating", simulation.steps) as advance:
@@ -136,14 +145,24 @@ def _changes(add_nodes: Sequence[str], drain: Sequence[str], scale: Sequence[str
         count, _, like = text.partition("=")
         changes.append(AddNodes(_count("--add-nodes", count, text, "`N` or `N=NODE`"), like))
     changes += map(DrainNode, drain)
-    for text in scale:
-        deployment, _, replicas = text.rpartition("=")
-        namespace, slash, name = deployment.partition("/")
-        form = "`NAMESPACE/DEPLOYMENT=N`"
-        if not (namespace and slash and name):
-            raise StowplanError(f"--scale: expected {form}, not `{text}`")
-        changes.append(ScaleDeployment(namespace, name, _count("--scale", replicas, text, form)))
+    changes += (ScaleDeployment(*_replicas("--scale", text)) for text in scale)
     return changes
+
+
+def _buffer(cluster: RecordedCluster, texts: Sequence[str]) -> list[Pod]:
+    """Return the placeholders of capacity buffers."""
+    buffers = (_replicas("--capacity-buffer", text) for text in texts)
+    return [pod for buffer in buffers for pod in capacity_buffer(cluster, *buffer)]
+
+
+def _replicas(flag: str, text: str) -> tuple[str, str, int]:
+    """Return the namespace and the name of a Deployment, and a number of replicas."""
+    deployment, _, replicas = text.rpartition("=")
+    namespace, slash, name = deployment.partition("/")
+    form = "`NAMESPACE/DEPLOYMENT=N`"
+    if not (namespace and slash and name):
+        raise StowplanError(f"{flag}: expected {form}, not `{text}`")
+    return namespace, name, _count(flag, replicas, text, form)
 
 
 def _count(flag: str, digits: str, text: str, form: str) -> int:

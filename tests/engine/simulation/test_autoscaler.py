@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from engine.model.node import Node
+from engine.model.pod import Pod
 from engine.model.time import SECOND
 from engine.report import ArmPlacement, ArmReport, ArrivalSource, NodeTime
-from engine.simulation import Arm, RecordedPod, Scenario, Simulation, simulate
+from engine.simulation import Arm, RecordedPod, Scenario, Simulation, placeholders, simulate
 from engine.simulation.arrivals import Arrival, Arrivals, recorded_arrivals
 from tests.engine.simulation.recordings import (
     large_node,
@@ -34,6 +35,7 @@ def until(
     pods: Iterable[RecordedPod],
     seconds: Mapping[str, int] | None = None,
     arms: Sequence[Arm] = (),
+    buffer: Sequence[Pod] = (),
 ) -> ArmReport:
     """Return how the last arm, the scheduler if there is none, fares until the last pod comes.
 
@@ -52,7 +54,8 @@ def until(
     timed_pods = sorted(map(timed, arrivals.pods), key=lambda each: each.at)
     day = Arrivals(source=ArrivalSource.GENERATED, pods=timed_pods, moves=arrivals.moves)
     scenario = Scenario(cluster=cluster, arrivals=day)
-    return simulate(Simulation(scenario=scenario, arms=arms, autoscale=True)).arms[-1]
+    simulation = Simulation(scenario=scenario, arms=arms, autoscale=True, buffer=buffer)
+    return simulate(simulation).arms[-1]
 
 
 def node_time(arm: ArmReport) -> NodeTime:
@@ -120,6 +123,19 @@ def test_empty_nodes_go_with_their_daemon_sets_and_come_back_for_a_pod_that_wait
     assert (time.evictions, time.longest_wait) == (0, 30)
 
 
+@pytest.mark.parametrize("node", [large_node, karpenters])
+@pytest.mark.parametrize(("cores", "stays"), [("2", False), ("3", True)])
+def test_a_node_stays_whose_room_the_buffer_needs(
+    node: Callable[[str], Node], cores: str, *, stays: bool
+) -> None:
+    # 5 cores of 8 are free on each node; were one gone, 2 would be free on the other.
+    pods = [of_deployment("web", number, "ab"[number], cpu="3") for number in range(2)]
+    buffer = placeholders(of_deployment("spare", 0, cpu=cores), 1)
+    time = node_time(until(60, [node("a"), node("b")], pods, buffer=buffer))
+    assert (time.node_hours == 2.0) is stays
+    assert (time.evictions == 0) is stays
+
+
 @pytest.mark.parametrize("placement", [ArmPlacement.ADVICE, ArmPlacement.BINDING])
 def test_a_pod_that_is_evicted_and_then_denied_waits(placement: ArmPlacement) -> None:
     # One pod a node: at 1 min one of two nodes goes, since the scheduler alone would let its pod
@@ -132,3 +148,17 @@ def test_a_pod_that_is_evicted_and_then_denied_waits(placement: ArmPlacement) ->
     pods = [of_deployment("web", number, "ab"[number]) for number in range(2)]
     time = node_time(until(3, [karpenters("a"), karpenters("b")], pods, arms=[one]))
     assert (time.evictions, time.longest_wait) == (1, 2 * MINUTE)
+
+
+@pytest.mark.parametrize(("replicas", "longest_wait"), [(1, 0), (0, MINUTE)])
+def test_a_node_comes_back_for_the_buffer_before_a_pod_needs_it(
+    replicas: int, longest_wait: int
+) -> None:
+    # One node is empty and goes at 1 min, since 4 of 8 cores are free on the other. At 30 min
+    # `early` takes 2 of them, so that the buffer calls for the node. At 40 min `late` needs it.
+    buffer = placeholders(of_deployment("spare", 0, cpu="4"), replicas)
+    apps = {"web": "4", "early": "2", "late": "4"}
+    pods = [of_deployment(app, 0, cpu=cpu) for app, cpu in apps.items()]
+    moments = {"early": 30 * MINUTE, "late": 40 * MINUTE}
+    stock = until(60, [karpenters("a"), karpenters("b")], pods, moments, buffer=buffer)
+    assert node_time(stock).longest_wait == longest_wait

@@ -249,6 +249,11 @@ def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
         (("--arm", "policies,releas"), "--arm: `releas` is none of `advice`, `binding`"),
         (("--add-nodes", "100000"), "--add-nodes: at most 99999, not `100000`"),
         (("--drain", "node9"), "no node `node9` is recorded"),
+        (("--capacity-buffer", "a/b=1"), "--capacity-buffer: it needs `--autoscale`"),
+        (
+            ("--arrivals", "generated", "--autoscale", "--capacity-buffer", "a/b=1"),
+            "no pod of Deployment `a/b` is recorded",
+        ),
         (("--autoscale",), "--autoscale: it needs `--arrivals generated`, a day of pods"),
         (("--html", "/nowhere/report.html"), "there is no folder `/nowhere`"),
     ],
