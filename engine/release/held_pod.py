@@ -348,6 +348,7 @@ class HeldPodRecord:
     Attributes:
         pod: as it was seen last.
         held: as it was seen last with our gate, None of one that was not.
+        is_held: whether it was held when that was asked last.
         is_bound_or_gone: whether it needs nobody any more.
         place: in the queue order of the last cycle, None of one whose turn could not come.
         gang: that it waits for, None for none.
@@ -376,6 +377,7 @@ class HeldPodRecord:
 
     pod: Pod
     held: HeldPod | None = None
+    is_held: bool = False
     is_bound_or_gone: bool = False
     place: int | None = None
     gang: GangKey | None = None
@@ -445,7 +447,7 @@ class HeldPodRecord:
             held: the pod.
             evicts: whether this replica evicts others for pods.
         """
-        self.held, self.pod = held, held.pod
+        self.held, self.pod, self.is_held = held, held.pod, True
         if self.reclaim in {ReclaimStage.NONE, ReclaimStage.LEFT}:
             is_left = evicts and held.pod.is_reclaimed_for
             self.reclaim = ReclaimStage.LEFT if is_left else ReclaimStage.NONE
@@ -596,14 +598,13 @@ class HeldPodRecord:
 
     def not_held(self) -> None:
         """Forget what concerns a held pod alone; others may still be evicted for it."""
-        self.attempt, self.refusal, self.was_refused = None, None, False
+        self.attempt, self.refusal, self.was_refused, self.is_held = None, None, False, False
         self._stale_until = float("-inf")
         self.place, self.gang, self.condition, self.room_wait = None, None, None, None
         self.look_again_at = self.capacity_again_at = self.within_min_since = None
         if not self.is_kept_for_reclaim:
             self.forget_reclaim()
-            if not self.would_evict_from:
-                self.held = None  # the whole object, of a pod that may find no node for long
+        self._forget_object()
 
     # Its node and its quota.
 
@@ -665,6 +666,18 @@ class HeldPodRecord:
         """Forget all that reclaims noted of it."""
         self.reclaim = ReclaimStage.NONE
         self.reclaim_note, self.is_reclaim_in_vain = None, False
+
+    def evictions_ended(self) -> None:
+        """Forget what concerns evictions alone; it may not be held any more."""
+        self.forget_reclaim()
+        self.would_evict_from.clear()
+        self.room_wait = None
+        self._forget_object()
+
+    def _forget_object(self) -> None:
+        """Forget the whole object of a pod that is not held, once evictions need it no longer."""
+        if not (self.is_held or self.is_kept_for_reclaim or self.would_evict_from):
+            self.held = None
 
     @property
     def is_of_use(self) -> bool:
@@ -791,10 +804,9 @@ class HeldPodRegistry:
     def end_evictions(self) -> None:
         """Note that this replica evicts nobody any more; forget all reclaims."""
         self.evicts = False
-        for record in self._by_uid.values():
-            record.forget_reclaim()
-            record.would_evict_from.clear()
-            record.room_wait = None
+        for record in self:
+            record.evictions_ended()
+            self.forget_if_idle(record)
 
     def kept_for_reclaim(self) -> list[HeldPod]:
         """Return the pods that others are evicted for, and those whose room is there."""

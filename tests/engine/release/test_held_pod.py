@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -14,9 +15,12 @@ from engine.release import (
     HeldPodRegistry,
     Next,
     Phase,
+    ReclaimNote,
     ReleaseAttempt,
     ReleaseDecision,
+    RoomWait,
     WriteFailure,
+    WrittenCondition,
 )
 from tests.engine.release.pods import held_of, pod
 
@@ -297,3 +301,128 @@ def test_a_pod_that_others_would_be_evicted_for_is_told_of_once(pods: HeldPodReg
     assert pods.take_released_without_node("quota", Micros(5)) == []
     pods.retain(lambda _: False)
     assert list(pods) == []
+
+
+@pytest.mark.parametrize("first", ["releases", "evictions"])
+def test_nothing_is_left_of_held_pods_in_whichever_order_a_leader_ends(
+    pods: HeldPodRegistry, first: str
+) -> None:
+    pods.begin_evictions()
+    stages = {
+        "reclaiming": HeldPodRecord.reclaim_begins,
+        "reserved": HeldPodRecord.room_is_there,
+        "given-up": HeldPodRecord.reclaim_given_up,
+    }
+    for name, begin in stages.items():
+        begin(pods.of(held(name)))
+    pods.released_without_node(held("unplaced"), "quota", NOW)
+    sent(pods.of(held("sent")), held("sent"))
+
+    def releases_end() -> None:
+        pods.retain(lambda _: False)
+
+    ends = [releases_end, pods.end_evictions]
+    for end in ends if first == "releases" else reversed(ends):
+        end()
+    assert [(each.pod.name, each.phase, each.held) for each in pods] == [
+        ("sent", Phase.RELEASED, None)
+    ]
+    assert pods.by_key("shop/reclaiming") is None
+    pods.begin_evictions()
+    assert pods.kept_for_reclaim() == []
+
+
+def test_a_pod_stays_held_when_evictions_end(pods: HeldPodRegistry) -> None:
+    pods.begin_evictions()
+    record = pods.of(held())
+    record.reclaim_begins()
+    record.reclaim_note = ReclaimNote(None, "for somebody")
+    record.is_reclaim_in_vain = True
+    record.room_wait = RoomWait(since=NOW, seen_at=NOW)
+    pods.released_without_node(held(), "quota", NOW)
+    pods.end_evictions()
+    assert (list(pods), record.held) == ([record], held())
+    assert record.phase is Phase.CREATED
+    noted = (record.reclaim_note, record.room_wait, record.is_reclaim_in_vain)
+    assert not any([*noted, record.would_evict_from])
+    pods.released_without_node(held(), "quota", NOW)  # nobody is evicted any more
+    assert not record.would_evict_from
+
+
+def test_only_who_evicts_goes_on_with_what_an_earlier_leader_began(pods: HeldPodRegistry) -> None:
+    left = held(version=2)
+    annotations = {**left.pod.annotations, RECLAIM_PLAN_ANNOTATION: "node-1: `batch/b`"}
+    left = replace(
+        left, pod=replace(left.pod, annotations=annotations, nominated_node_name="node-1")
+    )
+    pods.begin_evictions()
+    pods.end_evictions()
+    assert pods.of(left).phase is Phase.CREATED
+    pods.of(left).reclaim_given_up()
+    pods.begin_evictions()  # another turn to lead: what was given up is forgotten
+    assert pods.of(left).phase is Phase.RECLAIMING
+
+
+def test_all_that_concerns_a_held_pod_is_forgotten_when_it_is_not_held_any_more(
+    pods: HeldPodRegistry,
+) -> None:
+    pods.begin_evictions()
+    record = pods.of(held())
+    pods.set_order([held()])
+    record.gang = GangKey("shop", "g")
+    record.room_wait = RoomWait(since=NOW, seen_at=NOW)
+    record.condition = WrittenCondition(reason="ReleasesInOrder", band=None, at=NOW)
+    record.finds_no_node(at=0)
+    record.finds_no_node_within_min(NOW, at=0)
+    record.write_refused(DENIED, None, NOW, at=0)
+    failed(record, sent(record), WriteFailure.REFUSED)
+    record.outdated(version=1, at=11)
+    record.nomination_seen("node-1", at=11)  # so that the record stays
+    assert record.was_refused
+    assert not record.may_be_written(1, at=11)
+    pods.retain(lambda _: False)
+    forgotten = HeldPodRecord(pod=record.pod)
+    forgotten.nomination_seen("node-1", at=11)
+    assert vars_of(record) == vars_of(forgotten)
+    assert record.may_be_written(1, at=11)
+
+
+def test_what_reclaims_noted_is_forgotten_with_a_pod_unless_others_are_evicted_for_it(
+    pods: HeldPodRegistry,
+) -> None:
+    record = pods.of(held())
+    record.nomination_seen("node-1", at=0)
+    for begin, is_kept in (
+        (record.reclaim_begins, True),
+        (record.room_is_there, True),
+        (record.reclaim_given_up, False),
+    ):
+        begin()
+        record.reclaim_note = ReclaimNote(None, "for somebody")
+        record.is_reclaim_in_vain = True
+        pods.retain(lambda _: False)
+        assert (record.reclaim_note is not None) is is_kept
+        assert record.is_reclaim_in_vain is is_kept
+        assert (pods.kept_for_reclaim() != []) is is_kept
+
+
+def test_who_begins_to_lead_awaits_the_binding_of_nobody(pods: HeldPodRegistry) -> None:
+    for name in ("a", "b"):
+        sent(pods.of(held(name)), held(name))
+    pods.of(held("b")).nomination_seen("node-1", at=0)
+    pods.forget_releases()
+    assert (pods.unbound(), pods.schedulers_in_order()) == ([], set())
+    assert pods.take_lost(at=1_000) == []
+    assert [each.pod.name for each in pods.take_unfollowed(at=1_000)] == ["b"]
+    pods.retain(lambda _: False)
+    assert [each.pod.name for each in pods] == ["b"]
+
+
+def vars_of(record: HeldPodRecord) -> dict[str, object]:
+    """Return all that is known of a pod but how it was released."""
+    of_release = {"released_at", "keeps_order"}
+    return {
+        each.name: getattr(record, each.name)
+        for each in fields(record)
+        if each.name not in of_release | {"_stale_version"}
+    }
