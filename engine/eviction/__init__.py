@@ -30,9 +30,11 @@ from engine.eviction.plan import (
 from engine.eviction.search import plan_for_pod
 from engine.eviction.steps import Steps, completed, parts_of
 from engine.eviction.strategies import Preemption, Reclaim, Strategy
+from engine.eviction.workloads import DEPLOYMENT, WorkloadKey, most_unavailable
 
 __all__ = [
     "DEFAULT_IN_FLIGHT_PERCENT",
+    "DEPLOYMENT",
     "Candidate",
     "GuardState",
     "NeedyGang",
@@ -51,8 +53,10 @@ __all__ = [
     "Steps",
     "Strategy",
     "Victim",
+    "WorkloadKey",
     "completed",
     "most_in_flight",
+    "most_unavailable",
     "overusing",
     "parts_of",
     "plan_for_gang",

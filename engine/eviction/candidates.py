@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from engine.eviction.workloads import WorkloadKey, workload_key_of
 from engine.gang import gang_key_of
 from engine.model.elastic_quota import PREEMPTIBLE_LABEL, QuotaKey
 from engine.model.gang import GangKey
@@ -29,9 +30,11 @@ class RunningPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         key: `namespace/name`.
         owner: uid of its first owner, its own where it has none.
+        workload: the Deployment or StatefulSet that it is of, None for none.
         priority_class_name: "" where it has none.
         scheduled_at: since when its condition PodScheduled is True, None if it is not.
         gang: that it names, which need not exist; None if it names none.
+        is_ready: whether its condition Ready is True.
         deleting: whether it is on its way out.
         is_protected: whether it is never evicted for another.
     """
@@ -41,10 +44,12 @@ class RunningPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     namespace: str
     labels: Mapping[str, str]
     owner: str
+    workload: WorkloadKey | None = None
     priority: int
     priority_class_name: str = ""
     scheduled_at: Micros | None = None
     gang: GangKey | None = None
+    is_ready: bool = False
     deleting: bool = False
     is_protected: bool = False
 
@@ -76,10 +81,12 @@ def running_pod_of(pod: Pod) -> RunningPod | None:
         namespace=pod.namespace,
         labels=pod.labels,
         owner=pod.owner_uid or pod.uid,
+        workload=workload_key_of(pod),
         priority=pod.priority,
         priority_class_name=sys.intern(pod.priority_class_name),  # few names, many pods
         scheduled_at=pod.scheduled_at,
         gang=gang_key_of(pod),
+        is_ready=pod.is_ready,
         deleting=pod.deleting,
         is_protected=(
             pod.is_mirror

@@ -14,7 +14,7 @@ from engine.eviction.candidates import Candidate
 from engine.eviction.nodes import MOST_VICTIMS, Preemptor, importance_of_group
 from engine.eviction.plan import NoPlan, NoPlanReason, Plan, Situation, victims_of
 from engine.eviction.quota_accounts import less
-from engine.eviction.search import Search
+from engine.eviction.search import Search, of_obstacle
 from engine.eviction.steps import (
     BoundedTest,
     Steps,
@@ -98,8 +98,9 @@ def plan_for_gang(
     if plan is not None:
         return plan
     for reason, text, without in strategy.obstacles if possible else ():
-        if (yield from search(without).plan()) is not None:
-            return NoPlan(reason=reason, message=text)
+        plan = yield from search(without).plan()
+        if plan is not None:
+            return of_obstacle(plan, strategy, reason, text)
     text = f"no {MOST_VICTIMS} {strategy.victims_text} make room for all of it"
     return NoPlan(reason=NoPlanReason.NO_VICTIMS, message=text)
 

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from engine.eviction.candidates import Candidate
 from engine.eviction.plan import Situation, requests_by_quota
-from engine.eviction.quota_accounts import Accounts, PossibleVictim, Takings, covers, freed_by, less
+from engine.eviction.quota_accounts import (
+    Accounts,
+    PossibleVictim,
+    Takings,
+    covers,
+    freed_by,
+    less,
+    split_by_violation,
+)
 from engine.eviction.steps import BoundedTest, Steps, TooManySetsError, fewest_enough, parts_of
 from engine.gang import pod_group_of_gang
 from engine.model.decision import PlacementRequest
@@ -186,10 +194,9 @@ class Preemptor:
         return min(rows, key=lambda row: names[row])
 
 
-Cost: TypeAlias = tuple[int, int, str]
-"""The highest priority of the victims on a node, their number, its name: the least wins.
-
-Budgets are not part of it: no plan violates any."""
+Cost: TypeAlias = tuple[int, int, int, str]
+"""How many victims on a node violate budgets, their highest priority, their number, its name: the
+least wins. Budgets are violated only where a plan overrides them."""
 
 FoundNode: TypeAlias = tuple[int, list[PossibleVictim]]
 """A row that can be made to take the pod, and the victims on it."""
@@ -250,7 +257,9 @@ class NodeSearch:
                 heappush(found, (self._cost(row, victims), row, victims))
 
     def _cost(self, row: int, victims: Sequence[PossibleVictim]) -> Cost:
-        return max(each.pod.priority for each in victims), len(victims), self._names[row]
+        _, violating = split_by_violation(victims)
+        priority = max(each.pod.priority for each in victims)
+        return len(violating), priority, len(victims), self._names[row]
 
     def _bounds(self) -> Steps[list[tuple[Cost, int]]]:
         """Return the least that each row may cost, in order; those without room are left out."""
@@ -281,7 +290,7 @@ class NodeSearch:
         largest = np.maximum(np.maximum.reduceat(freed, begins, axis=0), 1)
         counts = np.maximum(-(-lacking[rows[begins]] // largest), 1).max(axis=1)
         bounds = [
-            ((int(priorities[at]), int(count), self._names[row]), int(row))
+            ((0, int(priorities[at]), int(count), self._names[row]), int(row))
             for row, at, count in zip(rows[begins], first, counts, strict=True)
             if at < rows.size
         ]
@@ -317,9 +326,9 @@ class NodeSearch:
         ordered: dict[int, list[PossibleVictim]] = {}
         taken: dict[int, list[PossibleVictim]] = {}
         for part in parts_of(rows, _ROWS_AT_ONCE):
-            ordered |= {
-                row: list(self._in_order(self._on_row[row], self._accounts)) for row in part
-            }
+            for row in part:
+                in_order = self._in_order(self._on_row[row], self._accounts)
+                ordered[row] = list(chain(*split_by_violation(in_order)))
             taken |= {row: self._taken(ordered[row]) for row in part}
             yield
         victims = yield from self._fitting(taken)
@@ -580,9 +589,12 @@ class CrossNodeSearch:
 
     def _taken(self, groups: Sequence[_Group]) -> Steps[list[_Group]]:
         """Return the groups that quotas and budgets allow to go together, the first ones first."""
-        queue: list[tuple[tuple[int, int, int, str], _Group]] = []
+        queue: list[tuple[tuple[int, tuple[int, int, int, str]], _Group]] = []
         for part in parts_of(groups):
-            queue += [(importance_of_group(group), group) for group in part]
+            queue += [
+                ((len(split_by_violation(group)[1]), importance_of_group(group)), group)
+                for group in part
+            ]
             yield
         heapify(queue)
         yield

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from engine.eviction.candidates import Candidate
 from engine.eviction.guards import GuardState, may_be_evicted
 from engine.eviction.steps import Steps, parts_of
+from engine.eviction.workloads import WorkloadKey
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.elastic_quota import QuotaKey
 from engine.model.pod_classes import PriorityClass
@@ -53,6 +54,8 @@ class BaseSituation:
     leaving: AbstractSet[str] = frozenset()
     # namespaces of which no further pods are evicted for now: so many are already
     at_limit: AbstractSet[str] = frozenset()
+    # workloads whose ready pods stay: they miss as many pods as they may
+    exhausted: AbstractSet[WorkloadKey] = frozenset()
     now: Micros  # the moment
 
     def on_their_way_out(self) -> Steps[list[Candidate]]:
@@ -97,7 +100,8 @@ class NoPlanReason(StrEnum):
     BACKED_OFF = "BackedOff"  # plans for this pod have failed
     STALE = "Stale"  # the cluster is not known well enough to evict anything
     BLOCKED_BY_PDB = "BlockedByPDB"  # it would take pods that their budgets protect now
-    GUARDED = "Guarded"  # it would take pods that came back after their owners were hit
+    # it would take pods that came back after their owners were hit, or whose workloads miss many
+    GUARDED = "Guarded"
     AT_LIMIT = "AtLimit"  # it may take pods of namespaces of which many are being evicted
     TOLERATED = "Tolerated"  # it would take pods whose PriorityClass tolerates its priority
     NEVER_PREEMPTS = "NeverPreempts"  # its PriorityClass says that nobody is evicted for it
@@ -152,11 +156,13 @@ class Plan:
         node_names: the nodes that take those who get room, in their order, once they are gone.
         victims: the first to be evicted first; none of them can be spared.
         message: one line for a person.
+        overrides_budgets: whether a victim that its PodDisruptionBudget protects is deleted.
     """
 
     node_names: tuple[str, ...]
     victims: tuple[Victim, ...]
     message: str
+    overrides_budgets: bool = False
 
     @property
     def node_name(self) -> str:
@@ -167,9 +173,11 @@ class Plan:
 def guards_allow(situation: BaseSituation, each: Candidate) -> bool:
     """Return whether no guard stands against an eviction."""
     pod = each.pod
-    return pod.namespace not in situation.at_limit and may_be_evicted(
-        situation.guards, pod, each.entry.assigned_at, situation.now
-    )
+    if pod.namespace in situation.at_limit or (
+        pod.is_ready and pod.workload in situation.exhausted
+    ):
+        return False
+    return may_be_evicted(situation.guards, pod, each.entry.assigned_at, situation.now)
 
 
 def victims_of(pods: Iterable[Candidate], node_names: Sequence[str]) -> tuple[Victim, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -32,8 +32,10 @@ class PossibleVictim(Candidate, frozen=True, kw_only=True, gc=False, eq=False):
     # The quotas that its eviction takes from: those of the preemptor get back what they lose.
     pushed: tuple[QuotaKey, ...]
     requests: Amounts  # what its end frees of its quotas, base units
-    # The PodDisruptionBudget that its eviction counts against, if any.
+    # The PodDisruptionBudget that its eviction counts against, and that allows it, if any.
     budget: DisruptionBudget | None = None
+    # Those that count it and that give way to its eviction.
+    overridden: tuple[DisruptionBudget, ...] = ()
 
     @property
     def quota(self) -> QuotaKey:
@@ -188,6 +190,13 @@ class Takings:
         self._add(victim)
         return True
 
+    def would_violate(self, victim: PossibleVictim) -> bool:
+        """Return whether a pod that is taken next would violate a budget that gives way."""
+        return any(
+            self._disrupted[budget.key] >= budget.disruptions_allowed
+            for budget in victim.overridden
+        )
+
     def take_all(self, victims: Sequence[PossibleVictim]) -> bool:
         """Take pods that go together; False, without effect, if one of them is not allowed."""
         if len(victims) == 1:
@@ -202,6 +211,7 @@ class Takings:
     def _add(self, victim: PossibleVictim) -> None:
         if victim.budget is not None:
             self._disrupted[victim.budget.key] += 1
+        self._disrupted.update(budget.key for budget in victim.overridden)
         for quota in victim.pushed:
             taken = self._taken.setdefault(quota, {})
             for name, amount in victim.requests.items():
@@ -225,17 +235,39 @@ class Budgets:
             return list(victims)
         found = []
         for each in victims:
-            pod = each.pod
-            of_pod = [
-                budget
-                for budget in self._by_namespace.get(pod.namespace, ())
-                if budget.selects(pod.namespace, pod.labels)
-            ]
+            of_pod = self._of(each)
             if not of_pod:
                 found.append(each)
             elif len(of_pod) == 1 and of_pod[0].disruptions_allowed > 0:
                 found.append(structs.replace(each, budget=of_pod[0]))
         return found
+
+    def overridden(self, victims: Iterable[PossibleVictim]) -> list[PossibleVictim]:
+        """Return pods, each with the budgets that count it and give way to its eviction."""
+        if not self._by_namespace:
+            return list(victims)
+        return [structs.replace(each, overridden=self._of(each)) for each in victims]
+
+    def _of(self, victim: PossibleVictim) -> tuple[DisruptionBudget, ...]:
+        pod = victim.pod
+        budgets = self._by_namespace.get(pod.namespace, ())
+        return tuple([each for each in budgets if each.selects(pod.namespace, pod.labels)])
+
+
+def split_by_violation(
+    victims: Iterable[PossibleVictim],
+) -> tuple[list[PossibleVictim], list[PossibleVictim]]:
+    """Return pods that violate no budget if they are evicted one after the other, and the others.
+
+    Source: kubernetes, pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go,
+    filterPodsWithPDBViolation.
+    """
+    within, violating, taken = list[PossibleVictim](), list[PossibleVictim](), Counter[str]()
+    for each in victims:
+        is_within = all(taken[of.key] < of.disruptions_allowed for of in each.overridden)
+        (within if is_within else violating).append(each)
+        taken.update(of.key for of in each.overridden)
+    return within, violating
 
 
 def covers(amounts: Amounts, needs: Amounts) -> bool:
@@ -269,30 +301,45 @@ def fewest_covering(
     """Return pods that free what is needed, none of which can be spared; None if all are too few.
 
     The first of one pod alone that is enough; otherwise the first ones, without those that are not
-    needed, the most important of them spared first. Each of `needs` is above 0; `victims` go too.
+    needed, the most important of them spared first. Those that violate a budget come after all
+    others. Each of `needs` is above 0; `victims` go too.
     """
     takings = Takings(accounts, victims)
-    alone = list[PossibleVictim]()
-    for part in parts_of(possible):
-        alone += [each for each in part if covers(each.requests, needs)]
-        yield
-    for at, each in enumerate(accounts.in_order_with_pauses(alone)):
-        if each is None or at % _SOME == 0:
-            yield
-        if each is not None and takings.take(each):
-            return [each]
-    taken: list[PossibleVictim] = []
+    alone = yield from _one_covering(possible, needs, accounts, takings)
+    if alone is not None:
+        return [alone]
+    taken, violating = list[PossibleVictim](), list[PossibleVictim]()
     left = dict(needs)
-    for at, each in enumerate(accounts.in_order_with_pauses(possible)):
+    first = ((each, False) for each in accounts.in_order_with_pauses(possible))
+    last = ((each, True) for each in violating)
+    for at, (each, is_last) in enumerate(chain(first, last)):
         if each is None or at % _SOME == 0:
             yield
         if each is None:
             continue
-        if any(each.requests.get(name, 0) > 0 for name in left) and takings.take(each):
+        if not is_last and takings.would_violate(each):
+            violating.append(each)
+        elif any(each.requests.get(name, 0) > 0 for name in left) and takings.take(each):
             taken.append(each)
             left = {name: rest for name, rest in less(left, each.requests).items() if rest > 0}
             if not left:
                 return _without_unneeded(taken, needs)
+    return None
+
+
+def _one_covering(
+    possible: Sequence[PossibleVictim], needs: Amounts, accounts: Accounts, takings: Takings
+) -> Steps[PossibleVictim | None]:
+    """Return the first pod that frees what is needed alone, and violates no budget."""
+    enough = list[PossibleVictim]()
+    for part in parts_of(possible):
+        enough += [each for each in part if covers(each.requests, needs)]
+        yield
+    for at, each in enumerate(accounts.in_order_with_pauses(enough)):
+        if each is None or at % _SOME == 0:
+            yield
+        if each is not None and not takings.would_violate(each) and takings.take(each):
+            return each
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from engine.eviction.candidates import Candidate
@@ -49,7 +50,8 @@ def plan_for_pod(
 
     The same arguments always give the same plan. After it the pod fits the node and the cohort, no
     quota is below a `min` that it was not below before, gangs run as a whole or not at all, no
-    budget is exceeded, and none of the victims, or none of their gangs, can be spared.
+    budget is exceeded unless the plan says so, and none of the victims, or none of their gangs, can
+    be spared.
 
     Args:
         request: the pod and its context.
@@ -83,10 +85,18 @@ def plan_for_pod(
     # 3. Find victims, or say what is in the way.
     victims = yield from search.victims()
     plan = yield from search.plan(victims)
-    found = plan or (yield from search.reason())
+    found = plan or (yield from search.otherwise())
     yield from emptied(victims)
     yield from search.end()
     return found
+
+
+def of_obstacle(plan: Plan, strategy: Strategy, reason: NoPlanReason, text: str) -> Plan | NoPlan:
+    """Return that an obstacle is in the way of a plan; the plan where it gives way to that."""
+    if reason is NoPlanReason.BLOCKED_BY_PDB and strategy.overrides_budgets:
+        message = f"{plan.message}; no other plan keeps to PodDisruptionBudgets"
+        return replace(plan, overrides_budgets=True, message=message)
+    return NoPlan(reason=reason, message=text)
 
 
 class Search:
@@ -125,7 +135,9 @@ class Search:
         if self._possible is None:
             self._possible = yield from self._all_possible()
         situation, strategy, preemptor = self._situation, self._strategy, self.preemptor
-        budgets = Budgets(situation.budgets if protections.budgets else ())
+        is_counted = protections.budgets or strategy.overrides_budgets
+        budgets = Budgets(situation.budgets if is_counted else ())
+        with_budgets = budgets.allowed if protections.budgets else budgets.overridden
         found = list[PossibleVictim]()
         for part in parts_of(self._possible):
             allowed = (
@@ -138,7 +150,7 @@ class Search:
                     and strategy.is_exempt(each, preemptor)
                 )
             )
-            found += budgets.allowed(allowed)
+            found += with_budgets(allowed)
             yield
         return found
 
@@ -163,8 +175,8 @@ class Search:
         groups = yield from group(victims, (yield from self._sizes()))
         return (yield from self._covering(groups.single, (), needs)) or []
 
-    def reason(self) -> Steps[NoPlan]:
-        """Return why no victims were found."""
+    def otherwise(self) -> Steps[Plan | NoPlan]:
+        """Return why no victims were found, or the plan that overrides budgets if one may."""
         at_limit = self._situation.at_limit
         if self._strategy.tells_limit and at_limit:
             most = yield from self.victims(NONE_HOLDS)
@@ -177,8 +189,9 @@ class Search:
             is_more, before = len(victims) > before, len(victims)
             if reason is NoPlanReason.BLOCKED_BY_PDB and not self._situation.budgets:
                 continue  # nothing to ignore
-            if is_more and (yield from self.plan(victims)) is not None:
-                return NoPlan(reason=reason, message=text)
+            plan = (yield from self.plan(victims)) if is_more else None
+            if plan is not None:
+                return of_obstacle(plan, self._strategy, reason, text)
         text = self._strategy.no_victims_text
         return NoPlan(reason=NoPlanReason.NO_VICTIMS, message=text)
 

@@ -52,9 +52,11 @@ class Strategy(ABC):
 
     Args:
         quotas: the quota that they count for, then those above that.
+        overrides_budgets: whether PodDisruptionBudgets give way where nothing else makes room.
     """
 
     quotas: tuple[QuotaKey, ...]
+    overrides_budgets: bool = False
 
     obstacles: ClassVar[tuple[Obstacle, ...]]
     """The first that gives way to a plan is the reason why there is none."""
@@ -154,7 +156,8 @@ class Reclaim(Strategy):
         Obstacle(
             NoPlanReason.GUARDED,
             "the pods that borrow came back after their owners were hit, their class tolerates it,"
-            " or as many of their namespaces are being evicted as may be at a time",
+            " as many of their Deployments or StatefulSets are not ready as may be, or as many of"
+            " their namespaces are being evicted as may be at a time",
             NONE_HOLDS,
         ),
     )
@@ -276,8 +279,9 @@ class Preemption(Strategy):
         ),
         Obstacle(
             NoPlanReason.GUARDED,
-            "the pods of lower priority came back after their owners were hit, or as many pods of"
-            " their namespaces are being evicted as may be at a time",
+            "the pods of lower priority came back after their owners were hit, as many of their"
+            " Deployments or StatefulSets are not ready as may be, or as many pods of their"
+            " namespaces are being evicted as may be at a time",
             NONE_HOLDS,
         ),
     )

@@ -234,6 +234,10 @@ class EvictionMode(StrEnum):
     ON = "On"
 
 
+HARD_RECLAIM: Final = "Hard"
+"""Value of `RECLAIM_ANNOTATION`: On, and budgets do not count where nothing else makes room."""
+
+
 QuotaKey: TypeAlias = tuple[str, str, str]
 """Namespace, API group and name of an ElasticQuota: unique in the cluster."""
 
@@ -256,6 +260,8 @@ class ElasticQuota:
     max_queued: int = DEFAULT_MAX_QUEUED  # pods that may wait for it
     # whether its pods within `min` take back what others borrow
     reclaim: EvictionMode = EvictionMode.DRY_RUN
+    # whether it asks that PodDisruptionBudgets of those give way: whoever may write quotas may ask
+    asks_for_hard_reclaim: bool = False
     # whether pods are evicted of what it uses above its runtime
     revoke: EvictionMode = EvictionMode.OFF
     # whether one pod of each Deployment may be above `max` while it is to replace another
@@ -273,6 +279,8 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
     """Return the model of an ElasticQuota."""
     spec = wire.spec
     annotations = wire.metadata.annotations or {}
+    is_hard = annotations.get(RECLAIM_ANNOTATION) == HARD_RECLAIM
+    reclaim = _mode(annotations, RECLAIM_ANNOTATION, EvictionMode.DRY_RUN)
     return ElasticQuota(
         namespace=wire.metadata.namespace,
         name=wire.metadata.name,
@@ -286,7 +294,8 @@ def quota_of(wire: api.ElasticQuota) -> ElasticQuota:
         tree=tree_settings_of(wire.metadata),
         weight=_integer(annotations, WEIGHT_ANNOTATION, DEFAULT_WEIGHT, 1, MOST_WEIGHT),
         max_queued=_integer(annotations, MAX_QUEUED_ANNOTATION, DEFAULT_MAX_QUEUED, 0, INT64_MAX),
-        reclaim=_mode(annotations, RECLAIM_ANNOTATION, EvictionMode.DRY_RUN),
+        reclaim=EvictionMode.ON if is_hard else reclaim,
+        asks_for_hard_reclaim=is_hard,
         revoke=_mode(annotations, REVOKE_ANNOTATION, EvictionMode.OFF),
         allows_surge=annotations.get(SURGE_ANNOTATION) == "1",
         figures={name: annotations[name] for name in FIGURE_ANNOTATIONS if name in annotations},

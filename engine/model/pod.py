@@ -222,6 +222,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scheduled_at: Micros | None = None
     # the moment since which condition Initialized is True, if it has one
     initialized_at: Micros | None = None
+    is_ready: bool = False  # whether condition Ready is True
     shape: PodShape
 
     @property
@@ -293,7 +294,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "", kubernetes: KubernetesVersion 
     meta, spec, status = wire.metadata, wire.spec, wire.status
     labels = meta.labels or {}
     annotations = meta.annotations or {}
-    scheduled_at, initialized_at = _condition_times(status.conditions or ())
+    scheduled_at, initialized_at, is_ready = _conditions_in(status.conditions or ())
     owners = meta.owner_references or ()
     affinity = spec.affinity or _NO_AFFINITY
     near, away = affinity.pod_affinity, affinity.pod_anti_affinity
@@ -340,6 +341,7 @@ def pod_of(wire: api.Pod, *, namespace: str = "", kubernetes: KubernetesVersion 
         created=meta.creation_timestamp,
         scheduled_at=scheduled_at,
         initialized_at=initialized_at,
+        is_ready=is_ready,
         shape=shape_of(wire, kubernetes=kubernetes),
     )
 
@@ -401,14 +403,17 @@ def _volume_images(spec: api.PodSpec) -> tuple[str, ...]:
     return tuple([volume.image.reference for volume in volumes if volume.image is not None])
 
 
-def _condition_times(
+def _conditions_in(
     conditions: tuple[api.PodCondition, ...] | list[api.PodCondition],
-) -> tuple[Micros | None, Micros | None]:
-    """Return the moments since which PodScheduled and Initialized are True."""
+) -> tuple[Micros | None, Micros | None, bool]:
+    """Return since when PodScheduled and Initialized are True, and whether Ready is."""
     scheduled = initialized = None
+    is_ready = False
     for condition in conditions:
         kind = condition.type
-        if kind == "PodScheduled" or kind == "Initialized":  # noqa: PLR1714 (twice as fast)
+        if kind == "Ready":
+            is_ready = condition.status == "True"
+        elif kind == "PodScheduled" or kind == "Initialized":  # noqa: PLR1714 (twice as fast)
             since = condition.last_transition_time
             if condition.status != "True" or since is None:
                 continue
@@ -416,7 +421,7 @@ def _condition_times(
                 scheduled = micros(since)
             else:
                 initialized = micros(since)
-    return scheduled, initialized
+    return scheduled, initialized, is_ready
 
 
 # What rules for other pods read of a pod that is on a node, as a text that is kept for it.

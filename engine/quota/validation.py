@@ -16,6 +16,7 @@ from engine.errors import QuantityError
 from engine.model import api
 from engine.model.elastic_quota import (
     BUILT_IN_QUOTAS,
+    HARD_RECLAIM,
     IS_PARENT_LABEL,
     KOORDINATOR_GROUP,
     NAMESPACES_ANNOTATION,
@@ -193,7 +194,7 @@ def _quantities(resource_list: api.ResourceList | None) -> dict[str, Quantity]:
 
 
 _ANNOTATION_VALUES: Final = {
-    RECLAIM_ANNOTATION: tuple(EvictionMode),
+    RECLAIM_ANNOTATION: (*EvictionMode, HARD_RECLAIM),
     REVOKE_ANNOTATION: tuple(EvictionMode),
     SURGE_ANNOTATION: ("1",),
 }

@@ -44,6 +44,7 @@ CHARTS_OWN = frozenset(
         "debug_pages",
         "drain_seconds",
         "excluded_namespaces",
+        "hard_reclaim_namespaces",
         "hold",
         "hold_max",
         "hold_seconds",

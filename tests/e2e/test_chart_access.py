@@ -165,13 +165,15 @@ async def test_whatever_is_enabled_only_the_leader_may_write_pods_and_nobody_nod
 ) -> None:
     await release.change(
         hold={"enabled": True, "recreateGangs": True},
-        **{"placement.mode": "Enforce", "quota.mode": "Queue", "binding.enabled": True},
+        quota={"mode": "Queue", "hardReclaimNamespaces": ["shop"]},
+        **{"placement.mode": "Enforce", "binding.enabled": True},
     )
     slices = "endpointslices.discovery.k8s.io"
     written = [
         ("patch", "pods", "", ""),
         ("patch", "pods/status", "", ""),
         ("create", "pods/eviction", "", ""),
+        ("delete", "pods", "", ""),
         ("patch", "podgroups/status.scheduling.x-k8s.io", "", ""),
         ("create", slices, release.namespace, ""),
         ("update", slices, release.namespace, f"{release.name}-leader-ipv4"),

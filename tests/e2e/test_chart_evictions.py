@@ -143,6 +143,62 @@ async def test_its_account_evicts_a_pod_by_its_uid_and_ends_none_otherwise(
     await eventually(is_refused, "the policy of ConfigMaps is in force")
 
 
+async def deletion_refusal(
+    seen: Cluster, namespace: str, name: str, options: Mapping[str, object]
+) -> str:
+    """Return why a pod may not be deleted; empty if it may. Nobody is deleted."""
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"], **options}
+    try:
+        await seen.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
+    except CallError as refused:
+        return refused.message
+    return ""
+
+
+async def test_with_hard_reclaim_its_account_deletes_a_pod_as_it_was_read(
+    cluster: Cluster, nodes: Nodes, release: Release, shop: str, ours: Cluster
+) -> None:
+    await nodes.add("node-a")
+    hard = {"placement.mode": "Enforce", "quota.hardReclaimNamespaces": [shop]}
+    await release.change(**QUEUE, **hard)
+    vital, waiting = pod(shop, "vital"), pod(shop, "waits")
+    vital["spec"]["priorityClassName"] = "system-cluster-critical"
+    waiting["spec"] |= {"nodeSelector": {"none": "such"}, "terminationGracePeriodSeconds": 0}
+    for each in (pod(shop, "runs"), vital, waiting, pod("kube-system", "runs")):
+        await cluster.create(each)
+
+    async def all_run() -> bool:
+        places = [(shop, "runs"), (shop, "vital"), ("kube-system", "runs")]
+        return all([await is_running(cluster, *place) for place in places])
+
+    await eventually(all_run, "they run")
+
+    async def refusal_of(name: str, namespace: str = shop, **more: object) -> str:
+        metadata = (await cluster.get("pods", name, namespace))["metadata"]
+        as_read = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        options = {"preconditions": as_read, **more}
+        return await deletion_refusal(ours, namespace, name, options)
+
+    async def in_force() -> bool:
+        return "as it was read" in await deletion_refusal(ours, shop, "runs", {})
+
+    await eventually(in_force, "the policy is in force")
+    assert await refusal_of("runs") == ""
+    uid = (await cluster.get("pods", "runs", shop))["metadata"]["uid"]
+    forbidden: list[Json] = [
+        {"gracePeriodSeconds": 0},
+        {"gracePeriodSeconds": 31},
+        {"propagationPolicy": "Orphan"},
+        {"preconditions": {"uid": uid}},
+    ]
+    for options in forbidden:
+        assert "as it was read" in await refusal_of("runs", **options), options
+    assert "kept for what runs the cluster" in await refusal_of("vital")
+    assert "has no node" in await refusal_of("waits")
+    assert "kept from" in await refusal_of("runs", "kube-system")
+    await cluster.delete("pods", "runs", "kube-system", grace_seconds=0)
+
+
 async def test_without_queues_its_account_evicts_nobody(
     cluster: Cluster, release: Release, shop: str, ours: Cluster
 ) -> None:

@@ -99,6 +99,15 @@ def test_manifests_have_only_fields_that_their_kinds_have(values: Path) -> None:
         ({"hold.gateGuard.enabled": True}, "hold.gateGuard needs hold.enabled"),
         ({"hold.enabled": True, "placement.mode": "Off"}, "hold.enabled needs"),
         ({"quota.mode": "Queue"}, "quota.mode Queue needs hold.enabled"),
+        ({"quota.hardReclaimNamespaces": ["shop"]}, "needs quota.mode Queue"),
+        (
+            {
+                "quota": {"mode": "Queue", "hardReclaimNamespaces": ["shop"]},
+                "hold.enabled": True,
+                "admissionPolicy.enabled": False,
+            },
+            "needs admissionPolicy.enabled",
+        ),
     ],
 )
 def test_values_that_make_no_sense_are_refused(values: Json, why: str) -> None:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from engine.model.elastic_quota import RECLAIM_ANNOTATION
 from engine.model.hold import QUEUED_CONDITION
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installed import NAME, NAMESPACE, Installed, account, installed
 from tests.e2e.link import Link, linked
@@ -24,7 +24,7 @@ from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import GROUP, quotas_known
 from tests.e2e.test_quota_queue import all_queue
-from tests.e2e.workloads import is_running, pod
+from tests.e2e.workloads import deployment, is_running, pod
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.usefixtures("crds")
@@ -132,7 +132,7 @@ async def staged(
             installed(
                 *(cluster, control_plane, folder, []),
                 quotas="Fail",
-                options=OPTIONS,
+                options=[*OPTIONS, ("hard-reclaim-namespaces", shop)],
                 kubeconfig=kubeconfig,
             )
         )
@@ -208,15 +208,19 @@ async def test_a_dry_run_evicts_nobody(stage: Stage) -> None:
     assert not found["status"].get("nominatedNodeName")
 
 
-async def test_a_disruption_budget_holds(stage: Stage) -> None:
-    await stage.limit(shop="4", batch="2")
-    budget = {
+def no_disruption(namespace: str) -> Json:
+    """Return a budget that protects all pods of a namespace."""
+    return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "all", "namespace": stage.batch},
+        "metadata": {"name": "all", "namespace": namespace},
         "spec": {"maxUnavailable": 0, "selector": {}},
     }
-    await stage.cluster.create(budget)
+
+
+async def test_a_disruption_budget_holds(stage: Stage) -> None:
+    await stage.limit(shop="4", batch="2")
+    await stage.cluster.create(no_disruption(stage.batch))
     await stage.borrow()
     await stage.queue(stage.shop, "web-1")
     message = await stage.reason("web-1", "BlockedByPDB")
@@ -225,6 +229,48 @@ async def test_a_disruption_budget_holds(stage: Stage) -> None:
     await stage.cluster.delete("poddisruptionbudgets", "all", stage.batch)
     await stage.runs("web-1")
     assert len(await stage.names(stage.batch)) == BORROWERS - 1
+
+
+async def test_a_budget_gives_way_to_a_quota_that_reclaims_hard(stage: Stage) -> None:
+    await stage.limit(shop="4", batch="2", mode="Hard")
+    await stage.cluster.create(no_disruption(stage.batch))
+    await stage.borrow()
+    await stage.queue(stage.shop, "web-1")
+    await stage.runs("web-1")
+    assert len(await stage.names(stage.batch)) == BORROWERS - 1
+    (message,) = (await stage.events(stage.batch, "Reclaimed")).values()
+    assert "no other plan keeps to PodDisruptionBudgets" in message
+    assert await stage.metric('stowplan_evictions_total{result="deleted"} 1.0')
+
+
+async def test_a_deployment_misses_no_more_pods_at_a_time_than_it_says(stage: Stage) -> None:
+    await stage.limit(shop="4", batch="2")
+    web = deployment(stage.batch, "web", replicas=8, requests={"cpu": "1"})
+    web["spec"]["strategy"] = {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
+    await stage.cluster.create(web)
+    await eventually(lambda: stage.run(stage.batch, 8), "the cluster is full")
+    most = 0
+
+    async def count() -> None:
+        """Note how many pods of the Deployment were ending at a time, in the order of events."""
+        nonlocal most
+        ending = set[str]()
+        async with stage.cluster.watch("pods", stage.batch) as events:
+            async for event in events:
+                metadata = event["object"]["metadata"]
+                if event["type"] == "DELETED":
+                    ending.discard(metadata["name"])
+                elif "deletionTimestamp" in metadata:
+                    ending.add(metadata["name"])
+                most = max(most, len(ending))
+
+    counting = asyncio.create_task(count())
+    await stage.queue(stage.shop, "web-1", "web-2")
+    await eventually(lambda: stage.run(stage.shop, 2), "as many run as min guarantees")
+    counting.cancel()
+    await asyncio.gather(counting, return_exceptions=True)
+    assert most == 1
+    assert len(await stage.events(stage.batch, "Reclaimed")) == 4
 
 
 def is_nomination(request: web.Request) -> bool:

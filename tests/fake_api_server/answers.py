@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 
 from tests.fake_api_server.discovery import discovered
-from tests.fake_api_server.evictions import evict
+from tests.fake_api_server.evictions import end_pod, evict
 from tests.fake_api_server.faults import CUT_CONNECTION, Faults
 from tests.fake_api_server.lists import Lists
 from tests.fake_api_server.resources import Target, target_of
@@ -111,6 +111,10 @@ class Answers:
             return 201, self._writer.create_sent(target, body, dry_run=dry_run)
         if request.method == "PUT":
             return 200, self._writer.replace(target, body, dry_run=dry_run)
+        if request.method == "DELETE" and content:  # a real one reads no query then
+            dry_run = isinstance(body, dict) and body.get("dryRun") == ["All"]
+        if request.method == "DELETE" and target.resource.plural == "pods":
+            return 200, end_pod(self._store, self._writer, target, body, dry_run=dry_run)
         if request.method == "DELETE":
             return 200, self._writer.delete(target, body, dry_run=dry_run)
         return 200, self._writer.patch(target, body, request.content_type, dry_run=dry_run)

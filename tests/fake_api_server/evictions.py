@@ -15,8 +15,6 @@ def evict(
 ) -> Object:
     """Delete a pod as an Eviction asks for it; return what a client is told.
 
-    One with a grace period stays, being deleted, until the test deletes it as its kubelet would.
-
     Raises:
         ApiFault: 404, 409 where a precondition does not hold, 429 where a budget allows no
             disruption, 500 where there are two.
@@ -26,10 +24,32 @@ def evict(
     pod = store.read(target.resource, target.key)
     if pod is None:
         raise target.missing()
-    _check_budgets(store, target, pod)
+    budget = _budget_of(store, target, pod)
     if dry_run:
         return answer
-    if not pod["spec"].get("terminationGracePeriodSeconds"):
+    if budget is not None:
+        status = budget["status"]
+        left = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
+        resource = resource_named("poddisruptionbudgets", store.resources)
+        writer.overwrite(resource, {**budget, "status": left})
+    return end_pod(store, writer, target, options)
+
+
+def end_pod(
+    store: Store, writer: Writer, target: Target, options: object, *, dry_run: bool = False
+) -> Object:
+    """Delete a pod, whatever budgets say; return what a client is told.
+
+    One with a grace period stays, being deleted, until the test deletes it as its kubelet would.
+
+    Raises:
+        ApiFault: 404, 409 where a precondition does not hold.
+    """
+    answer = writer.delete(target, options, dry_run=True)
+    pod = store.read(target.resource, target.key)
+    if dry_run or pod is None:
+        return answer
+    if not pod.get("spec", {}).get("terminationGracePeriodSeconds"):
         return writer.delete(target, options)
     moment = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     metadata = {**pod["metadata"], "deletionTimestamp": moment}
@@ -37,7 +57,8 @@ def evict(
     return answer
 
 
-def _check_budgets(store: Store, target: Target, pod: Object) -> None:
+def _budget_of(store: Store, target: Target, pod: Object) -> Object | None:
+    """Return the budget that the eviction of a pod counts against, None for none."""
     labels = pod["metadata"].get("labels") or {}
     resource = resource_named("poddisruptionbudgets", store.resources)
     budgets = [
@@ -64,3 +85,4 @@ def _check_budgets(store: Store, target: Target, pod: Object) -> None:
             "Cannot evict pod as it would violate the pod's disruption budget.",
             details={"causes": [cause]},
         )
+    return budgets[0] if budgets else None

@@ -112,6 +112,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", has_status=True),
     Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False),
     Resource("apps", "v1", "Deployment", "deployments", has_status=True),
+    Resource("apps", "v1", "StatefulSet", "statefulsets", has_status=True),
     Resource("coordination.k8s.io", "v1", "Lease", "leases", blind_update=False),
     Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", has_status=True),

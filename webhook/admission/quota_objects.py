@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 import jsonpointer
@@ -10,7 +11,12 @@ import msgspec
 
 from engine.errors import StowplanError
 from engine.model import api
-from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
+from engine.model.elastic_quota import (
+    HARD_RECLAIM,
+    KOORDINATOR_GROUP,
+    RECLAIM_ANNOTATION,
+    UPSTREAM_GROUP,
+)
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
     QuotaRules,
@@ -63,10 +69,12 @@ class QuotaObjectReviews:
         *,
         view: Callable[[], ClusterView],
         rules: QuotaRules = RESOURCE_QUOTA_RULES,
+        hard_namespaces: Container[str] = (),
         clock: MonotonicClock | None = None,
     ) -> None:
         self._view = view
         self._rules = rules
+        self._hard_namespaces = hard_namespaces
         self._clock = clock or MonotonicClock()
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
@@ -101,11 +109,24 @@ class QuotaObjectReviews:
             old = _quota_in(request, request.old_object) if is_update else None
             quota = _quota_in(request, request.object)
             findings = check_quota(quota, old, self._view(), self._rules)
+            warnings = (*findings.warnings, *self._not_hard(quota, old))
+            findings = replace(findings, warnings=warnings)
         else:
             return ignored(request)
         if findings.problems:
             return _refused(request, "; ".join(findings.problems))
         return ReviewResult(Outcome.ADMITTED, wire.allowed(request.uid, warnings=findings.warnings))
+
+    def _not_hard(self, quota: api.ElasticQuota, old: api.ElasticQuota | None) -> Iterator[str]:
+        """Yield that a quota asks for Hard reclaim from now on, and may not."""
+        asks = (quota.metadata.annotations or {}).get(RECLAIM_ANNOTATION) == HARD_RECLAIM
+        before = None if old is None else (old.metadata.annotations or {}).get(RECLAIM_ANNOTATION)
+        namespace = quota.metadata.namespace
+        if asks and before != HARD_RECLAIM and namespace not in self._hard_namespaces:
+            yield (
+                f"annotation `{RECLAIM_ANNOTATION}`: `{HARD_RECLAIM}` counts as `On` in namespace"
+                f" `{namespace}`, which is not among `quota.hardReclaimNamespaces`"
+            )
 
     def _filled(self, request: AdmissionRequest) -> ReviewResult:
         if not is_of_quota(request) or request.operation != "CREATE":

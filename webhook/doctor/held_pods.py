@@ -11,7 +11,9 @@ from engine.errors import QuantityError, counted
 from engine.gang import gang_key_of, gang_of, names_missing_pod_group
 from engine.model import api
 from engine.model.elastic_quota import (
+    HARD_RECLAIM,
     QUEUED_ANNOTATION,
+    RECLAIM_ANNOTATION,
     UPSTREAM_GROUP,
     ElasticQuota,
     release_interval,
@@ -278,6 +280,7 @@ def quota_queues(installation: Installation) -> Iterator[Finding]:
         return
     findings = [
         *_releases(installation, queues),
+        *_hard_reclaim(installation, queues.members),
         *_guaranteed(installation, queues.members),
         *_resource_quotas(installation, queues.members),
         *_queue_deadlines(installation, queues.members),
@@ -320,6 +323,21 @@ def _releases(installation: Installation, queues: _Queues) -> Iterator[Finding]:
             f"quota mode is Queue and there is no ElasticQuota in {some(names)}",
             "their pods are limited by nothing: create one, or remove the annotation"
             f" `{QUOTA_MODE_ANNOTATION}`",
+        )
+
+
+def _hard_reclaim(installation: Installation, members: Sequence[ElasticQuota]) -> Iterator[Finding]:
+    """Yield the quotas that ask for more than their namespaces may have."""
+    allowed = installation.setting("HARD_RECLAIM_NAMESPACES").split(",")
+    names = [
+        f"{quota.namespace}/{quota.name}"
+        for quota in members
+        if quota.asks_for_hard_reclaim and quota.namespace not in allowed
+    ]
+    if names:
+        yield warning(
+            f"`{RECLAIM_ANNOTATION}: {HARD_RECLAIM}` of {some(names)} counts as On",
+            "add their namespaces to `quota.hardReclaimNamespaces`, or annotate them with On",
         )
 
 

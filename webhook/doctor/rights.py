@@ -50,6 +50,7 @@ _RECLAIM_RIGHTS: Final = (
         for verb in ("list", "watch")
     ),
     Right("create", "", "pods/eviction"),
+    *(Right("get", "apps", workloads) for workloads in ("deployments", "statefulsets")),
 )
 
 
@@ -148,8 +149,7 @@ def _leading_rights(installation: Installation) -> Iterator[Right]:
     if installation.holds:
         yield from _HOLD_RIGHTS
     if installation.evicts:
-        yield from _RECLAIM_RIGHTS
-        yield from _to_record(installation, "reclaim")
+        yield from _eviction_rights(installation)
     if setting("OUTCOME") != "false":
         yield from _to_record(installation, "outcome")
         yield from _to("create", "", "events", namespace)
@@ -168,6 +168,13 @@ def _leading_rights(installation: Installation) -> Iterator[Right]:
             yield from _to("get update delete", _SLICES, "endpointslices", namespace, name)
         if not secret:
             yield from _to_configurations(installation, "get watch patch", MUTATING)
+
+
+def _eviction_rights(installation: Installation) -> Iterator[Right]:
+    yield from _RECLAIM_RIGHTS
+    yield from _to_record(installation, "reclaim")
+    if installation.setting("HARD_RECLAIM_NAMESPACES"):
+        yield from _to("delete", "", "pods")
 
 
 def _has(installation: Installation, account: str, right: Right) -> bool:

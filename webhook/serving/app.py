@@ -106,7 +106,9 @@ def review_paths(context: Context) -> tuple[ReviewHandler, ...]:
     )
     most = settings.max_in_flight
     quota_objects = QuotaObjectReviews(
-        view=services.cluster.state.view, rules=settings.quota_rules()
+        view=services.cluster.state.view,
+        rules=settings.quota_rules(),
+        hard_namespaces=settings.hard_reclaim_namespaces,
     )
     quota_limiter = ConcurrencyLimiter(most, time.monotonic)
     # 1. Placement: no advice is better than late advice, and quota comes first.

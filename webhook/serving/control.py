@@ -340,6 +340,7 @@ async def _release_context(context: Context) -> ReleaseContext:
             order=settings.queue_order(),
             queue=settings.queue_rules(),
             reclaims=settings.reclaims,
+            hard_namespaces=settings.hard_reclaim_namespaces,
             preempts=settings.preempts,
         ),
         metrics=ReleaseMetrics(context.metrics.registry),

@@ -359,6 +359,13 @@ class HeldPodSettings(BaseModel):
         " waits within the min of its quota, if its quota has the annotation"
         " `stowplan.dev/reclaim`: On. With DryRun, the default, this is only reported.",
     )
+    hard_reclaim_namespaces: Names = Field(
+        default=(),
+        description="Namespaces whose quotas may have the annotation `stowplan.dev/reclaim`: Hard:"
+        " where nothing else makes room for a pod within their min, pods above the min of other"
+        " quotas are deleted against their PodDisruptionBudgets. Elsewhere Hard is On; separated"
+        " by commas in the environment.",
+    )
     evictions_in_flight_percent: int = Field(
         default=DEFAULT_IN_FLIGHT_PERCENT,
         ge=0,

@@ -334,6 +334,8 @@ matchExpressions:
   value: {{ .Values.hold.seconds | int | quote }}
 - name: STOWPLAN_PREEMPTION
   value: {{ .Values.preemption.enabled | quote }}
+- name: STOWPLAN_HARD_RECLAIM_NAMESPACES
+  value: {{ join "," .Values.quota.hardReclaimNamespaces | quote }}
 - name: STOWPLAN_RECREATE_GANGS
   value: {{ .Values.hold.recreateGangs | quote }}
 {{- end }}

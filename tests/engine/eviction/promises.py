@@ -100,10 +100,10 @@ def budgets_hold(world: ReclaimWorld, planner: Planner) -> None:
     """No budget loses more pods than it allows, and no pod of several budgets is evicted."""
     plan = planned(world, planner)
     if plan is not None:
-        assert _are_within_budgets(world, victims_in(world, plan))
+        assert are_within_budgets(world, victims_in(world, plan))
 
 
-def _are_within_budgets(world: ReclaimWorld, victims: Sequence[Pod]) -> bool:
+def are_within_budgets(world: ReclaimWorld, victims: Sequence[Pod]) -> bool:
     of_budget = [
         [each for each in victims if budget.selects(each.namespace, each.labels)]
         for budget in world.budgets
@@ -268,7 +268,7 @@ def two_pods_that_make_room_are_found(world: PreemptionWorld, planner: Planner) 
     possible = [each for each in single if may_be_evicted(world, each)]
     for count in (1, 2) if plan is None else (1,):
         for victims in combinations(possible, count):
-            if not (_are_spare(world, victims) and _are_within_budgets(world, victims)):
+            if not (_are_spare(world, victims) and are_within_budgets(world, victims)):
                 continue
             if nodes_for(world, [*world.leaving_pods, *victims]):
                 assert plan is not None

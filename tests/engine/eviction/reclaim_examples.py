@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
+from engine.eviction import WorkloadKey
 from engine.eviction.guards import Failures, GuardState, OwnerHits
 from engine.model.disruption_budget import DisruptionBudget
 from engine.model.pod import Pod
@@ -208,6 +211,24 @@ def namespaces_at_their_limit_wait(planner: Planner) -> None:
     assert _victims(both, planner) == ("AtLimit",)
 
 
+def ready_pods_of_exhausted_workloads_stay(planner: Planner) -> None:
+    """Those that are not ready go, and so do those of others, though they are more important."""
+    pods = [
+        running("db-0", "a", 4, owner="db", kind="StatefulSet"),
+        running("db-1", "b", 4, owner="db", kind="StatefulSet"),
+        running("c1", "c", 4, priority=10),
+    ]
+    ready = [structs.replace(pods[0], is_ready=True), structs.replace(pods[1], is_ready=True)]
+    db = frozenset({WorkloadKey("StatefulSet", "batch", "db")})
+    world = _world(pods, 4, nodes=["a", "b", "c"])
+    assert _victims(replace(world, pods=[*ready, pods[2]]), planner) == ("a", "db-0")
+    world = replace(world, exhausted=db)
+    assert _victims(replace(world, pods=[*ready, pods[2]]), planner) == ("c", "c1")
+    assert _victims(replace(world, pods=[ready[0], *pods[1:]]), planner) == ("b", "db-1")
+    full = replace(_world(ready, 4), exhausted=db)
+    assert _victims(full, planner) == ("Guarded",)
+
+
 def classes_may_tolerate_it(planner: Planner) -> None:
     """For ten minutes, as long as the pod that needs room has less than priority 100."""
     pods = [running(f"{on}1", on, 4, age=500, priority_class="patient") for on in ("a", "b")]
@@ -355,6 +376,7 @@ EXAMPLES: tuple[Callable[[Planner], None], ...] = (
     pods_that_have_just_started_go,
     owners_rest_for_pods_that_came_back,
     namespaces_at_their_limit_wait,
+    ready_pods_of_exhausted_workloads_stay,
     classes_may_tolerate_it,
     what_runs_the_cluster_stays,
     filters_of_policies_hold,

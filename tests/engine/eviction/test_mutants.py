@@ -37,8 +37,8 @@ RECLAIM_MUTANTS = {
     ),
     "a budget may lose one pod too many": (
         "quota_accounts",
-        ">= budget.disruptions_allowed",
-        "> budget.disruptions_allowed",
+        "budget is not None and self._disrupted[budget.key] >= budget",
+        "budget is not None and self._disrupted[budget.key] > budget",
     ),
     "the lowest share goes first": (
         "quota_accounts",
@@ -77,8 +77,14 @@ RECLAIM_MUTANTS = {
     ),
     "limits of namespaces do not matter": (
         "plan",
-        "pod.namespace not in situation.at_limit and",
-        "",
+        "pod.namespace in situation.at_limit or (",
+        "(",
+    ),
+    "workloads do not matter": ("plan", "pod.workload in situation.exhausted", "False"),
+    "pods that are not ready stay with those that are": (
+        "plan",
+        "pod.is_ready and pod.workload in",
+        "pod.workload in",
     ),
     "a pause of one namespace is one of all": (
         "guards",
@@ -169,7 +175,7 @@ PREEMPTION_MUTANTS = {
         "if (not protections.guards or guards_allow(situation, each))",
         "if True",
     ),
-    "budgets do not matter": ("search", "budgets if protections.budgets else ()", "budgets[:0]"),
+    "budgets do not matter": ("search", "situation.budgets if is_counted", "() if is_counted"),
     "several nodes are never looked at": (
         "search",
         "return (yield from self._plan_for_several_nodes(groups))",

@@ -17,6 +17,7 @@ from engine.eviction import (
     Plan,
     QuotaAccount,
     Situation,
+    WorkloadKey,
     running_pod_of,
 )
 from engine.eviction.guards import OwnerHits
@@ -67,6 +68,7 @@ class ReclaimWorld:
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     guards: GuardState = field(default_factory=GuardState)
     at_limit: frozenset[str] = frozenset()
+    exhausted: frozenset[WorkloadKey] = frozenset()
     leaving: frozenset[str] = frozenset()
     gangs: frozenset[str] = frozenset()
     now: Micros = NOW
@@ -146,6 +148,7 @@ class ReclaimWorld:
             classes=self.classes,
             guards=self.guards,
             at_limit=self.at_limit,
+            exhausted=self.exhausted,
             leaving=frozenset(each.uid for each in self.pods if each.name in self.leaving),
             now=self.now,
         )

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
+from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, EvictionMode, quota_of
 from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.quota import Findings, QuotaRules, check_deletion, check_quota
@@ -121,6 +121,31 @@ def test_a_quota_stays_while_a_label_of_a_pod_names_it() -> None:
     assert findings.problems == ("delete quota failed, quota team has 1 child pods: in shop",)
     state.delete_pod("shop/a")
     assert not check_deletion("scheduling.sigs.k8s.io", "quotas", "team", state.view()).problems
+
+
+@pytest.mark.parametrize(
+    ("written", "mode", "is_hard"),
+    [
+        ("Hard", EvictionMode.ON, True),
+        ("On", EvictionMode.ON, False),
+        ("Off", EvictionMode.OFF, False),
+        ("hard", EvictionMode.DRY_RUN, False),
+        (None, EvictionMode.DRY_RUN, False),
+    ],
+)
+def test_hard_reclaim_is_on_and_more(
+    written: str | None,
+    mode: EvictionMode,
+    is_hard: bool,  # noqa: FBT001 - a column
+) -> None:
+    plain = wire(most={"cpu": 1})
+    annotations = {} if written is None else {"stowplan.dev/reclaim": written}
+    metadata = msgspec.structs.replace(plain.metadata, annotations=annotations)
+    asking = msgspec.structs.replace(plain, metadata=metadata)
+    found = quota_of(asking)
+    assert (found.reclaim, found.asks_for_hard_reclaim) == (mode, is_hard)
+    warnings = check_quota(asking, None, ClusterState().view(), USUAL).warnings
+    assert bool(warnings) is (written == "hard")
 
 
 def test_an_annotation_that_nobody_reads_is_a_warning_when_it_is_written() -> None:

@@ -134,6 +134,29 @@ async def test_an_invalid_quota_is_refused_with_all_reasons() -> None:
     assert not refused(await REVIEWS.review(quota_request(object=quota(max={"cpu": "1"}))))
 
 
+async def test_whoever_asks_for_hard_reclaim_and_may_not_is_warned_once() -> None:
+    asking = quota(min={"cpu": "1"}, max={"cpu": "2"})
+    asking["metadata"] = {
+        "name": "team",
+        "namespace": "shop",
+        "annotations": {"stowplan.dev/reclaim": "Hard"},
+    }
+    before = quota(min={"cpu": "1"}, max={"cpu": "2"})
+    allowing = QuotaObjectReviews(view=ClusterState().view, hard_namespaces=("shop",), clock=CLOCK)
+    warning = (
+        "annotation `stowplan.dev/reclaim`: `Hard` counts as `On` in namespace `shop`, which is not"
+        " among `quota.hardReclaimNamespaces`"
+    )
+    created = quota_request("CREATE", object=asking)
+    changed = quota_request("UPDATE", object=asking, oldObject=before)
+    again = quota_request("UPDATE", object=asking, oldObject=asking)
+    for each, expected in ((created, [warning]), (changed, [warning]), (again, [])):
+        answer = await REVIEWS.review(each)
+        assert refused(answer) == ""
+        assert list(answer.response.warnings) == expected
+        assert not (await allowing.review(each)).response.warnings
+
+
 async def test_our_own_writes_are_never_refused() -> None:
     old = quota(max={"cpu": "1"}, min={"cpu": "2"})
     new = old | {"metadata": {"name": "team", "annotations": {"stowplan.dev/reservations": "{}"}}}

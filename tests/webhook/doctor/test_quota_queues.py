@@ -116,6 +116,20 @@ async def test_a_namespace_that_asks_for_a_queue_needs_a_quota(
     assert found == [("warning", "quota mode is Queue and there is no ElasticQuota in empty")]
 
 
+async def test_a_quota_that_may_not_reclaim_hard_is_named(
+    installation: FakeInstallation, tmp_path: Path
+) -> None:
+    installation.server.replace(
+        quota("shop", {"cpu": "6"}, {"cpu": "8", "pods": 20}, reclaim="Hard")
+    )
+    assert await _found(installation, tmp_path) == [
+        ("warning", "`stowplan.dev/reclaim: Hard` of shop/team counts as On")
+    ]
+    allowed = {"HOLD": "true", "QUOTA_MODE": "Enforce", "HARD_RECLAIM_NAMESPACES": "mail,shop"}
+    installation.server.replace(deployment(**allowed))
+    assert await _found(installation, tmp_path) == [OK]
+
+
 async def test_quotas_may_not_be_guaranteed_more_than_nodes_have(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ from webhook.controllers.eviction.outcome import (
     EvictionOutcome,
     EvictionWriter,
 )
+from webhook.controllers.eviction.workloads import WorkloadTurns
 from webhook.controllers.release.nominations import Nominations
 from webhook.controllers.release.pod_writer import PodWriter, WriteKind
 from webhook.placement.held_pods import HeldPods
@@ -138,6 +139,7 @@ class EvictionContext:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     planned: PlannedVictims = field(init=False)
+    turns: WorkloadTurns = field(init=False)
     writer: PodWriter = field(init=False)
     evictions: EvictionWriter = field(init=False)
     events: EvictionEvents = field(init=False)
@@ -146,6 +148,7 @@ class EvictionContext:
     def __post_init__(self) -> None:
         """Make what only evictions work with."""
         self.planned = PlannedVictims(self.running, self.in_flight_percent)
+        self.turns = WorkloadTurns(self.connection, self.running, self.state.is_overdue, self.clock)
         self.writer = PodWriter(
             self.connection,
             may_write=self.may_write,
@@ -203,6 +206,7 @@ class EvictionContext:
             guards=self.guards.state,
             leaving=self.planned.of_others(claimant),
             at_limit=self.planned.at_limit(claimant),
+            exhausted=self.turns.exhausted(),
             now=self.now(),
         )
 

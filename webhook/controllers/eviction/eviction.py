@@ -35,7 +35,7 @@ GONE_SECONDS: Final = 600.0
 _REFUSED_SECONDS: Final = 10.0
 """For which evictions that the dry run let pass are tried again; there may be other victims."""
 
-_DONE: Final = {EvictionResult.EVICTED, EvictionResult.GONE}
+_DONE: Final = {EvictionResult.EVICTED, EvictionResult.DELETED, EvictionResult.GONE}
 _REFUSED: Final = {EvictionResult.BLOCKED, EvictionResult.REFUSED}
 
 _TRY_AGAIN_SECONDS: Final = 2.0
@@ -44,8 +44,9 @@ _TRY_AGAIN_SECONDS: Final = 2.0
 class EvictionRound:
     """The evictions of one plan; each step may end in an EndedError.
 
-    `is_blocked` gets a text wherever a budget stands against an eviction. `check` raises EndedError
-    where the plan is not to be carried out any further.
+    `is_blocked` gets a text wherever a budget stands against an eviction; where budgets are
+    overridden the pod is deleted then. `check` raises EndedError where the plan is not to be
+    carried out any further.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class EvictionRound:
         is_evicted: Callable[[Victim], Awaitable[None]],
         is_blocked: Callable[[str], None] = lambda _text: None,
         check: Callable[[], object] = lambda: None,
+        overrides_budgets: bool = False,
     ) -> None:
         self._victims = victims
         self._context = context
         self._is_evicted = is_evicted
         self._is_blocked = is_blocked
         self._check = check
+        self._overrides_budgets = overrides_budgets
 
     async def dry_run(self) -> None:
         """Let the API server check all evictions."""
@@ -80,17 +83,25 @@ class EvictionRound:
         await self._context.guards.about_to_evict(self._victims)
 
     async def evict(self) -> None:
-        """Evict all; what may have failed is tried again until the time for it is over."""
+        """Evict all, as their workloads allow.
+
+        What may have failed is tried again until the time for it is over.
+        """
         context, left, begin = self._context, list(self._victims), self._context.clock()
         while True:
-            results = [await self._send(victim) for victim in left]
-            left = [
-                victim for victim, result in zip(left, results, strict=True) if result not in _DONE
-            ]
+            await context.turns.read(left)
+            results = {
+                victim.uid: await self._send(victim)
+                for victim in left
+                if context.turns.take(victim)
+            }
+            left = [victim for victim in left if results.get(victim.uid) not in _DONE]
             if not left:
                 return
             self._check()
-            is_refused = not _REFUSED.isdisjoint(results)
+            if not _DONE.isdisjoint(results.values()):
+                begin = context.clock()
+            is_refused = not _REFUSED.isdisjoint(results.values()) or context.turns.keeps(left)
             if context.clock() >= begin + (_REFUSED_SECONDS if is_refused else GONE_SECONDS):
                 outcome = EvictionOutcome.BLOCKED if is_refused else EvictionOutcome.UNREACHABLE
                 raise EndedError(outcome, "victims could not be evicted in time")
@@ -113,7 +124,7 @@ class EvictionRound:
         """Evict a pod; return the result."""
         eviction = await self._evict(victim)
         match eviction.result:
-            case EvictionResult.EVICTED:
+            case EvictionResult.EVICTED | EvictionResult.DELETED:
                 self._context.metrics.evicted_pod(victim.quota)
                 await self._is_evicted(victim)
             case EvictionResult.NOT_LEADING:
@@ -122,13 +133,17 @@ class EvictionRound:
                 self._is_blocked(self._blocked_text(victim))
             case _:
                 pass
+        if eviction.result in _REFUSED:
+            self._context.turns.give_back(victim)
         return eviction.result
 
     async def _evict(self, victim: Victim, *, is_dry_run: bool = False) -> Eviction:
         namespace, _, name = victim.key.partition("/")
-        return await self._context.evictions.evict(
-            namespace, name, victim.uid, is_dry_run=is_dry_run
-        )
+        evictions = self._context.evictions
+        eviction = await evictions.evict(namespace, name, victim.uid, is_dry_run=is_dry_run)
+        if eviction.result is EvictionResult.BLOCKED and self._overrides_budgets:
+            return await evictions.delete(namespace, name, victim.uid, is_dry_run=is_dry_run)
+        return eviction
 
     def _blocked_text(self, victim: Victim) -> str:
         running = self._context.running.get(victim.key)
@@ -220,7 +235,9 @@ class PlanExecution:
         else:
             await self._evict(plan)
 
-        # 4. Wait for the room.
+        # 4. Wait for the room. Others that are nominated there may wait for victims of theirs:
+        # until these are gone, the scheduler finds no room for either.
+        await self._wait_for(self._leaving(self._context.running))
         await self._context.until(self._is_room, _ROOM_SECONDS, EvictionOutcome.NO_ROOM)
 
         # 5. Let the release controller decide and release the pods, before others.
@@ -289,6 +306,7 @@ class PlanExecution:
             is_evicted=tell,
             is_blocked=lambda text: self._note(ReclaimNote(QueuedReason.BLOCKED_BY_PDB, text)),
             check=self._check_held,
+            overrides_budgets=plan.overrides_budgets,
         )
         await evictions.dry_run()
         await evictions.record()
@@ -313,6 +331,11 @@ class PlanExecution:
             self._has_evicted = False
             names = ", ".join(f"`{name}`" for name in sorted({*self._nodes.values()}))
             raise EndedError(EvictionOutcome.CHANGED, f"nobody leaves node {names}")
+        await self._wait_for(leaving)
+
+    async def _wait_for(self, leaving: Sequence[RunningPod]) -> None:
+        """Wait until there is room, or pods do not leave the nodes any more."""
+        context = self._context
 
         def is_over() -> bool:
             now = (context.running.get(pod.key) for pod in leaving)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from engine.eviction import (
     GuardState,
     RunningPod,
     Victim,
+    WorkloadKey,
     most_in_flight,
     running_pod_of,
     with_eviction,
@@ -30,6 +31,8 @@ from engine.model.pod import Pod
 from engine.model.time import Micros
 from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.cluster.objects import UNREADABLE
+
+_T = TypeVar("_T")
 
 
 class RunningPods:
@@ -44,6 +47,8 @@ class RunningPods:
         self._by_key: dict[str, RunningPod] = {}
         self._deleting: dict[str, RunningPod] = {}
         self._count_of = Counter[str]()  # by namespace
+        self._leaving_of = Counter[WorkloadKey]()
+        self._unready_of = Counter[WorkloadKey]()  # that are not leaving
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -61,6 +66,17 @@ class RunningPods:
         """Return how many pods of a namespace are bound and have not finished."""
         return self._count_of[namespace]
 
+    def unready_of(self, workload: WorkloadKey) -> int:
+        """Return how many bound pods of a workload are not ready, without those on their way out.
+
+        Pods that wait, for quota or for a node, are not among them.
+        """
+        return self._unready_of[workload]
+
+    def unavailable_of(self, workload: WorkloadKey) -> int:
+        """Return how many bound pods of a workload are not ready, or on their way out."""
+        return self._unready_of[workload] + self._leaving_of[workload]
+
     def get(self, key: str) -> RunningPod | None:
         """Return a pod by `namespace/name`, None if it is not bound."""
         return self._by_key.get(key)
@@ -76,7 +92,7 @@ class RunningPods:
         self.pod_deleted(pod.namespace, pod.name)
         if running is not None:
             self._by_key[running.key] = running
-            self._count_of[running.namespace] += 1
+            self._count(running, 1)
             if running.deleting:
                 self._deleting[running.key] = running
 
@@ -84,10 +100,22 @@ class RunningPods:
         """Forget a pod."""
         key = f"{namespace}/{name}"
         self._deleting.pop(key, None)
-        if self._by_key.pop(key, None) is not None:
-            self._count_of[namespace] -= 1
-            if not self._count_of[namespace]:
-                del self._count_of[namespace]
+        running = self._by_key.pop(key, None)
+        if running is not None:
+            self._count(running, -1)
+
+    def _count(self, pod: RunningPod, number: int) -> None:
+        _add(self._count_of, pod.namespace, number)
+        if pod.workload is not None and pod.deleting:
+            _add(self._leaving_of, pod.workload, number)
+        elif pod.workload is not None and not pod.is_ready:
+            _add(self._unready_of, pod.workload, number)
+
+
+def _add(counts: Counter[_T], key: _T, number: int) -> None:
+    counts[key] += number
+    if not counts[key]:
+        del counts[key]
 
 
 class PlannedVictims:

@@ -1,13 +1,14 @@
 """Evictions by the Eviction API, and what is told of them: outcomes, Events, metrics.
 
 Each eviction names the pod by its uid, so that it never meets another one of that name. With a dry
-run the API server checks everything, budgets included, and evicts nothing.
+run the API server checks everything, budgets included, and evicts nothing. A pod whose budget gives
+way is deleted, as nothing else ends it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol
@@ -18,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from engine.eviction import Victim
 from engine.model.elastic_quota import QuotaKey
 from engine.release import WriteFailure
-from webhook.cluster.client.connection import Connection, Query
+from webhook.cluster.client.connection import ApiError, Connection, Query, find
 from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference
 from webhook.controllers.release.pod_writer import PacedConnection, UnclearError, WriteError
 
@@ -49,6 +50,7 @@ class EvictionResult(Enum):
 
     Attributes:
         EVICTED: the pod is being ended, or would be, where it was a dry run.
+        DELETED: the same, against its PodDisruptionBudget.
         GONE: it does not exist any more, or another pod has its name.
         BLOCKED: a PodDisruptionBudget stands against it.
         REFUSED: somebody's admission, or a right that we lack, stands against it.
@@ -57,6 +59,7 @@ class EvictionResult(Enum):
     """
 
     EVICTED = "evicted"
+    DELETED = "deleted"
     GONE = "gone"
     BLOCKED = "blocked"
     REFUSED = "refused"
@@ -79,6 +82,19 @@ class Eviction(msgspec.Struct, frozen=True):
     message: str = ""  # of who stands against it, "" where nobody does
 
 
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Stored(msgspec.Struct):
+    metadata: _Metadata
+
+
+_MOST_TRIES: Final = 3
+"""Of a deletion of a pod that changes meanwhile."""
+
+
 class EvictionWriter:
     """Evicts pods; one at a time, or some.
 
@@ -97,6 +113,7 @@ class EvictionWriter:
         clock: Callable[[], float] = time.monotonic,
         count: Callable[[EvictionResult], None] = lambda _result: None,
     ) -> None:
+        self._connection = connection
         self._paced = PacedConnection(connection, may_write=may_write, clock=clock)
         self._count = count
 
@@ -125,28 +142,80 @@ class EvictionWriter:
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
         eviction = Eviction(EvictionResult.EVICTED)
         try:
-            await self._paced.request(
-                "POST",
-                path,
-                msgspec.json.encode(body),
-                _JSON,
-                is_large=False,
-                query=_DRY_RUN if is_dry_run else (),
-            )
+            await self._send("POST", path, body, _DRY_RUN if is_dry_run else ())
         except WriteError as error:
-            result = _RESULTS.get(error.failure, EvictionResult.REFUSED)
-            eviction = Eviction(result, error.message)
+            eviction = _eviction_of(error)
         except UnclearError as error:
             # A 409 is of the uid: another pod has its name.
-            eviction = Eviction(_result_where_unclear(error), error.message)
+            result = EvictionResult.GONE if _is_conflict(error) else EvictionResult.REFUSED
+            eviction = Eviction(result, error.message)
         if not is_dry_run:
             self._count(eviction.result)
         return eviction
 
+    async def delete(
+        self, namespace: str, name: str, uid: str, *, is_dry_run: bool = False
+    ) -> Eviction:
+        """Delete a pod against its budgets, with the grace period that it asks for.
 
-def _result_where_unclear(error: UnclearError) -> EvictionResult:
-    is_conflict = error.failure_where_it_applies is WriteFailure.CHANGED
-    return EvictionResult.GONE if is_conflict else EvictionResult.REFUSED
+        It is deleted as it was read right before, or not at all.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            uid: of the pod.
+            is_dry_run: whether it is only checked.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        for _ in range(_MOST_TRIES):
+            eviction = await self._delete_as_read(path, uid, is_dry_run=is_dry_run)
+            if eviction is not None:
+                break
+        else:
+            message = "it changes faster than it can be deleted"
+            eviction = Eviction(EvictionResult.REFUSED, message)
+        if not is_dry_run:
+            self._count(eviction.result)
+        return eviction
+
+    async def _delete_as_read(self, path: str, uid: str, *, is_dry_run: bool) -> Eviction | None:
+        """Delete a pod unless it changes meanwhile; return None where it does."""
+        try:
+            body = await find(self._connection, path)
+            pod = None if body is None else msgspec.json.decode(body, type=_Stored).metadata
+            if pod is None or pod.uid != uid:
+                return Eviction(EvictionResult.GONE)
+            options = {
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "preconditions": {"uid": uid, "resourceVersion": pod.resource_version},
+                # The API server reads no query where there is a body.
+                "dryRun": ["All"] if is_dry_run else [],
+            }
+            await self._send("DELETE", path, options)
+        except WriteError as error:
+            return _eviction_of(error)
+        except UnclearError as error:
+            if _is_conflict(error):
+                return None
+            return Eviction(EvictionResult.REFUSED, error.message)
+        except ApiError as error:
+            return Eviction(EvictionResult.UNREACHABLE, error.message)
+        return Eviction(EvictionResult.DELETED)
+
+    async def _send(
+        self, method: str, path: str, body: Mapping[str, object], query: Query = ()
+    ) -> None:
+        encoded = msgspec.json.encode(body)
+        await self._paced.request(method, path, encoded, _JSON, is_large=False, query=query)
+
+
+def _eviction_of(error: WriteError) -> Eviction:
+    return Eviction(_RESULTS.get(error.failure, EvictionResult.REFUSED), error.message)
+
+
+def _is_conflict(error: UnclearError) -> bool:
+    return error.failure_where_it_applies is WriteFailure.CHANGED
 
 
 _MOST_NAMED: Final = 5

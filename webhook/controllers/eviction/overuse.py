@@ -135,6 +135,7 @@ class OveruseRevocation:
             classes={each.name: each for each in view.all_of(PriorityClass)},
             guards=context.guards.state,
             leaving=context.planned.of_others(""),
+            exhausted=context.turns.exhausted(),
             now=now,
         )
 

@@ -94,6 +94,11 @@ class PlanSource(ABC):
     def matters(self, pods: Sequence[HeldPod]) -> Matters:
         """Return which running pods a plan for held pods must know of."""
 
+    def overrides_budgets(self, held: HeldPod) -> bool:
+        """Return whether PodDisruptionBudgets give way where nothing else makes room for a pod."""
+        del held
+        return False
+
     def together(self, held: HeldPod) -> Sequence[HeldPod]:
         """Return the held pods that get room with one, itself among them, in a fixed order.
 
@@ -111,8 +116,10 @@ class PlanSource(ABC):
         # As they were when the plan was begun: nominations of ours change nothing.
         gangs = self._needy_gangs(pods) if self._gangs.waits(pods[0]) else None
 
+        overrides_budgets = self.overrides_budgets(pods[0])
+
         def plan(quotas: Quotas, situation: Situation) -> Steps[Plan | NoPlan]:
-            strategy = self.strategy(quotas)
+            strategy = self.strategy(quotas, overrides_budgets)
             if gangs is None:
                 return plan_for_pod(pods[0].placement_request, strategy, situation)
             return plan_for_gang(gangs, strategy, situation) if gangs else _changed()
@@ -147,6 +154,9 @@ class WaitingForQuota(Protocol):
     def mode_of(self, pod: Pod) -> EvictionMode:
         """Return the mode of a pod's quota."""
 
+    def reclaims_hard(self, pod: Pod) -> bool:
+        """Return whether budgets give way to a pod, as its quota asks for, and may ask for."""
+
 
 class QuotaSource(PlanSource):
     """Plans for pods within the `min` of their quotas, which take back what others borrow."""
@@ -174,6 +184,10 @@ class QuotaSource(PlanSource):
     def mode_of(self, held: HeldPod) -> EvictionMode:
         """Return the mode of the quota of a pod."""
         return self._waiting.mode_of(held.pod)
+
+    def overrides_budgets(self, held: HeldPod) -> bool:
+        """Return whether the quota of a pod reclaims hard."""
+        return self._waiting.reclaims_hard(held.pod)
 
     def matters(self, pods: Sequence[HeldPod]) -> Matters:
         """Return the pods of quotas, and those of gangs of which others may be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC
 from itertools import islice
@@ -66,12 +66,14 @@ class ReleaseRules:
         order: of the held pods.
         queue: the rules by which they wait for quota.
         reclaims: whether pods are evicted for others where their quota says so.
+        hard_namespaces: whose quotas may ask for Hard reclaim.
         preempts: whether pods of lower priority are.
     """
 
     order: QueueOrder = field(default_factory=QueueOrder)
     queue: QueueRules = field(default_factory=QueueRules)
     reclaims: bool = False
+    hard_namespaces: Container[str] = ()
     preempts: bool = False
 
 
@@ -151,6 +153,7 @@ class ReleaseContext:
             self.rules.queue,
             now=self.now,
             reclaims=self.rules.reclaims,
+            hard_namespaces=self.rules.hard_namespaces,
             surges=self.surges,
             clock=self.clock,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -281,6 +281,7 @@ class QuotaQueue:
         now: the time of day.
         reclaims: whether pods are evicted for others where their quota says so. Then a pod within
             min that no node takes stays held.
+        hard_namespaces: whose quotas may ask for Hard reclaim.
         surges: finds the pods that may go above `max`; none does where it is not given.
         clock: seconds that only go forward.
 
@@ -297,6 +298,7 @@ class QuotaQueue:
         *,
         now: Callable[[], Micros],
         reclaims: bool = False,
+        hard_namespaces: Container[str] = (),
         surges: SurgingPods | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -306,6 +308,7 @@ class QuotaQueue:
         self._queues = NamespaceQueues(rules)
         self._now = now
         self._reclaims = reclaims
+        self._hard_namespaces = hard_namespaces
         self._surges = surges
         self._clock = clock
         self._pods = QueuedPods(state, self._queues)
@@ -430,6 +433,15 @@ class QuotaQueue:
         """Return whether pods that borrow are evicted for one within the `min` of its quota."""
         quota = self.quota_of(pod.namespace, pod.labels)
         return EvictionMode.OFF if quota is None else quota.reclaim
+
+    def reclaims_hard(self, pod: Pod) -> bool:
+        """Return whether PodDisruptionBudgets of pods that borrow give way to a pod."""
+        quota = self.quota_of(pod.namespace, pod.labels)
+        return (
+            quota is not None
+            and quota.asks_for_hard_reclaim
+            and quota.namespace in self._hard_namespaces
+        )
 
     def mode_without_node(self, held: HeldPod, release: QuotaRelease | None) -> EvictionMode:
         """Return what is to be done for a pod that quota lets go where no node takes it.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.eviction import Victim
 from engine.model.elastic_quota import EvictionMode
 from engine.model.hold import RECLAIM_PLAN_ANNOTATION
 from engine.model.time import date
@@ -13,6 +14,8 @@ from engine.release import Phase
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World
 from webhook.cluster.client.connection import connected
+from webhook.controllers.eviction.context import EndedError
+from webhook.controllers.eviction.eviction import EvictionRound
 from webhook.controllers.eviction.outcome import EvictionOutcome, EvictionResult
 
 
@@ -262,6 +265,101 @@ async def test_a_budget_stands_against_it(world: World) -> None:
     await leader.lead_until(lambda: "PodDisruptionBudget" in leader.note("web"))
     assert len(world.pods("batch")) == 4
     assert not world.nominated("web")
+
+
+async def test_a_quota_that_reclaims_hard_takes_pods_against_their_budget(world: World) -> None:
+    world.protect(0)
+    world.hard.add("shop")
+    world.queue("web", "2")
+    leader = world.leader()
+    bind_when_ready(leader)
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [EvictionOutcome.BOUND]
+    assert leader.evictions == [EvictionResult.BLOCKED, EvictionResult.DELETED]
+    assert len(world.pods("batch")) == 3
+    message = next(
+        event["message"]
+        for event in world.server.objects("events").values()
+        if event["reason"] == "Reclaimed"
+    )
+    assert message.endswith("no other plan keeps to PodDisruptionBudgets")
+    assert [each.method for each in world.server.requests].count("DELETE") == 2  # one a dry run
+
+
+async def test_what_the_budget_allows_is_evicted_and_the_rest_deleted(world: World) -> None:
+    world.protect(1)
+    world.hard.add("shop")
+    world.minimums["batch"] = 0
+    world.queue("web", "4")
+    leader = world.leader()
+    bind_when_ready(leader)
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended == [EvictionOutcome.BOUND]
+    assert leader.evictions == [
+        EvictionResult.EVICTED,
+        EvictionResult.BLOCKED,
+        EvictionResult.DELETED,
+    ]
+
+
+async def test_the_right_to_delete_is_found_missing_before_anybody_is_evicted(
+    world: World,
+) -> None:
+    world.protect(0)
+    world.hard.add("shop")
+    world.queue("web", "2")
+    leader = world.leader()
+    world.server.fail_next(1, 403, method="DELETE")
+    await leader.lead_until(lambda: bool(leader.ended))
+    assert leader.ended[0] is EvictionOutcome.REFUSED
+    assert leader.evictions == []
+    assert len(world.pods("batch")) == 4
+
+
+async def test_a_budget_that_comes_after_the_plan_holds_unless_the_plan_overrides_budgets(
+    world: World,
+) -> None:
+    world.protect(0)
+    leader = world.leader()
+    victim = Victim(
+        key="batch/a1",
+        uid=world.stored("batch", "a1")["metadata"]["uid"],
+        quota=None,
+        owner="",
+        assigned_at=0,
+        node_name="a",
+        requests={},
+    )
+
+    async def tell(_victim: Victim) -> None:
+        pass
+
+    evictions = EvictionRound([victim], leader.context, is_evicted=tell)
+    with pytest.raises(EndedError):
+        await evictions.dry_run()
+    with pytest.raises(EndedError):
+        await evictions.evict()
+    assert "a1" in world.pods("batch")
+    hard = EvictionRound([victim], leader.context, is_evicted=tell, overrides_budgets=True)
+    await hard.dry_run()
+    assert "a1" in world.pods("batch")
+    await hard.evict()
+    assert "a1" not in world.pods("batch")
+
+
+async def test_a_pod_is_deleted_as_it_was_read_or_not_at_all(world: World) -> None:
+    uid = world.stored("batch", "a1")["metadata"]["uid"]
+    evictions = world.leader().context.evictions
+    gone = await evictions.delete("batch", "a1", "another")
+    assert gone.result is EvictionResult.GONE
+    world.server.fail_next(2, 409, method="DELETE")  # it has changed in between
+    assert (await evictions.delete("batch", "a1", uid)).result is EvictionResult.DELETED
+    uid = world.stored("batch", "a2")["metadata"]["uid"]
+    world.server.fail_next(3, 409, method="DELETE")
+    assert (await evictions.delete("batch", "a2", uid)).result is EvictionResult.REFUSED
+    assert world.pods("batch") == {"a2", "b1", "b2"}
+    gone = await evictions.delete("batch", "a1", uid)
+    assert gone.result is EvictionResult.GONE
 
 
 async def test_whoever_refuses_the_dry_run_saves_all(world: World) -> None:

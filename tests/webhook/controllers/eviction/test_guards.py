@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from engine.eviction import Victim
+from msgspec.structs import replace
+
+from engine.eviction import Victim, WorkloadKey
 from engine.model.pod import Pod
 from tests.engine.eviction.worlds import running
 from webhook.controllers.eviction.guards import PlannedVictims, RunningPods
@@ -66,6 +68,31 @@ def test_a_claim_ends_with_its_plan() -> None:
     assert planned.of_others("a") == {other.uid}
     planned.remove("b")
     assert not planned.of_others("a")
+
+
+def test_pods_of_a_workload_are_counted_as_they_change() -> None:
+    ready, other = (
+        replace(
+            running(f"db-{number}", "a", 1, namespace="batch", owner="db", kind="StatefulSet"),
+            is_ready=True,
+        )
+        for number in range(2)
+    )
+    db = WorkloadKey("StatefulSet", "batch", "db")
+    seen = _seen(ready, other)
+    counted = []
+    for pod in (
+        ready,
+        replace(ready, is_ready=False),
+        replace(ready, is_ready=False, deleting=True),
+        replace(ready, phase="Failed"),
+        replace(other, is_ready=False),
+    ):
+        seen.pod_changed(pod, 2, b"")
+        counted.append((seen.unready_of(db), seen.unavailable_of(db)))
+    assert counted == [(0, 0), (1, 1), (0, 1), (0, 0), (1, 1)]
+    seen.pod_deleted("batch", other.name)
+    assert (seen.unready_of(db), seen.unavailable_of(db)) == (0, 0)
 
 
 def test_namespaces_without_pods_are_forgotten() -> None:

@@ -17,7 +17,7 @@ from engine.model.disruption_budget import disruption_budget_of
 from engine.model.elastic_quota import UPSTREAM_GROUP, ElasticQuota, EvictionMode, QuotaKey
 from engine.model.hold import HOLD_FOR_QUOTA, HOLD_GATE, HOLD_REASONS_ANNOTATION
 from engine.model.node import node_of
-from engine.model.pod import Pod
+from engine.model.pod import HASH_LABEL, Pod
 from engine.model.pod_shape import PodShape
 from engine.model.time import SECOND, Micros, micros
 from engine.pipeline import Scope
@@ -64,6 +64,7 @@ class World:
 
     Attributes:
         modes: by namespace, what its quota says of reclaim.
+        hard: the namespaces whose quotas reclaim hard.
         minimums: by namespace, the millicores that its quota guarantees.
         tree: quotas of Koordinator.
         policies: of preemption.
@@ -74,6 +75,7 @@ class World:
         self.connection = connection
         self.seconds = 0.0
         self.modes = {"shop": EvictionMode.ON, "batch": EvictionMode.ON}
+        self.hard = set[str]()
         self.minimums = {"shop": 4_000, "batch": 2_000}
         self.tree: list[ElasticQuota] = []
         self.policies = PolicySet()
@@ -109,6 +111,43 @@ class World:
             cpu,
             {"nodeName": node, "terminationGracePeriodSeconds": grace},
             {"phase": "Running", "conditions": [_scheduled()]},
+            **metadata,
+        )
+
+    def run_of(
+        self,
+        workload: str,
+        name: str,
+        *,
+        node: str,
+        grace: int = 0,
+        is_ready: bool = True,
+        **metadata: object,
+    ) -> str:
+        """Let a pod of 1 core of a Deployment or a StatefulSet of `batch` run; return its uid.
+
+        Args:
+            workload: its kind and name, such as `Deployment/web`.
+            name: of the pod, after the prefix that its controller gives it.
+            node: where it runs.
+            grace: seconds that it takes to end.
+            is_ready: whether it is.
+            **metadata: more of it.
+        """
+        kind, _, of = workload.partition("/")
+        is_deployment = kind == "Deployment"
+        owner = f"{of}-5f7" if is_deployment else of
+        return self._pod(
+            "batch",
+            f"{owner}-{name}",
+            "1",
+            {"nodeName": node, "terminationGracePeriodSeconds": grace},
+            {"phase": "Running", "conditions": [_scheduled(), _ready(is_so=is_ready)]},
+            generateName=f"{owner}-",
+            labels={HASH_LABEL: "5f7"} if is_deployment else {},
+            ownerReferences=[
+                {"kind": "ReplicaSet" if is_deployment else kind, "name": owner, "uid": owner}
+            ],
             **metadata,
         )
 
@@ -280,6 +319,9 @@ class Leader:
     def mode_of(self, pod: Pod) -> EvictionMode:
         return self.world.modes.get(pod.namespace, EvictionMode.OFF)
 
+    def reclaims_hard(self, pod: Pod) -> bool:
+        return pod.namespace in self.world.hard
+
     async def lead_until(self, is_so: Callable[[], bool]) -> None:
         """Lead until something is so; fail if that takes an hour."""
         self.see()
@@ -386,6 +428,10 @@ class NoGangs:
     def running(self, gang: GangKey) -> Sequence[tuple[str, PodShape]]:
         del gang
         return ()
+
+
+def _ready(*, is_so: bool) -> Json:
+    return {"type": "Ready", "status": str(is_so), "lastTransitionTime": LONG_AGO}
 
 
 def _scheduled() -> Json:

@@ -85,7 +85,7 @@ class Replica:
             held=self.held,
             unbound=self.unbound,
             now=world.now,
-            rules=ReleaseRules(reclaims=True),
+            rules=ReleaseRules(reclaims=True, hard_namespaces={"shop"}),
             clock=world.clock,
             node_for=self._node_for,
         )
@@ -239,6 +239,7 @@ class World:
         maximum: int = 100,
         *,
         reclaim: EvictionMode = EvictionMode.DRY_RUN,
+        asks_for_hard_reclaim: bool = False,
         version: int = 1,
     ) -> None:
         """Add or replace the quota of a namespace; amounts of cores."""
@@ -251,6 +252,7 @@ class World:
             used={},
             version=version,
             reclaim=reclaim,
+            asks_for_hard_reclaim=asks_for_hard_reclaim,
         )
 
     def queue(self, name: str, namespace: str = "shop", cpu: str = "1", **spec: Any) -> None:  # noqa: ANN401 (parts of a pod)

@@ -39,6 +39,24 @@ async def test_what_max_allows_is_released_and_the_rest_waits(world: World) -> N
     assert len(world.releases()) == 2
 
 
+@pytest.mark.parametrize(
+    ("namespace", "asks", "expected"),
+    [("shop", True, True), ("shop", False, False), ("batch", True, False)],
+)
+async def test_a_quota_reclaims_hard_where_it_asks_for_it_and_its_namespace_may(
+    world: World, namespace: str, *, asks: bool, expected: bool
+) -> None:
+    world.quota(namespace, minimum=1, maximum=0, asks_for_hard_reclaim=asks)
+    world.queue("p", namespace)
+    world.queue("q", "without-quota")
+    replica = world.replica()
+    await replica.cycle()
+    reclaims_hard = replica.quota_queue.reclaims_hard
+    hard = {held.pod.name: reclaims_hard(held.pod) for held in replica.held}
+    assert hard["p"] is expected
+    assert not hard.get("q")
+
+
 async def test_room_that_becomes_free_goes_to_the_next_at_once(world: World) -> None:
     world.quota("shop", maximum=1)
     world.queue("p", priority=1)
