@@ -128,6 +128,38 @@ class GangBackoff:
             del self._failures[key]
 
 
+DEFAULT_RESERVE_AFTER_SECONDS: Final = 60
+"""After which a gang that finds no room reserves it as it comes free."""
+
+
+class ReservationTurns:
+    """Whose turn it is to reserve room: namespaces one by one, however many gangs each has.
+
+    Within a namespace the gang goes first that has waited longest.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}  # by namespace, the number of its last turn
+        self._turn = 0
+
+    def take(self, waiting: Mapping[GangKey, float]) -> GangKey | None:
+        """Return the gang whose turn it is, None if none waits; then it has had it.
+
+        Args:
+            waiting: the moments since when gangs wait.
+        """
+        if not waiting:
+            return None
+        key = min(waiting, key=lambda key: (self._last.get(key.namespace, 0), waiting[key], key))
+        self._turn += 1
+        self._last[key.namespace] = self._turn
+        return key
+
+    def clear(self) -> None:
+        """Forget who had turns."""
+        self._last.clear()
+
+
 # To which gang a pod belongs.
 #
 # Sources: scheduler-plugins, pkg/util/podgroup.go; Koordinator,

@@ -111,6 +111,7 @@ class QueuedReason(StrEnum):
     WAITING_FOR_QUOTA = "WaitingForQuota"  # its quota, or the cohort, has no room for it
     WAITING_FOR_CAPACITY = "WaitingForCapacity"  # no node has room, and reclaim may make some
     WAITING_FOR_GANG = "WaitingForGang"  # members of its gang are missing, or have no room
+    RESERVING_FOR_GANG = "ReservingForGang"  # its gang reserves room as it comes free
     WAITING_FOR_RECLAIM = "WaitingForReclaim"  # pods that borrow are being evicted for it
     WAITING_FOR_PREEMPTION = "WaitingForPreemption"  # pods of lower priority are being evicted
     BLOCKED_BY_PDB = "BlockedByPDB"  # they cannot be evicted now

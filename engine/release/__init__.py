@@ -33,10 +33,11 @@ from engine.release.queue_order import (
     QueueSortName,
     SortKey,
 )
-from engine.release.waits import EVICTING_REASONS, WaitFacts, wait_reason
+from engine.release.waits import EVICTING_REASONS, GANG_REASONS, WaitFacts, wait_reason
 
 __all__ = [
     "EVICTING_REASONS",
+    "GANG_REASONS",
     "LOST_SECONDS",
     "QUEUE_SORTS",
     "AppGroups",

@@ -127,7 +127,7 @@ class Phase(StrEnum):
 
     CREATED = "created"  # held by our gate, in the queue order
     QUEUED = "queued"  # in the queue of its quota
-    UNPLACED = "unplaced"  # no node takes it, and others may be evicted for it
+    UNPLACED = "unplaced"  # no node takes it, and it stays held
     GATHERING = "gathering"  # it waits for its gang, or for the turn of that
     RECLAIMING = "reclaiming"  # others are being evicted for it
     RESERVED = "reserved"  # the room that others made is there
@@ -368,8 +368,9 @@ class HeldPodRecord:
         room_wait: its wait for evictions, None if it never waited for any.
         would_evict_from: by the sources of plans that would evict others for it in mode On: when it
             was released without a node.
-        look_again_at: when to look for a node again, for a pod that found none and whose policy
-            evicts others; None while it does not wait for that.
+        look_again_at: when to look for a node again, for a pod that found none and stays held; None
+            while it does not wait for that.
+        may_evict: whether its policy evicts others for it then; else a gang has what comes free.
         capacity_again_at: the same of a pod that quota lets go, within its min.
         within_min_since: since when a pod within min waits, None while it does not.
         condition: that says why it waits.
@@ -395,6 +396,7 @@ class HeldPodRecord:
     room_wait: RoomWait | None = None
     would_evict_from: dict[str, Micros] = field(default_factory=dict)
     look_again_at: float | None = None
+    may_evict: bool = False
     capacity_again_at: float | None = None
     within_min_since: Micros | None = None
     condition: WrittenCondition | None = None
@@ -608,9 +610,9 @@ class HeldPodRecord:
 
     # Its node and its quota.
 
-    def finds_no_node(self, at: float) -> None:
-        """Note that no node takes the pod, which stays held: others may be evicted for it."""
-        self.look_again_at = at + _LOOK_AGAIN_SECONDS
+    def finds_no_node(self, at: float, *, may_evict: bool = True) -> None:
+        """Note that no node takes the pod, which stays held; others may be evicted for it."""
+        self.look_again_at, self.may_evict = at + _LOOK_AGAIN_SECONDS, may_evict
 
     def rests(self, at: float) -> bool:
         """Return whether a node is not to be looked for again yet."""
@@ -626,6 +628,11 @@ class HeldPodRecord:
         """Note that quota lets the pod go, and no node takes it."""
         self.capacity_again_at = at + _LOOK_AGAIN_SECONDS
         self.waits_within_min(now)
+
+    def looks_again(self, at: float) -> None:
+        """Let a node be looked for now, where the pod waits for one within the min of its quota."""
+        if self.capacity_again_at is not None:
+            self.capacity_again_at = at
 
     def waits_within_min_no_more(self) -> None:
         """Note that the pod waits for no quota."""
@@ -789,7 +796,8 @@ class HeldPodRegistry:
 
     def without_node(self) -> list[HeldPod]:
         """Return the pods that no node takes and that others may be evicted for, in order."""
-        found = [each for each in self._by_uid.values() if each.look_again_at is not None]
+        waiting = (each for each in self._by_uid.values() if each.look_again_at is not None)
+        found = [each for each in waiting if each.may_evict]
         found.sort(key=lambda each: each.place or 0)
         return [each.held for each in found if each.held is not None]
 

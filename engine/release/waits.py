@@ -6,7 +6,7 @@
 | since somebody's admission refuses its release | ReleaseRefused |
 | as others are evicted for it, or cannot be | what the leader notes of that |
 | for quota: it lacks room, exceeds max, or finds no node within min | what its quota says |
-| for its gang, or behind one that has waited for long | what its gang says |
+| for its gang, which may reserve room, or behind a gang that does | what that gang says |
 | for a node, as pods of lower priority may be evicted for it | WaitingForCapacity |
 | for the binding of the pod before it | WaitingForBindings |
 | for its turn | WaitingInOrder |
@@ -30,6 +30,10 @@ EVICTING_REASONS: Final = frozenset(
     }
 )
 """The reasons of a pod that others are evicted for, or are protected from that."""
+
+
+GANG_REASONS: Final = frozenset({QueuedReason.WAITING_FOR_GANG, QueuedReason.RESERVING_FOR_GANG})
+"""The reasons of a pod that waits for its gang."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

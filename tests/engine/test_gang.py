@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +19,7 @@ from engine.gang import (
     MemberPhase,
     MemberState,
     Readiness,
+    ReservationTurns,
     count_members,
     gang_key_of,
     gang_metadata_of,
@@ -101,6 +103,26 @@ def test_very_many_failures_wait_no_longer() -> None:
     for _ in range(10_000):
         backoff.failed(_KEY, _at(0))
     assert backoff.refusal(_KEY, _at(600)) == ""
+
+
+def test_within_a_namespace_the_gang_that_has_waited_longest_goes_first() -> None:
+    turns, other = ReservationTurns(), GangKey("shop", "older")
+    assert turns.take({_KEY: 7.0, other: 3.0}) == other
+    assert turns.take({_KEY: 7.0, other: 3.0}) == other
+    assert turns.take({}) is None
+
+
+@given(gangs=st.lists(st.integers(1, 5), min_size=1, max_size=6), rounds=st.integers(1, 4))
+def test_each_namespace_reserves_as_often_as_any_other(gangs: list[int], rounds: int) -> None:
+    waiting = {
+        GangKey(f"team-{team}", f"gang-{number}"): float(number)
+        for team, count in enumerate(gangs)
+        for number in range(count)
+    }
+    turns = ReservationTurns()
+    taken = [turns.take(waiting) for _ in range(rounds * len(gangs))]
+    counts = Counter(key.namespace for key in taken if key is not None)
+    assert set(counts.values()) == {rounds}
 
 
 def _pod(

@@ -19,7 +19,7 @@ from engine.binding import BINDING_REASON_ANNOTATION, SCHEDULER_NODE_ANNOTATION
 from engine.errors import StowplanError
 from engine.gang import gang_of
 from engine.model.decision import Decision, PlacementRequest, Verdict
-from engine.model.hold import HOLD_GATE, QueuedReason, queued_condition_in
+from engine.model.hold import HOLD_GATE, queued_condition_in
 from engine.model.pod import Pod, is_never_held
 from engine.model.policy_resource import PlacementAt
 from engine.model.rule_outcomes import SCHEDULER
@@ -29,7 +29,7 @@ from engine.placement import REASON_ANNOTATION
 from engine.policy import PolicySet
 from engine.quota import QuotaVerdict, judge, queues_pods, quotas_of
 from engine.quota.queueing import NamespaceQueues, QueuedPod, QueueRules, next_releases
-from engine.release import EVICTING_REASONS
+from engine.release import EVICTING_REASONS, GANG_REASONS
 from engine.report import DecisionReport, NodeNames, QuotaReport, decision_report
 from engine.view import ClusterState, ClusterView, quota_requests
 from webhook.cli import console
@@ -91,7 +91,7 @@ def _gang_wait(pod: Pod, raw: bytes, view: ClusterView) -> str:
     if gang is None:
         return ""
     condition = queued_condition_in(raw)
-    if condition is not None and condition.reason == QueuedReason.WAITING_FOR_GANG:
+    if condition is not None and condition.reason in GANG_REASONS:
         return f"{condition.message} (as its condition says)"
     return f"gang `{gang.key}`, of which {gang.min_member} must run together"
 

@@ -367,6 +367,7 @@ def _evictions_and_releases(context: Context, release: ReleaseContext) -> Iterat
             evictions=EvictionWriter(release.connection, may_write=context.may_write)
             if settings.recreate_gangs
             else None,
+            reserve_after_seconds=settings.gang_reserve_after_seconds,
             count=gang_metrics.ended,
         )
     )

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from engine.eviction import DEFAULT_IN_FLIGHT_PERCENT
+from engine.gang import DEFAULT_RESERVE_AFTER_SECONDS
 from engine.model.selectors import parse_selector_text
 from engine.pipeline import SYSTEM_NAMESPACES, Scope
 from engine.quota import (
@@ -377,6 +378,13 @@ class HeldPodSettings(BaseModel):
         default=False,
         description="Evict pods of lower priority for held pods that no node takes, where their"
         " policy has `placement: { preemption: On }`. With DryRun there, it is only reported.",
+    )
+    gang_reserve_after_seconds: int = Field(
+        default=DEFAULT_RESERVE_AFTER_SECONDS,
+        ge=0,
+        le=3_600,
+        description="Time after which a gang that finds no room for all its members reserves it as"
+        " it comes free, one gang at a time.",
     )
     recreate_gangs: bool = Field(
         default=False,

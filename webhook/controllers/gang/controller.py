@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -16,12 +16,13 @@ from engine.gang import (
 )
 from engine.model.hold import QueuedReason
 from engine.model.pod_shape import PodShape
-from engine.model.time import SECOND, Micros, micros
-from engine.release import HeldPod, HeldPodRegistry, ReclaimStage, ReleaseDecision
+from engine.model.time import SECOND
+from engine.release import HeldPod, ReclaimStage, ReleaseDecision
 from engine.view import ClusterView, Sum
 from webhook.controllers.gang.gang_context import GangContext, GangMemories, GangTasks
 from webhook.controllers.gang.gang_outcome import GangState
 from webhook.controllers.gang.gang_release import GangReleases
+from webhook.controllers.gang.gang_reservation import GangReservation
 from webhook.controllers.gang.gang_starts import StartOutcomes
 from webhook.controllers.gang.gang_unit import (
     GangUnit,
@@ -35,67 +36,9 @@ from webhook.controllers.gang.gang_unit import (
 from webhook.controllers.release import (
     GangDecision,
     GangPart,
-    Nominations,
     QueueTurns,
     Wait,
 )
-
-_AGED_AFTER: Final = 600 * SECOND
-
-
-class AgedGang:
-    """Nothing smaller of its priority that we release overtakes it on its nodes."""
-
-    def __init__(
-        self, nominations: Nominations, pods: HeldPodRegistry, now: Callable[[], Micros]
-    ) -> None:
-        self._nominations = nominations
-        self._pods = pods
-        self._now = now
-        self._unit: GangUnit | None = None
-
-    def is_unit(self, unit: GangUnit) -> bool:
-        """Return whether it is this gang."""
-        return self._unit is not None and self._unit.member_keys == unit.member_keys
-
-    def offer(self, unit: GangUnit, decisions: Mapping[str, ReleaseDecision]) -> None:
-        """Count the members of a gang that have room, if it has been complete for 10 minutes."""
-        created = [held.pod.created for held in unit.members if held.pod.created is not None]
-        has_aged = created and self._now() - micros(max(created)) >= _AGED_AFTER
-        if self._unit is not None or not has_aged:
-            return
-        self._unit = unit
-        for held in unit.members:
-            if held.key in decisions:
-                self._nominations.nominate(held.pod, decisions[held.key].node_name)
-
-    def retain(self, units: Mapping[str, GangUnit]) -> None:
-        """Let the room go if the gang is no longer complete."""
-        if self._unit is not None:
-            unit = units.get(self._unit.first.key)
-            if unit is None or not self.is_unit(unit):
-                self.give_up()
-
-    def give_up(self) -> None:
-        """Let the room go."""
-        unit, self._unit = self._unit, None
-        if unit is not None:
-            for held in unit.members:
-                if not self._pods.of(held).is_kept_for_reclaim:
-                    self._nominations.withdraw(held.pod)
-
-    def reserves_from(self, held: HeldPod) -> bool:
-        """Return whether a single pod that finds no room must not have what the gang waits for.
-
-        That room is free to the scheduler: a pod without a node would get there. So it stays held,
-        for as long as it may be.
-        """
-        return self._unit is not None and held.pod.priority <= self._unit.first.pod.priority
-
-
-_MOST_AT_ONCE: Final = 10
-"""Gangs whose members are being nominated: each has room for all of them, so none waits for another
-that waits for it."""
 
 _RELEASED_WITHOUT_ROOM_AFTER: Final = 30.0
 
@@ -107,8 +50,8 @@ _RECREATING: Final = "members of it are being evicted, as too few were bound in 
 _GIVING_BACK: Final = "room that an earlier leader reserved is given back"
 _TOO_MANY: Final = "many gangs are being released"
 
-_BEHIND_AGED: Final = Wait(
-    QueuedReason.WAITING_FOR_CAPACITY, "room is kept for a gang that has waited for 10 min"
+_BEHIND_GANG: Final = Wait(
+    QueuedReason.WAITING_FOR_CAPACITY, "what comes free is reserved for a gang"
 )
 
 
@@ -135,7 +78,7 @@ class GangController:
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
         self._free: tuple[int, ...] = ()  # on all nodes, when the cycle began
-        self._aged = AgedGang(context.release.nominations, context.pods, context.now)
+        self._reservation = GangReservation(context, self._memories)
         self._has_looked = False  # at whose turn may come, since it began
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
@@ -146,11 +89,17 @@ class GangController:
         self._tried.clear()
         self._has_looked = False
         self._starts.begin()
+        self._reservation.begin()
 
     async def end(self) -> None:
         """End all writes; what is nominated by then is left to the next leader."""
+        prepared = self._releases.prepared()
         await self._tasks.end()
-        self._aged.give_up()
+        self._releases.clear()
+        for held in prepared:
+            # The view follows the watch, which shows a nomination of ours no second time.
+            self._context.release.nominations.follow(held)
+        await self._reservation.end()
         self._units = {}
         self.counts = dict.fromkeys(GangState, 0)
 
@@ -170,26 +119,29 @@ class GangController:
         self._units, self._messages = {}, {}
         for record in self._context.pods:
             record.gang = None
-        states = Counter[GangState]()
+        states: dict[GangKey, GangState] = {}
         for key in found.held.keys() - found.gangs.keys():
             self._await_description(key, found.held[key])
         for key, gang in found.gangs.items():
             state = self._state(gang, found)
             if state is not None:
-                states[state] += 1
+                states[key] = state
                 self._keep(found.held[key], key)
-        self.counts = {state: states[state] for state in GangState}
 
-        # 3. A gang that is not complete any more reserves nothing.
-        self._aged.retain(self._units)
+        # 3. See which gang reserves room.
+        self._reservation.update({unit.key: unit for unit in self._units.values()}, view)
+        states |= dict.fromkeys(self._reservation.gangs, GangState.RESERVING)
+        counts = Counter(states.values())
+        self.counts = {state: counts[state] for state in GangState}
         self._memories.forget_old()
         self._tried &= found.gangs.keys()
         self._has_looked = True
 
         # 4. The others have the turns of their first members.
-        together = {
-            unit.first.key: unit.members for unit in self._units.values() if self._is_due(unit)
-        }
+        due = [unit for unit in self._units.values() if self._is_due(unit)]
+        together = {unit.first.key: unit.members for unit in due}
+        if any(map(self._reservation.is_of, due)):
+            self._reservation.turn_is_due()
         queue = [each for each in ordered if each.key in together or not self.keeps(each)]
         return QueueTurns(queue=queue, together=together)
 
@@ -200,35 +152,49 @@ class GangController:
             first: the member whose place it has.
         """
         unit, context = self._units[first.key], self._context
+        if self._reservation.has_lost_room(unit):
+            return False  # it is given back first
         is_ready = context.pods.of(first).reclaim is ReclaimStage.READY
-        if len(self._releases) >= _MOST_AT_ONCE and not is_ready:
+        is_first = is_ready or self._reservation.is_of(unit)
+        if not is_first and not self._releases.has_turn_for(unit.key.namespace):
             self._messages[unit.key] = _TOO_MANY
             return True
         memory, now = self._memories.of(unit.key), context.clock()
-        if self._aged.is_unit(unit):
-            self._aged.give_up()
-        for held in unit.members:
-            context.release.nominations.withdraw(held.pod)  # else they would lack what they have
-        reason = lacking_resources(unit, context.state, context.members)
-        placed = GangDecision({}, reason) if reason else context.decider.decide(unit.parts)
+        placed = self._place(unit)
         for held in unit.members:
             context.pods.of(held).take_room()
         if not placed.reason:
             memory.has_room()
+            self._reservation.leave(unit)
             self._releases.start(unit, placed.decisions)
             return True
+        self._reservation.keep(unit, placed.decisions)
         for held in unit.members:
-            if held.pod.nominated_node_name:  # it counts there no longer: others may get that room
-                context.releases.take_back(held)
-        self._messages[unit.key] = placed.reason
-        waited = memory.has_no_room(now, self._free, placed.reason)
+            if held.pod.nominated_node_name and held not in self._reservation:
+                context.releases.take_back(held)  # it counts there no longer: others may be there
+        message = self._messages[unit.key] = self._reservation.describe(unit, placed.reason)
+        waited = memory.has_no_room(now, self._free, message)
         if unit.is_released_without_room and waited >= _RELEASED_WITHOUT_ROOM_AFTER:
             unplaced = ReleaseDecision(reason=f"its gang has no room: {placed.reason}")
             decisions = dict.fromkeys([held.key for held in unit.members], unplaced)
             self._releases.start(unit, decisions, is_begun=True)
             return True
-        self._aged.offer(unit, placed.decisions)
         return False
+
+    def _place(self, unit: GangUnit) -> GangDecision:
+        """Return where all members go, beside those that have reserved room or anew; or why not."""
+        context = self._context
+        reserved = self._reservation.room(unit)
+        for held in unit.members:
+            context.release.nominations.withdraw(held.pod)  # else they would lack what they have
+        lacking = lacking_resources(unit, context.state, context.members)
+        if lacking and not self._reservation.is_of(unit):
+            return GangDecision({}, lacking)
+        placed = context.decider.decide(unit.parts, reserved)
+        if placed.reason and reserved:
+            anew = context.decider.decide(unit.parts)
+            placed = placed if anew.reason else anew
+        return placed._replace(reason=lacking or placed.reason)
 
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod waits for its gang."""
@@ -236,7 +202,7 @@ class GangController:
 
     def reserves_from(self, held: HeldPod) -> bool:
         """Return whether a single pod that finds no room must not have what a gang waits for."""
-        return self._aged.reserves_from(held)
+        return self._reservation.reserves_from(held)
 
     def prepared(self) -> Iterable[HeldPod]:
         """Return the pods that are nominated and wait for the nominations of their gang."""
@@ -251,11 +217,13 @@ class GangController:
         """Return what a pod waits for, None where its gang waits for nothing but its turn."""
         gang = self._context.pods.of(held).gang
         if gang is None:
-            return None if not self.reserves_from(held) else _BEHIND_AGED
+            return None if not self.reserves_from(held) else _BEHIND_GANG
         message = self._messages.get(gang, "")
         if not message:
             return None
-        return Wait(QueuedReason.WAITING_FOR_GANG, f"gang `{gang}`: {message}")
+        is_reserving = self._reservation.is_for(held)
+        reason = QueuedReason.RESERVING_FOR_GANG if is_reserving else QueuedReason.WAITING_FOR_GANG
+        return Wait(reason, f"gang `{gang}`: {message}")
 
     # Gangs that others are evicted for.
 
@@ -265,6 +233,7 @@ class GangController:
             unit.first
             for unit in {id(unit): unit for unit in self._units.values()}.values()
             if unit.key not in self._tasks
+            and not self._reservation.is_writing(unit)
             and self._memories.of(unit.key).without_room_since is not None
             and not any(map(self._is_reclaimed_for, unit.members))
         ]
@@ -359,9 +328,12 @@ class GangController:
             return False
         if pods.of(unit.first).reclaim is ReclaimStage.READY:
             return True
-        # One has some of the room already, in our view; the other is to be released without any.
-        is_eager = self._aged.is_unit(unit) or unit.is_released_without_room
-        is_time = memory.is_due(self._context.clock(), self._free, is_eager=is_eager)
+        if self._reservation.is_writing(unit):
+            return False
+        # It looks each time, before others do that would take what has come free.
+        is_time = self._reservation.is_of(unit) or memory.is_due(
+            self._context.clock(), self._free, is_eager=unit.is_released_without_room
+        )
         return is_time and all(map(self._context.releases.may_try, unit.members))
 
     def _take_back(self, gang: Gang, members: Sequence[HeldPod]) -> bool:
@@ -369,7 +341,11 @@ class GangController:
 
         Those of a complete gang keep it for their turn in one cycle: it may be released at once.
         """
-        nominated = [held for held in members if held.pod.nominated_node_name]
+        nominated = [
+            held
+            for held in members
+            if held.pod.nominated_node_name and held not in self._reservation
+        ]
         if not nominated:
             self._tried.discard(gang.key)
             return False

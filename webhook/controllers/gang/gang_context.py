@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.gang import GangKey
+from engine.gang import DEFAULT_RESERVE_AFTER_SECONDS, GangKey
 from engine.model.time import Micros
 from engine.release import HeldPodRegistry
 from engine.view import ClusterState
@@ -33,6 +33,7 @@ class GangContext:
         decider: decides where members go.
         members: of all gangs.
         evictions: evicts what runs of a gang that failed; None where nothing may be.
+        reserve_after_seconds: after which a gang without room reserves it as it comes free.
         count: called with each outcome.
         sleep: waits for some seconds.
     """
@@ -42,6 +43,7 @@ class GangContext:
     decider: GangDecider
     members: GangMembers
     evictions: EvictionWriter | None
+    reserve_after_seconds: float = DEFAULT_RESERVE_AFTER_SECONDS
     count: Callable[[GangOutcome], None] = lambda _outcome: None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -121,6 +123,7 @@ class GangMemory(msgspec.Struct, kw_only=True, eq=False):
     without_room_since: float | None = None
     # why it was not released at the last attempt, for people; "" where that is unknown
     message: str = ""
+    reserves_again_at: float = 0.0  # before which no room is reserved for it
     seen_at: float = 0.0  # when it last had held members
 
     def failed(self, message: str) -> None:

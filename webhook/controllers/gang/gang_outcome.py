@@ -26,12 +26,14 @@ class GangState(StrEnum):
     Attributes:
         GATHERING: for members, or for gates of others on them.
         WAITING: for its turn, for quota or for room.
+        RESERVING: for room, which it reserves as it comes free.
         RELEASING: for nominations and releases that are under way.
         BACKING_OFF: for the time after a failure.
     """
 
     GATHERING = "gathering"
     WAITING = "waiting"
+    RESERVING = "reserving"
     RELEASING = "releasing"
     BACKING_OFF = "backing-off"
 
@@ -88,6 +90,10 @@ class GangEvents:
         """Say that all members that must run together are released."""
         message = f"{counted(members, 'member is', 'members are')} released"
         await self._write(key, member, "Normal", "GangReleased", message)
+
+    async def reserving(self, key: GangKey, member: GangMember | None, message: str) -> None:
+        """Say that a gang reserves room, or no longer, and why."""
+        await self._write(key, member, "Normal", "GangReserving", message)
 
     async def taken_back(self, key: GangKey, member: GangMember | None, message: str) -> None:
         """Say why nothing of a gang was released, although there was room for it."""

@@ -22,9 +22,14 @@ from webhook.controllers.gang.gang_outcome import GangOutcome
 from webhook.controllers.gang.gang_unit import GangUnit, missing_members
 from webhook.controllers.release import GangPart
 from webhook.controllers.release.pod_writer import WriteError, all_of
+from webhook.placement.held_pods import Shares
 
 _log = logging.getLogger(__name__)
 
+
+_MOST_AT_ONCE: Final = 10
+"""Gangs whose members are being nominated: each has room for all of them, so none waits for another
+that waits for it."""
 
 _PREPARE_SECONDS: Final = 10.0
 """Within which all members are nominated, and seen so; longer than that no room is kept."""
@@ -159,12 +164,18 @@ class GangRelease:
         nominations.nominate(held.pod, decision.node_name)
         # Whoever was prepared a moment ago has room for certain.
         is_doubtful = decision.node_name and (self._is_begun or held.key in self._written)
-        if is_doubtful and not would_stay(context.state.view(), decision.node_name, held.pod):
+        if is_doubtful and not self._has_room(held):
             nominations.withdraw(held.pod)
             decision = ReleaseDecision(reason="its gang runs, and others took its room")
         annotations = {**decision.annotations, GANG_RELEASED_ANNOTATION: self._moment}
         decision = replace(decision, annotations=annotations)
         self._written[held.key] = context.releases.begin(held, decision)
+
+    def _has_room(self, held: HeldPod) -> bool:
+        """Return whether a member is nominated still, unlike one that is refused, and would fit."""
+        node_name = self._node(held)
+        view = self._context.state.view()
+        return _nominated(held) == node_name and would_stay(view, node_name, held.pod)
 
     def _is_any_released(self) -> bool:
         """Return whether a member is released, or may be."""
@@ -238,12 +249,19 @@ class GangReleases:
         self._tasks = tasks
         self._released = released
         self._by_key: dict[GangKey, GangRelease] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_key)
+        self._shares = Shares(_MOST_AT_ONCE)
 
     def __contains__(self, key: object) -> bool:
         return key in self._by_key
+
+    def has_turn_for(self, namespace: str) -> bool:
+        """Return whether another gang of a namespace may be released beside those that are."""
+        return self._shares.has_room(namespace, 1)
+
+    def clear(self) -> None:
+        """Forget those whose tasks were cancelled, some of them before they began."""
+        self._by_key.clear()
+        self._shares = Shares(_MOST_AT_ONCE)
 
     def prepared(self) -> list[HeldPod]:
         """Return the pods that are nominated and wait for the nominations of their gang."""
@@ -275,6 +293,7 @@ class GangReleases:
         moment = moment or f"{date(self._context.now()).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         release = GangRelease(unit, decisions, moment, self._context)
         self._by_key[unit.key] = release
+        self._shares.take(unit.key.namespace, 1)
         self._tasks.run(unit.key, self._run(release, is_begun=is_begun))
 
     async def _run(self, release: GangRelease, *, is_begun: bool) -> None:
@@ -283,6 +302,7 @@ class GangReleases:
             outcome = await release.run(is_begun=is_begun)
         finally:
             del self._by_key[unit.key]
+            self._shares.take(unit.key.namespace, -1)
         context.count(outcome)
         member = next(iter(context.members.of(unit.key)), None)
         if outcome is GangOutcome.RELEASED:

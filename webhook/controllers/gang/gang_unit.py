@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ from engine.gang import (
 )
 from engine.model.quantity import amount_text
 from engine.release import HeldPod
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterState, ClusterView, counted_requests, left_to_devices
 from webhook.controllers.release import GangPart
 from webhook.placement.held_pods import GangMembers
 
@@ -141,6 +142,18 @@ def lacking_resources(unit: GangUnit, state: ClusterState, members: GangMembers)
             lacking = ", ".join(f"{amount_text(name, gap[name])} {name}" for name in sorted(gap))
             return f"`minResources` of `{gang.key}` needs {lacking} more than is free"
     return ""
+
+
+def exceeds_cluster(unit: GangUnit, view: ClusterView) -> bool:
+    """Return whether members that are to be released request more than there is on all nodes."""
+    needed: Counter[str] = Counter()
+    for held in unit.members:
+        needed.update(counted_requests(held.pod.shape))
+    return any(
+        view.amount(view.allocatable, name).sum() < amount
+        for name, amount in needed.items()
+        if left_to_devices(name, view) is None
+    )
 
 
 def missing_members(unit: GangUnit, members: GangMembers) -> str:

@@ -147,17 +147,16 @@ class ReleaseCheck:
         modes = {reclaim, preemption}
         if not (is_behind_gang or modes != {_OFF}) or self._has_node(held):
             return False
-        if is_behind_gang:
-            return True
-        for source, mode in (("quota", reclaim), ("preemption", preemption)):
-            if mode is EvictionMode.DRY_RUN:
-                context.pods.released_without_node(held, source, now)
-        if EvictionMode.ON not in modes or record.is_reclaim_in_vain:
+        is_helped = EvictionMode.ON in modes and not record.is_reclaim_in_vain
+        if not (is_behind_gang or is_helped):
+            for source, mode in (("quota", reclaim), ("preemption", preemption)):
+                if mode is EvictionMode.DRY_RUN:
+                    context.pods.released_without_node(held, source, now)
             return False
         if reclaim is EvictionMode.ON and release is not None:
             self._quota_queue.keep_without_node(held, release)
-        if preemption is EvictionMode.ON:
-            record.finds_no_node(at)
+        if preemption is EvictionMode.ON or is_behind_gang:
+            record.finds_no_node(at, may_evict=preemption is EvictionMode.ON)
         return True
 
     def keep_gang(self, first: HeldPod, release: QuotaRelease | None) -> None:
@@ -371,7 +370,9 @@ class ReleaseController:
 
     async def _touch(self) -> None:
         """Let a scheduler that was restarted note all nominations again that it has forgotten."""
-        for held in self._reserved():
+        for held in self._held:
+            if not held.pod.nominated_node_name:
+                continue
             try:
                 await self._context.writer.touch(held)
             except WriteError as error:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from engine.batch import BatchOutcome, StartingGang
@@ -88,6 +89,7 @@ class Gangs(Protocol):
         """Return what a pod waits for, None where its gang waits for nothing but its turn."""
 
 
+_NOTHING: Final[Mapping[str, ReleaseDecision]] = MappingProxyType({})
 _TOO_LARGE: Final = ReleaseDecision(reason="the pod is too large for a decision")
 _FAILED_BY_BUG: Final = ReleaseDecision(reason="the decision failed by an internal error")
 
@@ -142,7 +144,9 @@ class GangDecider:
         self._nominations = nominations
         self._counts = counts
 
-    def decide(self, parts: Sequence[GangPart]) -> GangDecision:
+    def decide(
+        self, parts: Sequence[GangPart], reserved: Mapping[str, ReleaseDecision] = _NOTHING
+    ) -> GangDecision:
         """Return where all members of some gangs go, which then count there; or why not all can.
 
         A member that cannot be decided, as it is too large or by a bug, is to be released without a
@@ -150,14 +154,18 @@ class GangDecider:
 
         Args:
             parts: each gang; where its members count so far does not matter.
+            reserved: by the keys of members that have room, and keep it.
         """
         members = [held for part in parts for held in part.members]
+        decisions = dict(reserved)
         for held in members:
             self._nominations.withdraw(held.pod)
-        decisions: dict[str, ReleaseDecision] = {}
+        for held in members:
+            if held.key in reserved:
+                self._nominations.nominate(held.pod, reserved[held.key].node_name)
         reason = ""
         for part in parts:
-            placed = self._place(part)
+            placed = self._place(part, reserved)
             for held in part.members:
                 if held.key in placed.decisions:
                     self._nominations.nominate(held.pod, placed.decisions[held.key].node_name)
@@ -171,13 +179,15 @@ class GangDecider:
             return GangDecision(decisions, reason)
         return GangDecision({held.key: _TOO_LARGE for held in members} | decisions)
 
-    def _place(self, part: GangPart) -> GangDecision:
-        """Place the members of a gang, all of them or none."""
-        pods = [held for held in part.members if held.raw]
+    def _place(self, part: GangPart, reserved: Mapping[str, ReleaseDecision]) -> GangDecision:
+        """Place the members of a gang that have no room yet, all of them or none."""
+        pods = [held for held in part.members if held.raw and held.key not in reserved]
+        nodes = (reserved[held.key].node_name for held in part.members if held.key in reserved)
+        beside = (*part.beside, *filter(None, nodes))
         try:
             policies = self._policies()
             requests = [held.placement_request for held in pods]
-            gang = StartingGang(requests=requests, topology=part.gang.topology, beside=part.beside)
+            gang = StartingGang(requests=requests, topology=part.gang.topology, beside=beside)
             placement, _view = self._placer.place_gang(gang, policies)
             outcomes = [each for each in placement.trial.outcomes if each.node]
             decisions = {

@@ -198,7 +198,7 @@ class Releases:
         if follows in {Next.GIVE_BACK, Next.WITHDRAW, Next.WAIT_FOR_QUOTA}:
             self._give_back(attempt)
         if follows in {Next.WITHDRAW, Next.WAIT_FOR_QUOTA}:
-            await self._withdraw(held)
+            await self._write_back(held)
 
     async def _write_back(self, held: HeldPod) -> None:
         if await self._withdraw(held) and held.pod.nominated_node_name:

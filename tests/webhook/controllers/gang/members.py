@@ -6,11 +6,16 @@ from tests.webhook.controllers.release.controller_world import Replica, World
 
 
 def members(
-    world: World, *names: str, gang: str = "train", minimum: int = 3, reasons: str = "gang"
+    world: World,
+    *names: str,
+    gang: str = "train",
+    minimum: int = 3,
+    reasons: str = "gang",
+    namespace: str = "shop",
 ) -> None:
-    world.gang(gang, minimum)
+    world.gang(gang, minimum, namespace=namespace)
     for name in names:
-        world.member(name, gang, reasons=reasons)
+        world.member(name, gang, reasons=reasons, namespace=namespace)
 
 
 def message(replica: Replica, name: str) -> str:

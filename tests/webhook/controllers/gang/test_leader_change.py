@@ -39,6 +39,30 @@ async def test_a_leader_may_end_between_any_two_writes(
     assert second.counted() == {"a": 1, "b": 1, "c": 1}
 
 
+@pytest.mark.parametrize("writes", range(4))
+async def test_a_leader_that_ends_counts_members_where_they_are_nominated_to(
+    world: World, writes: int
+) -> None:
+    members(world, "one", "two", "three")
+    replica = world.replica()
+    left = writes
+
+    def may_write() -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0
+
+    replica.release.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
+    replica.see()
+    await replica.controller.cycle()
+    for _ in range(20):  # until it writes no more
+        await asyncio.sleep(0.001)
+    await replica.controller.end()
+    replica.see()
+    nominated = {world.nominated(name) for name in ("one", "two", "three")} - {""}
+    assert replica.counted() == dict.fromkeys(nominated, 1)
+
+
 async def test_a_new_leader_takes_back_what_was_only_nominated(world: World) -> None:
     members(world, "one", "two", "three")
     for name, node in (("one", "a"), ("two", "b")):

@@ -126,6 +126,8 @@ def _moved(change: Change) -> str:
 
 
 def _place(pod: Object) -> str:
-    place = node_of(pod) or f"nominated to `{nominated_in(pod)}`"
+    # A gang that waits reserves room now and then.
+    is_waiting = gang_in(pod) and gates_of(pod) and not is_reclaimed_for(pod)
+    place = node_of(pod) or ("waiting" if is_waiting else f"nominated to `{nominated_in(pod)}`")
     gates = ", held" if gates_of(pod) else ""
     return f"{cpu_of(pod)} cores, {place}{gates}"

@@ -201,6 +201,7 @@ class World:
         minimum: int,
         *,
         timeout: int = 60,
+        namespace: str = "shop",
         more: dict[str, str] | None = None,
         resources: dict[str, str] | None = None,
         **annotations: str,
@@ -212,7 +213,7 @@ class World:
                 "kind": "PodGroup",
                 "metadata": {
                     "name": name,
-                    "namespace": "shop",
+                    "namespace": namespace,
                     "creationTimestamp": CREATED,
                     "annotations": {
                         f"stowplan.dev/{key.replace('_', '-')}": value
@@ -228,9 +229,18 @@ class World:
             }
         )
 
-    def member(self, name: str, gang: str, cpu: str = "3", *, reasons: str = "gang") -> None:
+    def member(
+        self,
+        name: str,
+        gang: str,
+        cpu: str = "3",
+        *,
+        reasons: str = "gang",
+        namespace: str = "shop",
+    ) -> None:
         """Store a held member of a gang."""
-        self.create(name, "shop", cpu, reasons=reasons, gated=True, labels={POD_GROUP_LABEL: gang})
+        labels = {POD_GROUP_LABEL: gang}
+        self.create(name, namespace, cpu, reasons=reasons, gated=True, labels=labels)
 
     def quota(
         self,
@@ -343,6 +353,15 @@ async def running_world(folder: Path, *, policy: str | None = POLICY) -> AsyncIt
         yield World(server, connection, load_policies(files))
 
 
+_WRITES = (
+    "Releases._write",
+    "ConditionWriter._write",
+    "GangTasks",
+    "GangReservation",
+    "GangEvents",
+)
+
+
 def _is_a_write(task: asyncio.Task[Any]) -> bool:
     name = repr(task.get_coro())
-    return any(part in name for part in ("Releases._write", "ConditionWriter._write", "GangTasks"))
+    return any(part in name for part in _WRITES)

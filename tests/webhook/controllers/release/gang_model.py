@@ -25,6 +25,7 @@ from tests.webhook.controllers.release.scheduler_model import (
     nominated_in,
     runs,
 )
+from webhook.controllers.gang import GangState
 
 GANGS: Final = {"p-b": "small", "p-c": "small", "p-d": "large", "p-e": "large", "p-f": "large"}
 """Of pods by name; the others are single."""
@@ -93,12 +94,21 @@ class GangCluster(HeldCluster):
     def drain(self) -> None:
         self.is_ready_at_the_end = True  # without policies nobody looks at gangs
         super().drain()
-        for name, pod in self.server.pods().items():
-            if gates_of(pod) == [HOLD_GATE] and nominated_in(pod):
-                self.problems.append(f"{name} is held and keeps room on {nominated_in(pod)}")
+        reserving = sum(each.gangs.counts[GangState.RESERVING] for each in self.replicas)
+        keeping = self.keeping()
+        if len(keeping) > reserving:
+            self.problems.append(f"{keeping} are held and keep room")
         for gang, least in MINIMUM.items():
             self._check_rest(gang, least)
         assert not self.problems, self.problems
+
+    def keeping(self) -> dict[str, list[str]]:
+        """Return the held pods that are nominated, by gang."""
+        found: dict[str, list[str]] = {}
+        for name, pod in self.server.pods().items():
+            if gates_of(pod) == [HOLD_GATE] and nominated_in(pod):
+                found.setdefault(gang_in(pod), []).append(name)
+        return found
 
     def _check_rest(self, gang: str, least: int) -> None:
         """Check that nothing is left of a gang that was started in vain."""

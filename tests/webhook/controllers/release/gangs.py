@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from engine.gang import DEFAULT_RESERVE_AFTER_SECONDS
 from webhook.controllers.eviction import EvictionWriter
 from webhook.controllers.gang import GangContext, GangController, GangOutcome
 from webhook.controllers.release import (
@@ -24,6 +25,7 @@ def controllers(
     is_ready: Callable[[], bool],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     count: Callable[[GangOutcome], None] = lambda _outcome: None,
+    reserve_after_seconds: float = DEFAULT_RESERVE_AFTER_SECONDS,
 ) -> tuple[ReleaseController, GangController]:
     """Return the controller of held pods, and that of the gangs whose members are seen."""
     releases = Releases(release)
@@ -37,6 +39,7 @@ def controllers(
                 release.connection, may_write=release.may_write, clock=release.clock
             ),
             count=count,
+            reserve_after_seconds=reserve_after_seconds,
             sleep=sleep,
         )
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from engine.eviction import NodeFit
+from engine.gang import DEFAULT_RESERVE_AFTER_SECONDS
 from engine.model import api
 from engine.model.elastic_quota import ElasticQuota, EvictionMode
 from engine.model.hold import RELEASED_ANNOTATION
@@ -59,6 +60,7 @@ class ReplicaModel:
         doubtful: uids of pods that may have given their room back, as a write has failed.
         reclaims: whether pods are evicted for others of other quotas.
         preempts: whether they are evicted for others of higher priority, too.
+        reserve_after_seconds: after which gangs without room reserve it.
 
     Attributes:
         is_behind: whether its watches show nothing for now.
@@ -68,9 +70,10 @@ class ReplicaModel:
         nominated: the nodes that it last nominated pods to, by uid.
         counted: the same, but none where the nomination was seen to change since.
         lending: judges new pods that do not wait.
+        gangs: those that are held.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named parts, most of them left out
         self,
         server: MemoryServer,
         loop: asyncio.AbstractEventLoop,
@@ -80,6 +83,7 @@ class ReplicaModel:
         *,
         reclaims: bool = False,
         preempts: bool = False,
+        reserve_after_seconds: float = DEFAULT_RESERVE_AFTER_SECONDS,
     ) -> None:
         self.is_behind = False
         self.is_ready = True
@@ -118,12 +122,13 @@ class ReplicaModel:
         self.records = release.pods
         explanations = Explanations(limit=10)
         placer = Placer(view=state.view, now=now, scope=Scope(), explanations=explanations)
-        controller, gangs = controllers(
+        controller, self.gangs = controllers(
             release,
             GangDecider(placer, lambda: policies, release.nominations, PolicyCounts()),
             self.gang_members,
             is_ready=lambda: self.is_ready,
             count=self.gang_outcomes.append,
+            reserve_after_seconds=reserve_after_seconds,
         )
         self._duties = [controller.run]
         config_map = ConfigMapStore(
@@ -138,7 +143,7 @@ class ReplicaModel:
                 policies=policies,
                 is_ready=lambda: self.is_ready,
                 after=Micros(RECLAIM_AFTER_SECONDS * SECOND),
-                gangs=gangs,
+                gangs=self.gangs,
             )
             self._duties.insert(0, reclaiming.run)
         self._task: asyncio.Task[None] | None = None

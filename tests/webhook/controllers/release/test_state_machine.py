@@ -16,6 +16,7 @@ from tests.webhook.controllers.release.combined_model import CombinedCluster
 from tests.webhook.controllers.release.gang_model import GangCluster
 from tests.webhook.controllers.release.queue_model import QueueCluster
 from tests.webhook.controllers.release.reclaim_model import ReclaimCluster
+from tests.webhook.controllers.release.reservation_model import ReservationCluster
 
 POLICY = """
 apiVersion: stowplan.dev/v1alpha1
@@ -71,6 +72,11 @@ def test_no_held_pod_is_lost_and_no_room_given_twice() -> None:
 @pytest.mark.usefixtures("_policy")
 def test_no_gang_is_released_in_part_and_none_keeps_room_it_does_not_use() -> None:
     run_state_machine_as_test(GangCluster, settings=SETTINGS)
+
+
+@pytest.mark.usefixtures("_policy")
+def test_one_gang_at_a_time_reserves_room_that_is_there_and_gives_it_back() -> None:
+    run_state_machine_as_test(ReservationCluster, settings=SETTINGS)
 
 
 @pytest.mark.usefixtures("_preempting_policy")

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.webhook.controllers.gang.members import members, message
+from tests.webhook.controllers.release.controller_world import PODS, Replica, World
+from webhook.controllers.gang import GangState
+
+NAMES = ("one", "two", "three")
+LATER = "2026-01-02T03:05:00Z"
+
+
+def busy(world: World, *nodes: str) -> None:
+    """Let a pod run on each node that leaves no room for another."""
+    for node in nodes:
+        world.create(f"run-{node}", "shop", "3", nodeName=node)
+
+
+def nominated(world: World, *names: str) -> list[str]:
+    """Return where pods are nominated to, in the order of the nodes."""
+    return sorted(filter(None, map(world.nominated, names or NAMES)))
+
+
+async def reserving(world: World, replica: Replica | None = None) -> Replica:
+    """Let a gang of three wait beside busy nodes until it reserves room."""
+    members(world, *NAMES)
+    busy(world, "a", "b", "c")
+    replica = replica or world.replica()
+    await replica.cycle()
+    world.seconds += 60
+    await replica.cycle()
+    return replica
+
+
+def events(world: World) -> list[str]:
+    """Return what was told of reservations."""
+    found = world.server.objects("events").values()
+    return [each["message"] for each in found if each["reason"] == "GangReserving"]
+
+
+async def test_a_gang_gets_room_member_by_member_and_starts_as_a_whole(world: World) -> None:
+    replica = await reserving(world)
+    assert replica.gangs.counts[GangState.RESERVING] == 1
+    assert nominated(world) == []  # there is none yet
+    for count, node in enumerate("ab", 1):
+        world.delete(f"run-{node}")
+        await replica.cycle()
+        assert nominated(world) == list("abc")[:count]
+        assert replica.counted() == dict.fromkeys("abc"[:count], 1)
+        assert not world.releases()
+    world.delete("run-c")
+    await replica.cycle()
+    assert {world.released(name) for name in NAMES} == {"a", "b", "c"}
+    await replica.cycle()
+    assert replica.gangs.counts[GangState.RESERVING] == 0
+
+
+async def test_single_pods_get_nothing_of_it_and_no_other_room_before(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    world.create("single", "shop", "3", gated=True, created=LATER)
+    await replica.cycle()
+    assert world.released("single") is None
+    assert replica.pods.by_key("shop/single") is not None
+    world.delete("run-b")
+    world.seconds += 3
+    await replica.cycle()
+    assert nominated(world) == ["a", "b"]
+    assert world.released("single") is None
+    world.node("d")
+    world.node("e")
+    world.seconds += 3
+    await replica.cycle()  # one for the last member, one for the pod after it
+    assert {world.released(name) for name in NAMES} <= {"a", "b", "d", "e"}
+    assert world.released("single")
+
+
+async def test_pods_of_higher_priority_do_not_wait_for_it(world: World) -> None:
+    replica = await reserving(world)
+    world.create("urgent", "shop", "3", gated=True, created=LATER, priority=1)
+    await replica.cycle()
+    assert world.released("urgent")
+
+
+async def test_pods_that_wait_behind_it_are_not_taken_for_stuck(world: World) -> None:
+    replica = await reserving(world)
+    world.create("single", "shop", "3", gated=True, created=LATER)
+    for _ in range(20):
+        world.seconds += 1
+        await replica.cycle()
+    assert world.released("single") is None
+    assert replica.annotations.get("stowplan.dev/releasing") == "true"
+
+
+async def test_it_says_for_how_many_members_there_is_room(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    text = "gang `shop/train`: reserves room for 1 of 3 members, waits for room for 2: "
+    assert message(replica, "one").startswith(text)
+    held = replica.held.get("shop/one")
+    assert held is not None
+    wait = replica.gangs.wait(held)
+    assert wait is not None
+    assert wait.reason == "ReservingForGang"
+    (event,) = events(world)
+    assert event.startswith("there was no room for all 3 members for 60 s, so it is reserved as")
+
+
+async def test_a_gang_that_found_no_room_for_a_moment_reserves_none(world: World) -> None:
+    members(world, *NAMES)
+    busy(world, "a", "b")
+    replica = world.replica()
+    await replica.cycle()
+    world.seconds += 59
+    await replica.cycle()
+    assert nominated(world) == []
+    assert replica.gangs.counts[GangState.RESERVING] == 0
+
+
+async def test_room_is_given_back_after_as_long_as_the_gang_has_waited(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    world.seconds += 59
+    await replica.cycle()
+    assert nominated(world) == ["a"]
+    world.seconds += 2
+    await replica.cycle()
+    assert nominated(world) == []
+    assert replica.counted() == {}
+    assert "room for 1 of 3 members was reserved and is given back: not all" in events(world)[-1]
+    # Then others have theirs for as long.
+    world.seconds += 50
+    await replica.cycle()
+    assert nominated(world) == []
+    world.seconds += 12
+    await replica.cycle()
+    assert nominated(world) == ["a"]
+
+
+async def test_gangs_of_another_namespace_have_the_next_turn(world: World) -> None:
+    replica = await reserving(world)
+    members(world, "x1", "x2", "x3", gang="second")
+    members(world, "y1", "y2", "y3", gang="other", namespace="lab")
+    await replica.cycle()
+    world.delete("run-a")
+    await replica.cycle()
+    assert nominated(world) == ["a"]
+    world.seconds += 61
+    await replica.cycle()
+    await replica.cycle()
+    assert nominated(world) == []
+    assert nominated(world, "x1", "x2", "x3") == []
+    assert nominated(world, "y1", "y2", "y3") == ["a"]
+    assert replica.counted() == {"a": 1}
+
+
+async def test_a_member_whose_node_goes_is_nominated_to_another(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    world.server.delete("nodes", "", "a")
+    replica.state.delete_node("a")
+    world.delete("run-b")
+    for _ in range(2):  # first it is taken back
+        await replica.cycle()
+    assert nominated(world) == ["b"]
+    assert replica.counted() == {"b": 1}
+
+
+async def test_room_that_a_pod_of_higher_priority_takes_is_given_back(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    busy(world, "a")
+    await replica.cycle()
+    assert nominated(world) == []
+    assert replica.counted() == {}
+    world.delete("run-b")
+    await replica.cycle()
+    assert nominated(world) == ["b"]
+
+
+async def test_a_gang_that_is_not_complete_any_more_keeps_nothing(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    (kept,) = [name for name in NAMES if world.nominated(name)]
+    world.delete(next(name for name in NAMES if name != kept))
+    await replica.cycle()
+    assert world.nominated(kept) == ""
+    assert replica.counted() == {}
+
+
+async def test_a_gang_whose_quota_is_full_by_now_keeps_nothing(world: World) -> None:
+    world.quota("shop", 18, 18)
+    members(world, *NAMES, reasons="gang,quota")
+    busy(world, "a", "b", "c")
+    replica = world.replica()
+    await replica.cycle()
+    world.seconds += 60
+    await replica.cycle()
+    world.delete("run-a")
+    await replica.cycle()
+    assert nominated(world) == ["a"]
+    world.quota("shop", 8, 8, version=2)
+    for _ in range(8):
+        world.seconds += 1
+        await replica.cycle()
+    assert nominated(world) == []
+    assert replica.counted() == {}
+    assert replica.gangs.counts[GangState.RESERVING] == 0
+
+
+async def test_the_next_leader_takes_back_what_was_reserved(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    await replica.controller.end()
+    assert replica.counted() == {"a": 1}  # as the pods say
+    second = world.replica()
+    for _ in range(3):
+        await second.cycle()
+    assert nominated(world) == []
+    replica.see()
+    assert replica.counted() == second.counted() == {}
+
+
+async def test_a_gang_that_is_larger_than_the_cluster_reserves_nothing(world: World) -> None:
+    members(world, *NAMES, "four", "five", minimum=5)
+    replica = world.replica()
+    await replica.cycle()
+    for _ in range(3):
+        world.seconds += 61
+        await replica.cycle()
+    assert nominated(world) == []
+
+
+async def test_a_gang_of_one_domain_reserves_nothing(world: World) -> None:
+    for name, rack in (("d", "r1"), ("e", "r1")):
+        world.node(name, rack=rack)
+    world.gang("train", 2, gang_topology="rack")
+    for name in ("one", "two"):
+        world.member(name, "train")
+    busy(world, "d")
+    replica = world.replica()
+    await replica.cycle()
+    world.seconds += 61
+    await replica.cycle()
+    assert replica.gangs.counts[GangState.RESERVING] == 0
+
+
+async def test_a_nomination_without_an_answer_is_written_again(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    world.server.fail_next(1, 503, method="PATCH", path_prefix=PODS)
+    await replica.cycle()
+    assert nominated(world) == []
+    assert replica.counted() == {"a": 1}  # it may have arrived
+    world.seconds += 16
+    for _ in range(2):
+        await replica.cycle()
+    assert nominated(world) == ["a"]
+
+
+async def test_a_gang_whose_nomination_is_refused_leaves_its_turn(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    denial = "denied the request: not now"
+    world.server.fail_next(1, 403, method="PATCH", path_prefix=PODS, message=denial)
+    await replica.cycle()
+    await replica.cycle()
+    assert replica.gangs.counts[GangState.RESERVING] == 0
+    assert replica.counted() == {}
+    assert denial in events(world)[-1]
+
+
+async def test_one_namespace_has_half_of_the_gangs_that_are_released_at_a_time(
+    world: World,
+) -> None:
+    for number in range(14):
+        world.node(f"node-{number}")
+    for number in range(7):
+        members(world, f"m{number}", gang=f"gang-{number}", minimum=1)
+        members(world, f"n{number}", gang=f"gang-{number}", minimum=1, namespace="lab")
+    replica = world.replica()
+    replica.see()
+    await replica.controller.cycle()
+    counts = Counter(held.pod.namespace for held in replica.gangs.prepared())
+    assert set(counts) == {"shop", "lab"}
+    assert max(counts.values()) <= 5
+    for _ in range(3):
+        await replica.cycle()
+    assert len(world.releases()) == 14

@@ -1,0 +1,326 @@
+"""Room that is reserved for a gang which has found none for long, as it comes free.
+
+Where pods come and go, room for all members is hardly ever free at one moment. So one gang at a
+time keeps what there is: each member is nominated as soon as a node has room for it, never before.
+All that must outlive the leader is on the pods: the next one takes such nominations back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Final
+
+from engine.errors import counted
+from engine.gang import GangKey, ReservationTurns
+from engine.release import HeldPod, ReclaimStage, ReleaseDecision, WriteFailure, would_stay
+from engine.view import ClusterView
+from webhook.controllers.gang.gang_context import GangContext, GangMemories
+from webhook.controllers.gang.gang_unit import GangUnit, exceeds_cluster
+from webhook.controllers.release.pod_writer import WriteError
+
+_LONGEST_SECONDS: Final = 600.0
+_TURN_SECONDS: Final = 5.0
+"""After which a gang whose turn does not come, as its quota has no room, keeps none either."""
+
+_MAYBE_WRITTEN: Final = frozenset({WriteFailure.UNREACHABLE, WriteFailure.NOT_LEADING})
+
+_log = logging.getLogger(__name__)
+
+
+class GangReservation:
+    """The gang that reserves room; namespaces have their turns one after the other.
+
+    It lasts as long as the gang has waited for room, 10 minutes at most; after one in vain the gang
+    reserves nothing for as long. What is nominated is written beside the cycles.
+
+    Args:
+        context: what the release of gangs works with.
+        memories: what is remembered of each gang.
+    """
+
+    def __init__(self, context: GangContext, memories: GangMemories) -> None:
+        self._context = context
+        self._memories = memories
+        self._turns = ReservationTurns()
+        self._unit: GangUnit | None = None
+        self._decisions: dict[str, ReleaseDecision] = {}  # of the members that have room, by key
+        self._seconds = 0.0  # that it lasts
+        self._until = 0.0
+        self._due_at: float | None = None  # since when it waits for its turn in the queue
+        self._refusal = ""  # of a nomination
+        self._leaving: dict[str, HeldPod] = {}  # those that keep room until that can be written
+        self._writing: frozenset[str] = frozenset()  # keys of members
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Begin with no gang."""
+        self._turns.clear()
+
+    async def end(self) -> None:
+        """End all writes; what is nominated by then is left to the next leader."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for held in (*self._forget(), *self._leaving.values()):
+            # The view follows the watch, which shows a nomination of ours no second time.
+            self._context.release.nominations.follow(held)
+        self._leaving.clear()
+
+    # Who has it.
+
+    @property
+    def gangs(self) -> Sequence[GangKey]:
+        """The gangs that reserve room: one, or those of its group."""
+        return [] if self._unit is None else [gang.key for gang in self._unit.gangs]
+
+    def is_of(self, unit: GangUnit) -> bool:
+        """Return whether a gang reserves room."""
+        return self._unit is not None and self._unit.key == unit.key
+
+    def is_for(self, held: HeldPod) -> bool:
+        """Return whether the gang of a pod reserves room, for this pod or not yet."""
+        return self._unit is not None and held.key in self._unit.member_keys
+
+    def __contains__(self, held: HeldPod) -> bool:
+        """Return whether room is reserved for a pod."""
+        return held.key in self._decisions
+
+    def is_writing(self, unit: GangUnit) -> bool:
+        """Return whether nominations of members are being written."""
+        return not self._writing.isdisjoint(unit.member_keys)
+
+    def reserves_from(self, held: HeldPod) -> bool:
+        """Return whether a single pod that finds no room must not have what comes free next.
+
+        The scheduler would give that to a pod without a node. So it stays held, for as long as it
+        may be.
+        """
+        return self._unit is not None and held.pod.priority <= self._unit.first.pod.priority
+
+    def describe(self, unit: GangUnit, reason: str) -> str:
+        """Return what a gang waits for that has no room, for this reason."""
+        if not self.is_of(unit):
+            return reason
+        count, reserved = len(unit.members), len(self._decisions)
+        waits = f"waits for room for {count - reserved}"
+        return f"reserves room for {reserved} of {counted(count, 'member')}, {waits}: {reason}"
+
+    def update(self, units: Mapping[GangKey, GangUnit], view: ClusterView) -> None:
+        """End what is over, and begin what is due.
+
+        Args:
+            units: the gangs that are complete, by their keys.
+            view: the cluster.
+        """
+        if self._unit is not None:
+            unit = units.get(self._unit.key)
+            why = self._over(unit)
+            if unit is None or why:
+                self._end(why)
+            else:
+                self._go_on(unit)
+        for held in list(self._leaving.values()):
+            self._give_back(held)
+        if self._unit is None:
+            self._begin_next(units, view)
+
+    def turn_is_due(self) -> None:
+        """Note that the gang waits for its turn in the queue; it looks for room each time."""
+        now = self._context.clock()
+        if self._unit is not None:
+            self._due_at = now if self._due_at is None else self._due_at
+            self._context.pods.of(self._unit.first).looks_again(now)
+
+    # Its room.
+
+    def room(self, unit: GangUnit) -> Mapping[str, ReleaseDecision]:
+        """Return where members have room, by their keys; empty if this gang reserves none."""
+        return self._decisions if self.is_of(unit) else {}
+
+    def has_lost_room(self, unit: GangUnit) -> bool:
+        """Return whether a member has no room any more where it is nominated to."""
+        return self.is_of(unit) and any(map(self._has_lost_room, unit.members))
+
+    def keep(self, unit: GangUnit, decisions: Mapping[str, ReleaseDecision]) -> None:
+        """Nominate the members that have room, if this gang reserves any; its turn has come.
+
+        Args:
+            unit: the gang.
+            decisions: by the keys of members that have room, beside each other.
+        """
+        if not self.is_of(unit):
+            return
+        self._due_at = None
+        self._decisions = dict(decisions)
+        for held in unit.members:
+            if self._node(held):
+                self._context.release.nominations.nominate(held.pod, self._node(held))
+        self._write_due(unit)
+
+    def leave(self, unit: GangUnit) -> None:
+        """Leave the room of a gang, if it has any, to its release."""
+        if self.is_of(unit):
+            self._forget()
+
+    def _has_lost_room(self, held: HeldPod) -> bool:
+        """Return whether a member counts on its node no longer, or others leave no room for it."""
+        node_name, state = self._node(held), self._context.state
+        if not node_name:
+            return False
+        is_counted = state.assumed_node(held.key) == node_name
+        return not (is_counted and would_stay(state.view(), node_name, held.pod))
+
+    def _node(self, held: HeldPod) -> str:
+        """Return the node where a member has room, "" for none."""
+        decision = self._decisions.get(held.key)
+        return "" if decision is None else decision.node_name
+
+    # Its beginning and its end.
+
+    def _begin_next(self, units: Mapping[GangKey, GangUnit], view: ClusterView) -> None:
+        context, now = self._context, self._context.clock()
+        waiting: dict[GangKey, float] = {}
+        for key, unit in units.items():
+            memory = self._memories.of(key)
+            since, begin = memory.without_room_since, memory.reserves_again_at
+            is_long = since is not None and now - since >= context.reserve_after_seconds
+            if since is None or not is_long or now < begin or not self._may_reserve(unit):
+                continue
+            if exceeds_cluster(unit, view):
+                memory.reserves_again_at = now + context.reserve_after_seconds
+            else:
+                waiting[key] = since
+        chosen = self._turns.take(waiting)
+        if chosen is None:
+            return
+        self._unit, waited = units[chosen], now - waiting[chosen]
+        self._seconds = min(waited, _LONGEST_SECONDS)
+        self._until = now + self._seconds
+        self._tell(
+            self._unit,
+            f"there was no room for all {counted(len(self._unit.members), 'member')} for"
+            f" {waited:.0f} s, so it is reserved as it comes free, for {self._seconds:.0f} s at"
+            f" most: {self._memories.of(chosen).message}",
+        )
+
+    def _may_reserve(self, unit: GangUnit) -> bool:
+        """Return whether room that is reserved in parts helps a gang.
+
+        That of one domain is found as a whole; a gang that others are evicted for gets theirs.
+        """
+        is_in_one_domain = any(gang.topology and gang.topology.required for gang in unit.gangs)
+        is_bound_elsewhere = unit.is_released_without_room or self._is_reclaimed_for(unit)
+        return not (is_in_one_domain or is_bound_elsewhere)
+
+    def _is_reclaimed_for(self, unit: GangUnit) -> bool:
+        records = map(self._context.pods.of, unit.members)
+        return any(each.is_reclaiming or each.reclaim is ReclaimStage.READY for each in records)
+
+    def _over(self, unit: GangUnit | None) -> str:
+        """Return why the reservation is over, "" if it is not."""
+        now = self._context.clock()
+        if unit is None:
+            return "it is not complete any more"
+        if self._is_reclaimed_for(unit):
+            return "others are evicted for it"
+        if self._refusal:
+            return self._refusal
+        if self._due_at is not None and now >= self._due_at + _TURN_SECONDS:
+            return "its turn does not come"
+        if now >= self._until:
+            return f"not all of it came free within {self._seconds:.0f} s"
+        return ""
+
+    def _go_on(self, unit: GangUnit) -> None:
+        """Go on with the members that a gang has now, and with those nodes that have room still."""
+        before, self._unit = self._unit, unit
+        members = () if before is None else before.members
+        gone = [held for held in members if held.key not in unit.member_keys]
+        for held in (*gone, *filter(self._has_lost_room, unit.members)):
+            if self._decisions.pop(held.key, None) is not None:
+                self._give_back(held)
+
+    def _end(self, why: str) -> None:
+        """Give all room back."""
+        unit, reserved = self._unit, len(self._decisions)
+        if unit is None:
+            return
+        for held in self._forget():
+            self._give_back(held)
+        memory = self._memories.of(unit.key)
+        memory.reserves_again_at = self._context.clock() + self._seconds
+        count = counted(len(unit.members), "member")
+        memory.message = f"room for {reserved} of {count} was reserved and is given back: {why}"
+        self._tell(unit, memory.message)
+
+    def _forget(self) -> list[HeldPod]:
+        """End it; return the members that had room."""
+        unit, self._unit = self._unit, None
+        found = [] if unit is None else [held for held in unit.members if held in self]
+        self._decisions, self._due_at, self._refusal = {}, None, ""
+        return found
+
+    def _give_back(self, held: HeldPod) -> None:
+        """Let the room of a member go; until that can be written, it counts there."""
+        context, now = self._context, self._context.held.now(held)
+        self._leaving.pop(held.key, None)
+        if now is None or context.pods.attempt(now.pod) or context.pods.of(now).is_kept_for_reclaim:
+            return
+        if not context.releases.may_try(now):
+            self._leaving[held.key] = held
+        elif now.pod.nominated_node_name:
+            context.releases.take_back(now)
+        else:
+            context.release.nominations.withdraw(now.pod)
+
+    # What is written.
+
+    def _tell(self, unit: GangUnit, message: str) -> None:
+        context = self._context
+        for gang in unit.gangs:
+            member = next(iter(context.members.of(gang.key)), None)
+            self._run(context.events.reserving(gang.key, member, message))
+
+    def _write_due(self, unit: GangUnit) -> None:
+        """Begin to write the nominations that are not seen, unless others are being written."""
+        context = self._context
+        if self._writing:
+            return
+        now = filter(None, map(context.held.now, unit.members))
+        due = [
+            held
+            for held in now
+            if self._node(held) not in {"", held.pod.nominated_node_name}
+            and context.releases.may_try(held)
+        ]
+        if due:
+            self._writing = frozenset(held.key for held in due)
+            self._run(self._write(due))
+
+    async def _write(self, due: Sequence[HeldPod]) -> None:
+        try:
+            await asyncio.gather(*(self._nominate(held, self._node(held)) for held in due))
+        finally:
+            self._writing = frozenset()
+
+    async def _nominate(self, held: HeldPod, node_name: str) -> None:
+        """Nominate a member; nothing else is written of it until that is seen, or for a while."""
+        context, record = self._context, self._context.pods.of(held)
+        record.outdated(held.version, context.clock(), is_unseen=True)
+        try:
+            await context.release.writer.nominate(held, node_name)
+        except WriteError as error:
+            record.outdated(held.version, context.clock())
+            _log.info("room for member `%s` is not reserved: %s", held.key, error)
+            if error.failure not in _MAYBE_WRITTEN and self._node(held) == node_name:
+                del self._decisions[held.key]
+                context.release.nominations.follow(held)
+            if error.failure is WriteFailure.REFUSED and self.is_for(held):
+                self._refusal = f"member `{held.key}` could not be nominated: {error.message}"
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
