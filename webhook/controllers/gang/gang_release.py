@@ -166,7 +166,7 @@ class GangRelease:
         is_doubtful = decision.node_name and (self._is_begun or held.key in self._written)
         if is_doubtful and not self._has_room(held):
             nominations.withdraw(held.pod)
-            decision = ReleaseDecision(reason="its gang runs, and others took its room")
+            decision = ReleaseDecision(reason="its gang runs, and its room is gone")
         annotations = {**decision.annotations, GANG_RELEASED_ANNOTATION: self._moment}
         decision = replace(decision, annotations=annotations)
         self._written[held.key] = context.releases.begin(held, decision)

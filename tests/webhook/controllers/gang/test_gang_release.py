@@ -173,3 +173,23 @@ async def test_the_others_follow_once_a_member_is_released(world: World) -> None
     await replica.lead(10)
     assert len(world.releases()) == 3
     assert replica.gang_outcomes == [GangOutcome.RELEASED]
+
+
+async def test_a_member_that_was_refused_until_its_room_was_given_back_goes_without_a_node(
+    world: World,
+) -> None:
+    members(world, "one", "two", "three")
+    replica = world.replica()
+
+    def refuse() -> None:
+        if all(world.nominated(name) for name in ("one", "two", "three")):
+            denial, path = "denied the request: not now", f"{PODS}/three"
+            world.server.fail_next(3, 403, method="PATCH", path_prefix=path, message=denial)
+            replica.on_sleep = lambda: None
+
+    replica.on_sleep = refuse
+    replica.see()
+    await replica.controller.cycle()
+    await replica.lead(20)
+    assert world.nominated("three") == ""
+    assert world.released("three") == "its gang runs, and its room is gone"

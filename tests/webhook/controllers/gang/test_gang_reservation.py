@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from engine.model.hold import RESERVED_AT_ANNOTATION
 from tests.webhook.controllers.gang.members import members, message
 from tests.webhook.controllers.release.controller_world import PODS, Replica, World
 from webhook.controllers.gang import GangState
@@ -226,6 +227,19 @@ async def test_the_next_leader_takes_back_what_was_reserved(world: World) -> Non
     assert nominated(world) == []
     replica.see()
     assert replica.counted() == second.counted() == {}
+
+
+async def test_a_scheduler_that_was_restarted_hears_of_it_again(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    await replica.controller._touch()  # noqa: SLF001 (when the Lease has another holder)
+    touched = [
+        name
+        for name in NAMES
+        if RESERVED_AT_ANNOTATION in world.stored(name)["metadata"]["annotations"]
+    ]
+    assert touched == [name for name in NAMES if world.nominated(name)] != []
 
 
 async def test_a_gang_that_is_larger_than_the_cluster_reserves_nothing(world: World) -> None:
