@@ -89,7 +89,7 @@ class GangReservation:
 
     def is_writing(self, unit: GangUnit) -> bool:
         """Return whether nominations of members are being written."""
-        return not self._writing.isdisjoint(unit.member_keys)
+        return bool(self._writing) and not self._writing.isdisjoint(unit.member_keys)
 
     def reserves_from(self, held: HeldPod) -> bool:
         """Return whether a single pod that finds no room must not have what comes free next.
