@@ -11,9 +11,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.batch.judge import DEFAULT_SCOPE, Judge
 from engine.batch.look_ahead import Placements, Template
-from engine.batch.template_rules import TemplateRules, UnevenError, template_keys
+from engine.batch.template_rules import (
+    DEFAULT_SCOPE,
+    Judge,
+    TemplateRules,
+    UnevenError,
+    template_keys,
+)
 from engine.model.decision import Decision, PlacementRequest, Verdict
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import SCHEDULER

@@ -1,8 +1,9 @@
-"""Templates: pods that no rule can tell apart, and the rules that apply to them."""
+"""The rules for pods of a batch: single pods, and templates, whose pods no rule can tell apart."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -12,17 +13,18 @@ import numpy as np
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from engine.batch.judge import Judge
 from engine.cel import Reference
 from engine.model.decision import Decision, PlacementRequest
 from engine.model.pod import Pod, parse_affinity_terms
 from engine.model.rule_outcomes import ScoreOutcome, and_not
 from engine.model.selectors import parse_label_selector
+from engine.model.time import Micros
 from engine.model.workload import controller_selector
-from engine.pipeline import decide_in
+from engine.pipeline import Scope, decide_in, policies_for
 from engine.placement.stored_pod import contexts_of, is_kept_off
 from engine.policy import (
     MOST_ITERATIONS,
+    SCHEDULER_POLICY,
     CompiledPolicy,
     FilterRule,
     PolicySet,
@@ -32,7 +34,49 @@ from engine.policy import (
     scheduler_filters,
     scheduler_scores,
 )
-from engine.view import BoolColumn, ClusterView, Domain
+from engine.view import FRESH, BoolColumn, ClusterView, Domain, Freshness
+
+DEFAULT_SCOPE: Final = Scope()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Decides for single pods at one moment: as the scheduler would, where no policy does."""
+
+    policies: PolicySet  # the loaded policies
+    now: Micros  # the moment
+    scope: Scope = DEFAULT_SCOPE  # the pods that policies place
+    freshness: Freshness = FRESH  # the domains of the view that are too old
+    # (n,), those that are looked at, valid rows all of them; None for all
+    nodes: BoolColumn | None = None
+
+    def policies_for(self, request: PlacementRequest) -> Sequence[CompiledPolicy]:
+        """Return the policies that decide for a pod, highest priority first; at least one."""
+        chosen = policies_for(request, self.policies, self.now, scope=self.scope)
+        return chosen or (SCHEDULER_POLICY,)
+
+    def decide(self, request: PlacementRequest, view: ClusterView) -> Decision:
+        """Decide for a pod."""
+        policies = self.policies_for(request)
+        contexts = contexts_of(policies, request, view, self.now, self.freshness)
+        return decide_in(contexts, policies, nodes=self.nodes)
+
+    def in_reach(self, request: PlacementRequest, view: ClusterView) -> BoolColumn:
+        """Return the nodes that a pod might take after any other pods, (n,).
+
+        All but those that a filter rejects which more pods cannot make relent.
+        """
+        policies = self.policies_for(request)
+        contexts = contexts_of(policies, request, view, self.now, self.freshness)
+        filters = [(rule, contexts[0]) for rule in scheduler_filters(contexts[0])]
+        for policy, context in zip(policies, contexts, strict=True):
+            filters += [(rule, context) for rule in policy.filters]
+        nodes = view.valid if self.nodes is None else self.nodes
+        for rule, context in filters:
+            if not rule.evaluator.may_relent(context):
+                nodes = and_not(nodes, rule.outcome(context).rejects)
+        return nodes
+
 
 _OWN: Final = frozenset(
     ("name", "generate_name", "uid", "owner_uid", "created", "annotations", "labels", "shape")
