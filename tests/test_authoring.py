@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import junitparser
@@ -53,25 +56,46 @@ def server() -> Iterator[FakeApiServer]:
 
 
 def ran(command: str, folder: Path, kubeconfig: Path) -> str:
-    """Return what a command of the guide prints, on both streams."""
+    """Return what a command of the guide prints, on both streams.
+
+    One that reads a live cluster is a process of its own, for its client reads the environment when
+    it is imported.
+    """
+    environment = {"COLUMNS": str(WIDTH), "TERM": "dumb", "KUBECONFIG": str(kubeconfig)}
+    run = ran_alone if "--live" in command else ran_here
+    status, printed = run(command, folder, environment)
+    assert status == 0, printed
+    return "\n".join(line.rstrip() for line in printed.splitlines()).strip()
+
+
+def ran_alone(command: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
     finished = subprocess.run(  # noqa: S603 - the guide is ours
         ["/bin/bash", "-c", command],
         cwd=folder,
-        env={
-            **os.environ,
-            "PATH": f"{PROGRAM.parent}:{os.defpath}",
-            "COLUMNS": str(WIDTH),
-            "TERM": "dumb",
-            "KUBECONFIG": str(kubeconfig),
-        },
+        env={**os.environ, "PATH": f"{PROGRAM.parent}:{os.defpath}", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-    assert finished.returncode == 0, finished.stdout
-    return "\n".join(line.rstrip() for line in finished.stdout.splitlines()).strip()
+    return finished.returncode, finished.stdout
+
+
+def ran_here(command: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
+    program, *arguments = shlex.split(command)
+    assert program == PROGRAM.name
+    printed = StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        chdir(folder),
+        redirect_stdout(printed),
+        redirect_stderr(printed),
+    ):
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        status = run_command(arguments)
+    return status, printed.getvalue()
 
 
 def shown_commands(steps: list[tuple[str, str, str]], folder: Path, kubeconfig: Path) -> list[str]:

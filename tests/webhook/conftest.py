@@ -13,12 +13,15 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
 
 from engine.model import api
 from engine.model.elastic_quota import quota_of
 from engine.model.node import node_of
 from engine.model.time import Micros
 from engine.view import ClusterState
+from tests.browser import chromium
 from tests.patience import PATIENCE_SECONDS
 from webhook import background
 from webhook.admission.handler import ReviewLimits
@@ -188,3 +191,10 @@ async def caller(start: Start) -> AsyncIterator[Caller]:
     """A webhook with the policies above, and a client for it."""
     async with start() as client:
         yield client
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """The browser, started once for all tests that run in the loop of the session."""
+    async with chromium() as started:
+        yield started

@@ -402,18 +402,20 @@ def traced() -> Iterator[Traced]:
         tracemalloc.stop()
 
 
+def undeclared(first: int, names: int, containers: int) -> int:
+    """Return the bytes that shapes of 20 pods take beyond what they say."""
+    keys = 20 * 4 * KIB  # the longest key of the cache of shapes
+    with traced() as memory:
+        pods = [hostile_pod(first + n, names=names, containers=containers) for n in range(20)]
+        shapes = [pod.shape for pod in pods]
+        del pods
+    return memory.held - sum(shape.size for shape in shapes) - keys
+
+
 @pytest.mark.parametrize(("names", "containers"), [(2, 1), (100, 1), (4, 20), (0, 99)])
 def test_a_shape_takes_no_more_memory_than_it_says(names: int, containers: int) -> None:
-    keys = 20 * 4 * KIB  # the longest key of the cache of shapes
-    undeclared = []
-    for first in (0, 20, 40):
-        with traced() as memory:
-            pods = [hostile_pod(first + n, names=names, containers=containers) for n in range(20)]
-            shapes = [pod.shape for pod in pods]
-            del pods
-        undeclared.append(memory.held - sum(shape.size for shape in shapes) - keys)
     # A table of the whole process that is full grows in one of the three, not in all of them.
-    assert min(undeclared) <= 0
+    assert any(undeclared(first, names, containers) <= 0 for first in (0, 20, 40))
 
 
 def test_contributions_of_hostile_pods_are_held_within_bounds() -> None:

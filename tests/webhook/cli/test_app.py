@@ -104,6 +104,7 @@ def test_the_page_of_commands_lists_all_of_them() -> None:
 
 HEAVY = {
     ("--version",): ("rich", "pydantic", "numpy", "msgspec", "importlib.metadata", "engine.model"),
+    ("--help",): ("aiohttp", "kubernetes", "numpy", "msgspec", "engine.model"),
     ("lint", "balanced"): (
         *("aiohttp", "asyncio", "cryptography", "jinja2", "kubernetes", "logging", "plotly", "ssl"),
         *("prometheus_client", "pydantic_settings", "requests", "xml"),

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_SECONDS
-from tests.webhook.cli.running import CLUSTER, DATA, POD, POLICIES, QUOTA_POD, Stowplan, process
+from tests.webhook.cli.running import CLUSTER, DATA, POD, POLICIES, QUOTA_POD, Stowplan
 
 BLANK = str.maketrans("", "", " \n─")
 EXPLAIN_POD = ("explain", POD, *CLUSTER, *POLICIES)
@@ -55,11 +54,12 @@ def test_a_pipe_gets_no_colour_and_loses_no_reason(stowplan: Stowplan) -> None:
     assert "…" not in ran.out
 
 
-def test_a_narrow_terminal_loses_no_word() -> None:
-    with process(*EXPLAIN_POD) as running:
-        wide, _ = running.communicate(timeout=PATIENCE_SECONDS)
-    with process(*EXPLAIN_POD, COLUMNS="50") as running:
-        narrow, _ = running.communicate(timeout=PATIENCE_SECONDS)
+def test_a_narrow_terminal_loses_no_word(
+    stowplan: Stowplan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = stowplan(*EXPLAIN_POD).out
+    monkeypatch.setenv("COLUMNS", "50")
+    narrow = stowplan(*EXPLAIN_POD).out
     assert max(map(len, narrow.splitlines())) <= 50
     letters = sorted(wide.translate(BLANK))
     assert sorted(narrow.translate(BLANK)) == letters

@@ -8,8 +8,7 @@ import pytest
 
 from engine.report import ArmPlacement, PodFate, SimulationReport
 from tests.eks import SUFFIX, EksCluster
-from tests.patience import PATIENCE_SECONDS
-from tests.webhook.cli.running import CLUSTER, DATA, POD, Stowplan, process
+from tests.webhook.cli.running import CLUSTER, DATA, POD, Stowplan
 
 ARM = ("--arm", f"ours={DATA / 'policies'}")
 
@@ -145,12 +144,14 @@ def test_pods_that_wait_come_last_and_once_for_all_arms(stowplan: Stowplan, tmp_
     assert out.index("shop/web-6c5d9") < out.index("data/rebuild-7f4b8")
 
 
-def test_on_a_narrow_terminal_no_name_of_a_node_is_broken(tmp_path: Path) -> None:
+def test_on_a_narrow_terminal_no_name_of_a_node_is_broken(
+    stowplan: Stowplan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     EksCluster().write(tmp_path)
     pod = ("pod/web-6c5d9-03", "--namespace", "shop")
     given = ("--cluster", tmp_path, "--policies", "balanced")
-    with process("explain", *pod, *given, COLUMNS="80") as running:
-        out, _ = running.communicate(timeout=PATIENCE_SECONDS)
+    monkeypatch.setenv("COLUMNS", "80")
+    out = stowplan("explain", *pod, *given).out
     assert "ip-10-0-1-44  " in out
     assert f"names of nodes end with {SUFFIX}" in out
     assert max(map(len, out.splitlines())) <= 80

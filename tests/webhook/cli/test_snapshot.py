@@ -4,7 +4,6 @@ import asyncio
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import pytest
 
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.patience import PATIENCE_SECONDS
-from tests.webhook.cli.running import POD, POLICIES, PROGRAM, ROOT, Stowplan, process
+from tests.webhook.cli.running import POD, POLICIES, PROGRAM, Stowplan, process
 from tests.webhook.cluster.recording import CLUSTER, fill
 
 NOTHING = "the cluster has no such API, or nothing serves it"
@@ -185,19 +184,6 @@ def test_a_cluster_that_does_not_answer_is_said_with_a_hint(
     assert ran.status == 1
     assert ran.err.startswith("no contact with the API server: ")
     assert ran.err.splitlines()[1].startswith("hint: is it the right cluster, and in reach? ")
-
-
-def test_other_commands_do_not_wait_for_the_client_of_the_api_server() -> None:
-    code = """
-import sys
-from webhook.cli.app import app
-app(["--help"], result_action="return_value")
-app(["lint", "--help"], result_action="return_value")
-sys.exit("kubernetes" in sys.modules)
-"""
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True)  # noqa: S603 - our own program
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    assert b"snapshot" in ran.stdout
 
 
 @pytest.mark.parametrize("command", [["snapshot", "-o", "c.json"], ["doctor"]])

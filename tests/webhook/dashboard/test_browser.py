@@ -7,13 +7,17 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
 from yarl import URL
 
-from tests.browser import chromium, visit
+from tests.browser import visit
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.conftest import Caller
 from tests.webhook.serving.test_authorization import ACCESS, TOKENS
 from tests.webhook.serving.test_services import node, pod, replica
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 NODES = 5_000
 READER = "reader"
@@ -30,7 +34,7 @@ PAGES = {
 """What each page shows."""
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def api_server() -> AsyncIterator[FakeApiServer]:
     """A cluster with a node, a pod on it and a quota, and a reader who may read everything."""
     async with fake_api_server(tls=True) as server:
@@ -57,12 +61,11 @@ def dashboard(api_server: FakeApiServer, tmp_path: Path) -> AbstractAsyncContext
 
 
 async def test_every_page_opens_without_a_complaint_and_without_another_host(
-    api_server: FakeApiServer, tmp_path: Path
+    api_server: FakeApiServer, browser: Browser, tmp_path: Path
 ) -> None:
     for number in range(NODES):
         api_server.create(node(f"node-{number:04}"))
     async with (
-        chromium() as browser,
         dashboard(api_server, tmp_path) as caller,
         visit(browser, token=READER) as tab,
     ):
@@ -83,10 +86,9 @@ async def test_every_page_opens_without_a_complaint_and_without_another_host(
 
 
 async def test_links_lead_from_a_node_over_its_pods_to_why_they_are_there_and_to_the_policy(
-    api_server: FakeApiServer, tmp_path: Path
+    api_server: FakeApiServer, browser: Browser, tmp_path: Path
 ) -> None:
     async with (
-        chromium() as browser,
         dashboard(api_server, tmp_path) as caller,
         visit(browser, token=READER) as tab,
     ):
@@ -97,10 +99,9 @@ async def test_links_lead_from_a_node_over_its_pods_to_why_they_are_there_and_to
 
 
 async def test_a_page_follows_the_cluster_without_being_loaded_again(
-    api_server: FakeApiServer, tmp_path: Path
+    api_server: FakeApiServer, browser: Browser, tmp_path: Path
 ) -> None:
     async with (
-        chromium() as browser,
         dashboard(api_server, tmp_path) as caller,
         visit(browser, token=READER) as tab,
     ):
@@ -120,10 +121,9 @@ async def test_a_page_follows_the_cluster_without_being_loaded_again(
 
 
 async def test_a_person_signs_in_by_keyboard_and_out_again(
-    api_server: FakeApiServer, tmp_path: Path
+    api_server: FakeApiServer, browser: Browser, tmp_path: Path
 ) -> None:
     async with (
-        chromium() as browser,
         dashboard(api_server, tmp_path) as caller,
         visit(browser) as tab,
     ):

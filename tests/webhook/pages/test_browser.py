@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from playwright.async_api import Route
+from playwright.async_api import Browser, Route
 from yarl import URL
 
 from engine.report import PoliciesReport, PolicyRow, RuleKind, RuleRejections, RuleRow
-from tests.browser import chromium, visit
+from tests.browser import visit
 from tests.webhook.pages.reports import HOSTILE
 from tests.webhook.pages.test_simulation import arm, report
 from webhook.pages import Frame, assets, document, policies_page, report_page, update
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 OPEN_ALL = "for (const each of document.querySelectorAll('details')) each.open = true"
 
@@ -25,8 +27,10 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_report_draws_all_its_plots_without_a_network_or_a_complaint(path: Path) -> None:
-    async with chromium() as browser, visit(browser) as tab:
+async def test_a_report_draws_all_its_plots_without_a_network_or_a_complaint(
+    path: Path, browser: Browser
+) -> None:
+    async with visit(browser) as tab:
         await tab.page.goto(path.as_uri())
         await tab.page.evaluate(OPEN_ALL)
         plots = tab.page.locator(".plot")
@@ -38,16 +42,18 @@ async def test_a_report_draws_all_its_plots_without_a_network_or_a_complaint(pat
         assert tab.hosts <= {""}  # the file itself
 
 
-async def test_a_report_shows_hostile_text_as_text(path: Path) -> None:
-    async with chromium() as browser, visit(browser) as tab:
+async def test_a_report_shows_hostile_text_as_text(path: Path, browser: Browser) -> None:
+    async with visit(browser) as tab:
         await tab.page.goto(path.as_uri())
         await tab.page.locator(".main-svg").first.wait_for()
         assert await tab.page.locator("img").count() == 0
         assert "onerror" in await tab.text()
 
 
-async def test_a_report_is_read_by_keyboard_and_is_as_wide_as_a_narrow_window(path: Path) -> None:
-    async with chromium() as browser, visit(browser) as tab:
+async def test_a_report_is_read_by_keyboard_and_is_as_wide_as_a_narrow_window(
+    path: Path, browser: Browser
+) -> None:
+    async with visit(browser) as tab:
         await tab.page.set_viewport_size({"width": 400, "height": 800})
         await tab.page.goto(path.as_uri())
         await tab.page.keyboard.press("Tab")
@@ -59,7 +65,9 @@ async def test_a_report_is_read_by_keyboard_and_is_as_wide_as_a_narrow_window(pa
         assert await tab.page.evaluate("document.documentElement.scrollWidth") == 400
 
 
-async def test_an_event_replaces_what_changed_and_draws_plots_that_are_new() -> None:
+async def test_an_event_replaces_what_changed_and_draws_plots_that_are_new(
+    browser: Browser,
+) -> None:
     rules = (RuleRow(kind=RuleKind.FILTER, name="zone", rejected_nodes=5),)
     row = PolicyRow(name="calm", mode="Enforce", placed_at="Admission", priority=1, rules=())
     before = policies_page(PoliciesReport(policies=(row,)), {})
@@ -78,7 +86,7 @@ async def test_an_event_replaces_what_changed_and_draws_plots_that_are_new() -> 
             text = document(before, Frame(cluster="prod", is_live=True))
             await route.fulfill(content_type="text/html", body=text)
 
-    async with chromium() as browser, visit(browser) as tab:
+    async with visit(browser) as tab:
         await tab.page.route("**/*", answer)
         await tab.page.goto("http://dashboard.invalid/policies")
         await tab.page.locator("#turned-away .main-svg").first.wait_for()

@@ -271,34 +271,25 @@ async def held_connection(url: str) -> tuple[asyncio.StreamReader, asyncio.Strea
     return await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]), ssl=blind)
 
 
-@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_an_idle_process_well(tmp_path: Path, which: signal.Signals) -> None:
-    async with started_process(tmp_path) as (running, url, _):
+async def test_a_recorded_cluster_is_served_with_pages_until_a_signal_ends_it_well(
+    tmp_path: Path,
+) -> None:
+    async with started_process(tmp_path, "dashboard_port=0") as (running, url, greeting):
+        pages = re.search(r"dashboard +(https://\S+)", greeting)
+        assert pages is not None, greeting
         connector = aiohttp.TCPConnector(ssl=False)
-        async with (
-            aiohttp.ClientSession(connector=connector) as session,
-            session.post(f"{url}/mutate", json=REVIEW) as response,
-        ):
-            assert "patch" in (await response.json())["response"]
-        running.send_signal(which)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            async with session.post(f"{url}/mutate", json=REVIEW) as response:
+                assert "patch" in (await response.json())["response"]
+            page = f"{pages[1]}/dashboard/pod?namespace=shop&name=web"
+            async with session.get(page) as response:
+                assert response.status == HTTPStatus.OK
+                assert "node-a" in await response.text()
+        running.send_signal(signal.SIGTERM)
         out, log = await asyncio.wait_for(running.communicate(), PATIENCE_SECONDS)
         assert running.returncode == 0
         assert out is not None
         assert all(json.loads(line)["level"] == "info" for line in log.splitlines())
-
-
-async def test_a_recorded_cluster_is_served_with_pages_of_its_pods(tmp_path: Path) -> None:
-    async with started_process(tmp_path, "dashboard_port=0") as (_, _, greeting):
-        url = re.search(r"dashboard +(https://\S+)", greeting)
-        assert url is not None, greeting
-        connector = aiohttp.TCPConnector(ssl=False)
-        async with (
-            aiohttp.ClientSession(connector=connector) as session,
-            session.get(f"{url[1]}/dashboard/pod?namespace=shop&name=web") as response,
-        ):
-            text = await response.text()
-        assert response.status == HTTPStatus.OK
-        assert "node-a" in text
 
 
 async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.webhook.controllers.release.steady_loop import SteadyLoop
 
 BEGIN = micros(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
 TENANTS = ("a", "b", "c")
-MIN, MAX, NODES, CORES_OF_NODE, PODS = 40, 100, 12, 10, 200
+MIN, MAX, NODES, CORES_OF_NODE, PODS = 40, 100, 12, 10, 100
 GRACE_SECONDS = 2
 STEP_SECONDS = 0.25
 
