@@ -20,9 +20,8 @@ from webhook.pages.document import (
     update,
 )
 from webhook.pages.nodes import node_page, nodes_page
-from webhook.pages.outcome import outcome_blocks
 from webhook.pages.pod import pod_page, pods_page
-from webhook.pages.policies import policies_page, policy_page
+from webhook.pages.policies import outcome_blocks, policies_page, policy_page
 from webhook.pages.queue import is_releasing, queue_blocks, queue_page
 from webhook.pages.quotas import quotas_page
 from webhook.pages.repack import repack_blocks

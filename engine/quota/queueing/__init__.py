@@ -6,11 +6,17 @@ written. All of it is exact, pure, and the same on every replica.
 """
 
 from engine.quota.queueing.cohort import (
+    Bound,
     Cohort,
     NodeSelection,
+    QueuedPod,
+    QueueQuota,
     QuotaCohort,
     cohort_of_nodes,
+    is_within_min,
+    queue_quota,
     sum_of_min,
+    weighted_share,
 )
 from engine.quota.queueing.namespace_queues import (
     CohortLending,
@@ -30,14 +36,6 @@ from engine.quota.queueing.queue import (
     QuotaWait,
     QuotaWaits,
     next_releases,
-)
-from engine.quota.queueing.queued_pod import (
-    Bound,
-    QueuedPod,
-    QueueQuota,
-    is_within_min,
-    queue_quota,
-    weighted_share,
 )
 
 __all__ = [

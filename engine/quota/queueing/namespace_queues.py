@@ -21,13 +21,15 @@ from engine.quota.bounds import (
     sum_of,
 )
 from engine.quota.queueing.cohort import (
+    Bound,
     Cohort,
     NodeSelection,
+    QueueQuota,
     QuotaCohort,
     cohort_of_nodes,
+    queue_quota,
     sum_of_min,
 )
-from engine.quota.queueing.queued_pod import Bound, QueueQuota, queue_quota
 from engine.quota.reservations import DEFAULT_RESERVATION_SECONDS, Reservation, split_by_name
 from engine.quota.tree import QuotaPaths, TreeBounds, bounds_in, known_quota_name
 from engine.quota.verdict import QuotaVerdict, exceeded_clause

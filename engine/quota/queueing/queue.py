@@ -16,9 +16,9 @@ from engine.model.hold import QueuedReason
 from engine.model.quantity import amount_text
 from engine.model.resources import Amounts
 from engine.model.time import SECOND, Micros
-from engine.quota.queueing.cohort import Cohort
-from engine.quota.queueing.queued_pod import (
+from engine.quota.queueing.cohort import (
     Bound,
+    Cohort,
     QueuedPod,
     QueueQuota,
     is_within_min,
