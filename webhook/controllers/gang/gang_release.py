@@ -22,7 +22,7 @@ from webhook.controllers.gang.gang_outcome import GangOutcome
 from webhook.controllers.gang.gang_unit import GangUnit, missing_members
 from webhook.controllers.release import GangPart
 from webhook.controllers.release.pod_writer import WriteError, all_of
-from webhook.placement.held_pods import Shares
+from webhook.fairness import Shares
 
 _log = logging.getLogger(__name__)
 
