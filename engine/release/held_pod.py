@@ -604,6 +604,7 @@ class HeldPodRecord:
         self._stale_until = float("-inf")
         self.place, self.gang, self.condition, self.room_wait = None, None, None, None
         self.look_again_at = self.capacity_again_at = self.within_min_since = None
+        self.may_evict = False
         if not self.is_kept_for_reclaim:
             self.forget_reclaim()
         self._forget_object()
