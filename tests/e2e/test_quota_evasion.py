@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.cluster import CallError, Cluster, Json, connected, eventually
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.definitions import defined, definitions_of_others
+from tests.e2e.features import require_on
 from tests.e2e.installed import FailurePolicy, Installed
 from tests.e2e.loop_thread import entered
 from tests.e2e.nodes import Nodes
@@ -97,6 +98,8 @@ async def test_a_pod_that_is_hard_to_read_is_held_to_quota_and_counts(
 async def test_a_pod_resized_as_a_whole_counts_until_the_kubelet_has_given_back(
     cluster: Cluster, namespace: str, stowplan: Installed
 ) -> None:
+    await require_on(cluster, "InPlacePodLevelResourcesVerticalScaling")
+
     def cpu(amount: str) -> Json:
         return {"requests": {"cpu": amount}, "limits": {"cpu": amount}}
 
