@@ -65,6 +65,7 @@ def rendered(
     *files: Path,
     namespace: str = "stowplan-system",
     release: str = "stowplan",
+    chart: Path = CHART,
     values: Mapping[str, object] | None = None,
 ) -> list[Json]:
     """Return the manifests of an installation, those of hooks and tests included.
@@ -75,13 +76,14 @@ def rendered(
         files: of values.
         namespace: it is installed into.
         release: its name.
+        chart: its folder.
         values: on top of the files, by keys as `--set-json` takes them.
 
     Raises:
         HelmError: the chart refuses the values.
     """
     text = helm(
-        *("template", release, CHART, "--namespace", namespace),
+        *("template", release, chart, "--namespace", namespace),
         *("--kube-version", executables().version),
         *value_flags(*files, values=values),
     )
@@ -110,11 +112,13 @@ class Release:
         name: of the release, the account, and both configurations.
         namespace: where.
         kubeconfig: the admin's.
+        chart: its folder.
     """
 
     name: str
     namespace: str
     kubeconfig: Path
+    chart: Path = CHART
 
     async def change(self, **values: object) -> None:
         """Install, or upgrade to these values, without hooks; waits for nothing.
@@ -132,8 +136,17 @@ class Release:
         """
         await self._change(values=values)
 
+    async def upgrade(self, *flags: str) -> None:
+        """Upgrade to this chart, as the docs say; waits for hooks.
+
+        Raises:
+            HelmError: it is refused, or a hook fails.
+        """
+        command = ("upgrade", self.name, self.chart, "--namespace", self.namespace)
+        await self._helm(*command, "--reset-then-reuse-values", *flags)
+
     async def _change(self, *flags: str, values: Mapping[str, object]) -> None:
-        command = ("upgrade", "--install", self.name, CHART, "--namespace", self.namespace)
+        command = ("upgrade", "--install", self.name, self.chart, "--namespace", self.namespace)
         await self._helm(*command, *flags, *value_flags(values=values))
 
     async def uninstall(self, *flags: str) -> None:
@@ -150,11 +163,11 @@ class Release:
 
 @asynccontextmanager
 async def released(
-    cluster: Cluster, control_plane: ControlPlane, namespace: str
+    cluster: Cluster, control_plane: ControlPlane, namespace: str, chart: Path = CHART
 ) -> AsyncIterator[Release]:
-    """Install the chart as it comes until the block is left."""
+    """Install a chart as it comes until the block is left."""
     # The name has the chart's in it, so everything is named so; and no other test's release is.
-    release = Release(f"stowplan-{namespace}", namespace, control_plane.kubeconfig())
+    release = Release(f"stowplan-{namespace}", namespace, control_plane.kubeconfig(), chart)
     await release.change()
     try:
         yield release

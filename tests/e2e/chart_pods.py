@@ -8,6 +8,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.e2e.chart import Release
 from tests.e2e.cluster import Cluster, Json, eventually
@@ -72,6 +73,24 @@ async def run_container(
         stderr=STDOUT,
     )
     said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def linted(cluster: Cluster, pod: Json) -> tuple[int | None, str]:
+    """Do what the lint hook does, with the files that its pod mounts; the same is returned."""
+    (container,) = pod["spec"]["containers"]
+    (volume,) = (one for one in pod["spec"]["volumes"] if one["name"] == "policies")
+    namespace = pod["metadata"]["namespace"]
+    files = await cluster.get("configmaps", volume["configMap"]["name"], namespace)
+    command, path = container["args"]
+    assert path == container["volumeMounts"][0]["mountPath"]
+    with TemporaryDirectory() as folder:
+        for name, text in files["data"].items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        process = await asyncio.create_subprocess_exec(
+            *(_STOWPLAN, command, folder), stdout=PIPE, stderr=STDOUT
+        )
+        said, _ = await process.communicate()
     return process.returncode, said.decode()
 
 

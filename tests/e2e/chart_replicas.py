@@ -82,7 +82,12 @@ class _Process:
         self, count: int, program: Sequence[str], more: Sequence[tuple[str, str]]
     ) -> list[Replica]:
         namespace = self.release.namespace
-        manifests = rendered(namespace=namespace, release=self.release.name, values=self.values)
+        manifests = rendered(
+            namespace=namespace,
+            release=self.release.name,
+            chart=self.release.chart,
+            values=self.values,
+        )
         policies = self.folder / "policies"
         policies.mkdir(parents=True)
         for name, text in of_kind(manifests, "ConfigMap")["data"].items():

@@ -18,7 +18,9 @@ from tests.e2e.cluster import Json
 from tests.e2e.part import Part
 from tests.e2e.serving import LOCAL
 
-_PROGRAM = Path(sys.executable).parent / "stowplan"
+PROGRAM = str(Path(sys.executable).with_name("stowplan"))
+"""What runs `stowplan` with this Python."""
+
 _PATIENCE_SECONDS = 20
 
 
@@ -53,7 +55,7 @@ class Replica(Part):
             "metrics-host": LOCAL,
             "metrics-port": self._metrics_port,
         }
-        called = [*(program or [str(_PROGRAM)]), command]
+        called = [*(program or [PROGRAM]), command]
         given = dict(options)
         usual = ((option, value) for option, value in listening.items() if option not in given)
         for option, value in (*usual, *options):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from asyncio.subprocess import PIPE, STDOUT
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.chart import HelmError, Release, rendered
-from tests.e2e.cluster import Cluster, Json, eventually
+from tests.e2e.chart_pods import linted, started_pod
+from tests.e2e.cluster import Cluster, Json
 from tests.e2e.nodes import Nodes, finish
 
 _BAD = {
@@ -21,41 +19,17 @@ _BAD = {
 }
 
 
-async def _linted(cluster: Cluster, pod: Json, folder: Path) -> tuple[int | None, str]:
-    """Do what the Job's container does, with the files that its pod mounts."""
-    (container,) = pod["spec"]["containers"]
-    (volume,) = (one for one in pod["spec"]["volumes"] if one["name"] == "policies")
-    namespace = pod["metadata"]["namespace"]
-    files = await cluster.get("configmaps", volume["configMap"]["name"], namespace)
-    for name, text in files["data"].items():
-        (folder / name).write_text(text, encoding="utf-8")
-    command, path = container["args"]
-    assert path == container["volumeMounts"][0]["mountPath"]
-    process = await asyncio.create_subprocess_exec(
-        *(Path(sys.executable).with_name("stowplan"), command, folder), stdout=PIPE, stderr=STDOUT
-    )
-    said, _ = await process.communicate()
-    return process.returncode, said.decode()
-
-
 @pytest.mark.parametrize("bad", [True, False])
 async def test_an_upgrade_with_a_bad_policy_fails_before_anything_changes(
-    cluster: Cluster, nodes: Nodes, release: Release, tmp_path: Path, *, bad: bool
+    cluster: Cluster, nodes: Nodes, release: Release, *, bad: bool
 ) -> None:
     await nodes.add("node-a")
     policies = {"mistaken": _BAD} if bad else {}
     upgrade = asyncio.create_task(
         release.change_with_hooks(**{"policies.inline": policies, "replicas": 5})
     )
-    selector = f"job-name={release.name}-lint"
-
-    async def started() -> Json | None:
-        pods = await cluster.list_all("pods", release.namespace, labelSelector=selector)
-        return next((one for one in pods if one["status"]["phase"] == "Running"), None)
-
-    pod = await eventually(started, "the Job runs")
-    assert pod is not None
-    code, said = await _linted(cluster, pod, tmp_path)
+    pod = await started_pod(cluster, release.namespace, f"{release.name}-lint")
+    code, said = await linted(cluster, pod)
     name = pod["metadata"]["name"]
     if bad:
         assert (code, "mistaken.yaml" in said, "`nme`" in said) == (3, True, True), said
