@@ -17,6 +17,7 @@ from engine.model.time import Micros
 from engine.release import HeldPod, WriteFailure
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.features import require_on
 from tests.e2e.nodes import Nodes
 from tests.e2e.nominations import Nominations, only_on
 from tests.e2e.priorities import priority_class
@@ -214,6 +215,14 @@ async def test_a_pod_that_somebody_else_released_has_changed(stage: Stage) -> No
     await stage.pods.bound("web")
     with failing(WriteFailure.CHANGED):
         await stage.writer.release(held)
+
+
+async def test_a_pod_that_is_bound_has_changed_for_who_nominates_it(stage: Stage) -> None:
+    await require_on(stage.cluster, "ClearingNominatedNodeNameAfterBinding")
+    await stage.pods.add_nodes("node-a")
+    held = await stage.held("web")
+    await stage.patch("web", {"op": "remove", "path": "/spec/schedulingGates"})
+    await stage.pods.bound("web")
     with failing(WriteFailure.CHANGED):
         await stage.writer.nominate(held, "node-a")
 
