@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from yarl import URL
+
 from tests.e2e.advice import first_choice
 from tests.e2e.chart import Release, of_kind, rendered
 from tests.e2e.cluster import CallError, Cluster, Json, eventually
@@ -189,7 +191,7 @@ async def becomes(cluster: Cluster, namespace: str, node: str) -> None:
 
 
 @asynccontextmanager
-async def one_beside(
+async def one_beside(  # noqa: PLR0913 - named parts, two of them left out
     release: Release,
     control_plane: ControlPlane,
     cluster: Cluster,
@@ -198,6 +200,7 @@ async def one_beside(
     namespace: str,
     prefers: str,
     program: Sequence[str] = (),
+    address: str = LOCAL,
 ) -> AsyncIterator[Replica]:
     """Run one replica of a release, and control, until the block is left; pods are advised then.
 
@@ -209,12 +212,19 @@ async def one_beside(
         namespace: where pods are tried.
         prefers: the node that they are advised to take.
         program: what runs `stowplan`, if not that of this Python.
+        address: of this machine, where the API server asks.
     """
-    async with fronting([]) as front:
-        values = values_beside(f"https://{LOCAL}:{front.port}", prefers)
+    async with fronting([], address=address, to=address) as front:
+        url = URL.build(scheme="https", host=address, port=front.port)
+        names = {"certificates.extraNames": [address]}
+        values = values_beside(str(url).removesuffix("/"), prefers, **names)
         await release.change(**values)
         (replica,) = chart_replicas(
-            release, control_plane, folder / "one", count=1, values=values, program=program
+            *(release, control_plane, folder / "one"),
+            count=1,
+            values=values,
+            program=program,
+            more=[("host", "::")],
         )
         control = chart_control(
             release, control_plane, folder / "control", values=values, program=program

@@ -21,8 +21,9 @@ class Front:
         port: where it listens.
     """
 
-    def __init__(self, targets: Sequence[int]) -> None:
+    def __init__(self, targets: Sequence[int], to: str = LOCAL) -> None:
         self.targets = list(targets)
+        self._to = to
         self.port = 0
         self._turn = 0
         self._carrying: set[asyncio.Task[None]] = set()
@@ -69,7 +70,7 @@ class Front:
             self._turn += 1
             port = self.targets[self._turn % len(self.targets)]
             with suppress(OSError):
-                return await asyncio.open_connection(LOCAL, port)
+                return await asyncio.open_connection(self._to, port)
         return None
 
 
@@ -80,9 +81,11 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def fronting(targets: Sequence[int], *, address: str = LOCAL) -> AsyncIterator[Front]:
-    """Yield one address for some ports of this machine."""
-    front = Front(targets)
+async def fronting(
+    targets: Sequence[int], *, address: str = LOCAL, to: str = LOCAL
+) -> AsyncIterator[Front]:
+    """Yield one address for some ports of another address, both of this machine."""
+    front = Front(targets, to)
     server = await asyncio.start_server(front.accept, address, 0)
     front.port = server.sockets[0].getsockname()[1]
     try:

@@ -7,11 +7,12 @@ import importlib.metadata
 import re
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.chart import Release
+from tests.e2e.chart import CHART, Release, helm
 from tests.e2e.chart_image import (
     ROOT,
     built,
@@ -38,6 +39,14 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def prefix(tmp_path_factory: pytest.TempPathFactory, sources: Path) -> Path:
     """What the final stage copies, built once."""
     return built(tmp_path_factory.mktemp("image") / "build", sources)
+
+
+@pytest.fixture
+def packed(release: Release, tmp_path: Path) -> Release:
+    """The release, to be changed by the chart as it is published."""
+    helm("package", CHART, "--destination", tmp_path)
+    (chart,) = tmp_path.glob("*.tgz")
+    return replace(release, chart=chart)
 
 
 def _normal(name: str) -> str:
@@ -98,26 +107,28 @@ def test_it_tells_its_commands_where_nothing_can_be_written(prefix: Path) -> Non
     assert "Read-only file system" in done.stderr
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 @pytest.mark.usefixtures("crds")
-async def test_it_serves_a_cluster_from_a_root_that_is_read_only(
+async def test_it_serves_a_cluster_with_the_packed_chart_from_a_root_that_is_read_only(
     cluster: Cluster,
     control_plane: ControlPlane,
     nodes: Nodes,
-    release: Release,
-    shop: str,
+    packed: Release,
     prefix: Path,
     tmp_path: Path,
+    address: str,
 ) -> None:
     for name in ("node-a", "node-b"):
         await nodes.add(name)
     async with one_beside(
-        release,
+        packed,
         control_plane,
         cluster,
         tmp_path,
-        namespace=shop,
+        namespace="default",
         prefers="node-b",
         program=where_nothing_is_written(prefix, "stowplan"),
+        address=address,
     ) as replica:
         await asyncio.to_thread(replica.stop)
         assert "Traceback" not in replica.text()
