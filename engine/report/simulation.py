@@ -5,7 +5,7 @@ Percentages are of the allocatable amount of a node, rounded to a tenth; they ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -218,6 +218,26 @@ class NodeTime(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     longest_wait: int
 
 
+class HottestNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The hot node that is furthest above a threshold, and who uses most of it.
+
+    Attributes:
+        resource: whose threshold it is.
+        percent: of the resource in use on the node.
+        owner: `namespace/name` of what made the simulated pods that use most, or of the pod that
+            nothing made; "" where none is there.
+        owner_pods: how many of them.
+        owner_percent: of the resource in use by them.
+    """
+
+    node: str
+    resource: str
+    percent: float
+    owner: str = ""
+    owner_pods: int = 0
+    owner_percent: float = 0.0
+
+
 class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How the cluster fills under one arm.
 
@@ -237,6 +257,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             to no DaemonSet.
         hot_nodes: nodes whose load is above a threshold.
         least_hot_nodes: the fewest that these pods would make hot, likewise.
+        hottest: the hottest of the hot nodes; None where none is hot.
         spreads: of each measure and resource, at the moment of the figures.
         levels: node by node, at the same moment.
         rejections: of the filters of its policies, most nodes first.
@@ -267,6 +288,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_time: NodeTime | None = None
     least_nodes_used: int | None = None
     least_hot_nodes: int | None = None
+    hottest: HottestNode | None = None
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -292,6 +314,10 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 _WITHOUT_POLICIES: Final = (ArmPlacement.RECORDED, ArmPlacement.STOCK)
 
+# A figure is worse by more than a little if it grows by both; less may be chance.
+_MUCH_MORE: Final = 2
+_MUCH_MORE_PERCENT: Final = 20
+
 
 def arms_of_policies(report: SimulationReport) -> Sequence[ArmReport]:
     """Return the arms that are compared with the first one."""
@@ -303,7 +329,31 @@ def answers(report: SimulationReport) -> tuple[str, ...]:
     if not report.arms:
         return ()
     first, arms = report.arms[0], arms_of_policies(report)
-    return tuple(_compared(first, arm) for arm in arms) or (_alone(first),)
+    hot = first_hot_nodes(report)
+    compared = tuple(_compared(first, hot, arm) for arm in arms)
+    return compared or (_alone(first, recorded_hot_nodes(report)),)
+
+
+def remarks(report: SimulationReport) -> tuple[str, ...]:
+    """Return sentences on what each arm with policies makes worse, and which nodes stay hot."""
+    arms = arms_of_policies(report)
+    found = (each for arm in arms for each in (_worse(report.arms[0], arm), _still_hot(arm)))
+    return tuple(filter(None, found))
+
+
+def recorded_hot_nodes(report: SimulationReport) -> int | None:
+    """Return the hot nodes of the recording; None where the first arm has as many."""
+    recorded = (arm for arm in report.arms if arm.placement is ArmPlacement.RECORDED)
+    found = next((arm.hot_nodes for arm in recorded), None)
+    return None if found == report.arms[0].hot_nodes else found
+
+
+def first_hot_nodes(report: SimulationReport) -> str:
+    """Return the hot nodes of the first arm, with those of the recording where they differ."""
+    recorded, hot = recorded_hot_nodes(report), report.arms[0].hot_nodes
+    if recorded is None:
+        return f"{hot:,}"
+    return f"{hot:,} (replayed by the scheduler alone; {recorded:,} as recorded)"
 
 
 def spread_of(arm: ArmReport, measure: Measure, resource: str) -> Spread | None:
@@ -312,16 +362,19 @@ def spread_of(arm: ArmReport, measure: Measure, resource: str) -> Spread | None:
     return next(found, None)
 
 
-def _compared(first: ArmReport, arm: ArmReport) -> str:
-    changes = [("hot nodes", first.hot_nodes, arm.hot_nodes, "")]
+def _compared(first: ArmReport, first_hot: str, arm: ArmReport) -> str:
+    takes, leaves = [], []
+    if first.hot_nodes == arm.hot_nodes:
+        leaves.append(f"hot nodes at {first_hot}")
+    else:
+        takes.append(f"hot nodes from {first_hot} to {arm.hot_nodes:,}")
     before, after = (spread_of(each, Measure.LOAD, "cpu") for each in (first, arm))
     if before is not None and after is not None:
-        fullest = round(before.max), round(after.max)
-        changes.append(("the fullest node", *fullest, " % of cpu in use"))
-    takes = [
-        f"{what} from {old:,} to {new:,}{unit}" for what, old, new, unit in changes if old != new
-    ]
-    leaves = [f"{what} at {new:,}{unit}" for what, old, new, unit in changes if old == new]
+        old, new = round(before.max), round(after.max)
+        if old == new:
+            leaves.append(f"the fullest node at {new:,} % of cpu in use")
+        else:
+            takes.append(f"the fullest node from {old:,} to {new:,} % of cpu in use")
     parts = (("takes", takes), ("leaves", leaves))
     done = (f"{verb} {' and '.join(whats)}" for verb, whats in parts if whats)
     text = f"{arm.name} {' and '.join(done)}"
@@ -335,7 +388,49 @@ def _compared(first: ArmReport, arm: ArmReport) -> str:
     return f"{text}."
 
 
-def _alone(arm: ArmReport) -> str:
+def _alone(arm: ArmReport, recorded: int | None) -> str:
     without = arm.unplaced + arm.refused
     nodes = f"{counted(arm.hot_nodes, 'hot node')} under {arm.name} alone"
+    if recorded is not None:
+        nodes += f", {recorded:,} as recorded"
     return f"{counted(arm.landed, 'pod')} would get a node, {without:,} would not; {nodes}."
+
+
+def _worse(first: ArmReport, arm: ArmReport) -> str:
+    worse = [
+        f"{what} from {old:g} to {new:g}"
+        for what, old, new in _costs(first, arm)
+        if new - old >= _MUCH_MORE and (new - old) * 100 >= old * _MUCH_MORE_PERCENT
+    ]
+    return f"Worse under {arm.name}: {', '.join(worse)}." if worse else ""
+
+
+def _costs(first: ArmReport, arm: ArmReport) -> Iterator[tuple[str, float, float]]:
+    """Yield figures of which less is better, in the first arm and in another."""
+    # Whoever fills fewer nodes makes them uneven on purpose.
+    if arm.nodes_used >= first.nodes_used:
+        alike: dict[tuple[str, float, float], list[str]] = {}
+        for new in arm.spreads:
+            if old := spread_of(first, new.measure, new.resource):
+                alike.setdefault((new.resource, old.spread, new.spread), []).append(new.measure)
+        for (resource, before, after), measures in alike.items():
+            yield f"spread of {resource} {' and '.join(measures)}", before, after
+    yield "most replicas of one owner on one node", first.crowd.pods, arm.crowd.pods
+    if first.node_time and arm.node_time:
+        old_time, new_time = first.node_time, arm.node_time
+        yield "node hours", old_time.node_hours, new_time.node_hours
+        yield "pods evicted as nodes went", old_time.evictions, new_time.evictions
+        yield "hours that pods waited", old_time.waiting_hours, new_time.waiting_hours
+
+
+def _still_hot(arm: ArmReport) -> str:
+    """Return which node is hot and by what; "" where no fewer are known to be possible."""
+    hot, least = arm.hottest, arm.least_hot_nodes
+    if hot is None or least is None or arm.hot_nodes <= least:
+        return ""
+    text = f"Still hot under {arm.name}: {hot.node}, {hot.percent:g} % of {hot.resource} in use"
+    if hot.owner:
+        pods = counted(hot.owner_pods, "pod")
+        text += f", the most by {hot.owner} ({pods}, {hot.owner_percent:g} %)"
+    more = arm.hot_nodes - 1
+    return f"{text}; and {counted(more, 'more node', 'more nodes')}." if more else f"{text}."

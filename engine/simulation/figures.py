@@ -208,6 +208,23 @@ def hot_nodes(levels: Percents, thresholds: Mapping[str, float]) -> int:
     return int(np.count_nonzero(np.any(hot, axis=0)))
 
 
+def hottest(levels: Percents, thresholds: Mapping[str, float]) -> tuple[int, str] | None:
+    """Return the hot node furthest above a threshold, and the resource; None without a hot one."""
+    if not hot_nodes(levels, thresholds):
+        return None
+    excess = {
+        name: np.nan_to_num(levels[Measure.LOAD, name]) - threshold
+        for name, threshold in thresholds.items()
+    }
+    resource = max(excess, key=lambda name: excess[name].max())
+    return int(excess[resource].argmax()), resource
+
+
+def shown(percent: float) -> float:
+    """Return a percentage as it is shown."""
+    return round(float(percent), _DIGITS)
+
+
 def largest_crowd(pods: Iterable[Pod], owners: Container[Owner]) -> Crowd:
     """Return the most pods of one owner on one node."""
     replicas = Replicas()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -10,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.model.time import SECOND
-from engine.report import Crowd, NodeTime, Sample, owner_of
+from engine.report import Crowd, HottestNode, Measure, NodeTime, Sample, owner_of
 from engine.simulation.arms import ArmCluster, ArmDecider, Creation, Landing
-from engine.simulation.arrivals import DAY_SECONDS, Arrival, Arrivals
+from engine.simulation.arrivals import DAY_SECONDS, RESOURCES, Arrival, Arrivals, owner_name
 from engine.simulation.autoscaler import SCAN_SECONDS, Autoscaler
 from engine.simulation.bounds import NodeBounds, node_bounds
 from engine.simulation.figures import (
@@ -20,9 +21,11 @@ from engine.simulation.figures import (
     NodeClock,
     Percents,
     hot_nodes,
+    hottest,
     largest_crowd,
     least_spreads,
     percents,
+    shown,
     sizes,
     spreads,
 )
@@ -49,6 +52,7 @@ class ReplayResult:
     least_spreads: Leasts  # that these could have
     nodes_used: int  # nodes that run a simulated pod at that moment
     bounds: NodeBounds  # for the pods of that moment
+    hottest: HottestNode | None  # of the hot nodes at that moment
     crowd: Crowd  # the most replicas of one owner on one node at that moment
     waiting: tuple[int, ...]  # arrivals without a node at that moment, by index
     samples: tuple[Sample, ...]  # over time
@@ -59,6 +63,7 @@ class _Moment(NamedTuple):
     levels: Percents
     nodes_used: int
     bounds: NodeBounds
+    hottest: HottestNode | None
     crowd: Crowd
     waiting: tuple[int, ...]
 
@@ -114,7 +119,7 @@ class Replay:
         progress(len(self._arrivals.pods) % _PROGRESS_EVERY)
         if samples:
             self._sample(self._arrivals.pods[-1].at)
-        levels, nodes_used, bounds, crowd, waiting = moment or self._moment()
+        levels, nodes_used, bounds, hottest_node, crowd, waiting = moment or self._moment()
         return ReplayResult(
             nodes=self._landed,
             landings=self._landings,
@@ -122,6 +127,7 @@ class Replay:
             least_spreads=least_spreads(levels, self._fixed, self._offered),
             nodes_used=nodes_used,
             bounds=bounds,
+            hottest=hottest_node,
             crowd=crowd,
             waiting=waiting,
             samples=tuple(self._samples),
@@ -238,7 +244,31 @@ class Replay:
         bounds = node_bounds(
             self._cluster.placed(), levels, self._fixed, self._offered, self._thresholds
         )
-        return _Moment(levels, used, bounds, crowd, tuple(self._waiting))
+        return _Moment(levels, used, bounds, self._hottest(levels), crowd, tuple(self._waiting))
+
+    def _hottest(self, levels: Percents) -> HottestNode | None:
+        """Return the hottest of the hot nodes, and whose pods use most of it."""
+        found = hottest(levels, self._thresholds)
+        if found is None:
+            return None
+        row, resource = found
+        at, key = RESOURCES.index(resource), (Measure.LOAD, resource)
+        used, pods = Counter[str](), Counter[str]()
+        for pod, load in self._cluster.placed():
+            if pod.node_name == self._names[row]:
+                raw = self._arrivals.pods[self._number_of[pod.key]].raw
+                owner = owner_name(pod, raw) or f"{pod.namespace}/{pod.display_name}"
+                used[owner] += int(load[at])
+                pods[owner] += 1
+        owner, amount = max(used.items(), key=lambda each: each[1], default=("", 0))
+        return HottestNode(
+            node=self._names[row],
+            resource=resource,
+            percent=shown(levels[key][row]),
+            owner=owner,
+            owner_pods=pods[owner],
+            owner_percent=shown(100 * amount / self._offered[key][row]),
+        )
 
     def _sample_before(self, moment: int) -> None:
         """Take the samples that are due before a moment."""

@@ -266,6 +266,7 @@ def _report(
         crowd=result.crowd,
         hot_nodes=hot_nodes(result.levels, simulation.thresholds),
         least_hot_nodes=result.bounds.hot,
+        hottest=result.hottest,
         spreads=spreads(result.levels, result.least_spreads),
         levels=node_levels(result.levels),
         rejections=decider.rejections,

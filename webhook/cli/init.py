@@ -16,7 +16,7 @@ from rich.markup import escape
 from engine.errors import StowplanError, counted
 from engine.policy import PolicySet, load_policies
 from engine.proposals import Proposal, proposals
-from engine.report import ArmPlacement, ArmReport, Measure
+from engine.report import ArmPlacement, ArmReport, Measure, first_hot_nodes
 from engine.simulation import Arm, RecordedCluster, Simulation, recorded_arrivals, simulate, what_if
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
@@ -91,8 +91,9 @@ def _effects(found: Sequence[Proposal], cluster: RecordedCluster) -> tuple[dict[
     stock, *others = report.arms
     proposed = [arm for arm in others if arm.name in {*policies, _ALL}]
     moves = counted(report.arrivals.pods, "pod")
+    hot = first_hot_nodes(report)
     best = min(proposed, key=_badness)
-    return {arm.name: _effect(stock, arm, moves) for arm in proposed}, best.name
+    return {arm.name: _effect(stock, hot, arm, moves) for arm in proposed}, best.name
 
 
 def _badness(arm: ArmReport) -> tuple[float, ...]:
@@ -101,11 +102,11 @@ def _badness(arm: ArmReport) -> tuple[float, ...]:
     return (arm.unplaced, arm.hot_nodes, *shown)
 
 
-def _effect(stock: ArmReport, arm: ArmReport, pods: str) -> str:
+def _effect(stock: ArmReport, stock_hot: str, arm: ArmReport, pods: str) -> str:
     """Return what an arm changes, compared with the scheduler alone."""
     if not arm.moves:
         return "no pod goes elsewhere than the scheduler alone puts it on the empty nodes"
-    changes = [f"hot nodes {stock.hot_nodes} -> {arm.hot_nodes}"]
+    changes = [f"hot nodes {stock_hot} -> {arm.hot_nodes:,}"]
     for measure, what in ((Measure.LOAD, "fullest node"), (Measure.LIMITS, "limits up to")):
         before, after = _most(stock, measure), _most(arm, measure)
         changes.append(f"{what} {before:.0f} -> {after:.0f} % of cpu")

@@ -23,6 +23,8 @@ from engine.report import (
     Spread,
     answers,
     arms_of_policies,
+    recorded_hot_nodes,
+    remarks,
     spread_of,
 )
 from webhook.pages import ui
@@ -56,6 +58,8 @@ def simulation_blocks(report: SimulationReport) -> Iterator[ui.Block]:
     yield ui.Paragraph(_headline(report, names))
     for answer in answers(report):
         yield ui.Paragraph(ui.strong(answer), "answer")
+    for remark in remarks(report):
+        yield ui.Paragraph(names.in_text(remark))
     if names.note:
         yield ui.Paragraph(names.note, "quiet")
     yield ui.Facts([*_tiles(report)])
@@ -101,8 +105,10 @@ def _tiles(report: SimulationReport) -> Iterator[tuple[str, ui.Inline]]:
     if not report.arms:
         return
     first, arms = report.arms[0], arms_of_policies(report)
+    recorded = recorded_hot_nodes(report)
+    as_recorded = "" if recorded is None else f" ({recorded:,} as recorded)"
     shown: list[tuple[str, Callable[[ArmReport], str]]] = [
-        ("Hot nodes", lambda arm: f"{arm.hot_nodes:,}"),
+        (f"Hot nodes{as_recorded}", lambda arm: f"{arm.hot_nodes:,}"),
         *(
             (f"Fullest node, {resource} {measure}", partial(_fullest, measure, resource))
             for measure, resource in ((Measure.LOAD, "cpu"), (Measure.LIMITS, "cpu"))
@@ -206,14 +212,17 @@ def figures_table(report: SimulationReport) -> ui.Table:
     for arm in report.arms:
         kind = "" if arm.name == arm.placement else f" ({arm.placement})"
         titles.append(ui.Column((arm.name, ui.quiet(kind)), ui.Kind.FIGURE))
-    return ui.Table(
-        columns=(ui.Column(""), *titles),
-        rows=[*_figures(report)],
-        note=(
-            "percent of allocatable over the nodes: standard deviation, and the fullest node; >="
-            " is the least that any placement could have, where that is not 0"
-        ),
+    note = (
+        "percent of allocatable over the nodes: standard deviation, and the fullest node; >="
+        " is the least that any placement could have, where that is not 0"
     )
+    if any(arm.bindings for arm in report.arms):
+        note += (
+            "; bindings moved are those that policies gave another node than the scheduler took;"
+            " after each, the scheduler itself may take other nodes for later pods, which count as"
+            f" other node than {report.arms[0].name} too"
+        )
+    return ui.Table(columns=(ui.Column(""), *titles), rows=[*_figures(report)], note=note)
 
 
 def _figures(report: SimulationReport) -> Iterator[ui.Row]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,11 +11,14 @@ from engine.report import (
     ArrivalSource,
     ArrivalsSummary,
     Crowd,
+    HottestNode,
     Measure,
+    NodeTime,
     SimulatedCluster,
     SimulationReport,
     Spread,
     answers,
+    remarks,
 )
 
 
@@ -90,8 +95,110 @@ def report(*arms: ArmReport) -> SimulationReport:
 def test_an_arm_is_compared_with_the_first_one_in_a_sentence(
     ours: ArmReport, sentence: str
 ) -> None:
-    recorded = arm("recorded", ArmPlacement.RECORDED, 9, 99)
+    recorded = arm("recorded", ArmPlacement.RECORDED, 6, 99)
     assert answers(report(STOCK, ours, recorded)) == (sentence,)
+
+
+RECORDED = arm("recorded", ArmPlacement.RECORDED, 9, 99)
+
+
+@pytest.mark.parametrize(
+    ("arms", "words"),
+    [
+        ((CALM,), "hot nodes from 6 (replayed by the scheduler alone; 9 as recorded) to 2 and"),
+        (
+            (replace(CALM, hot_nodes=6),),
+            "hot nodes at 6 (replayed by the scheduler alone; 9 as recorded);",
+        ),
+        ((), "6 hot nodes under stock alone, 9 as recorded."),
+    ],
+)
+def test_hot_nodes_of_the_recording_are_told_where_they_differ(
+    arms: tuple[ArmReport, ...], words: str
+) -> None:
+    (sentence,) = answers(report(STOCK, *arms, RECORDED))
+    assert words in sentence
+
+
+def requests(resource: str, spread: float) -> Spread:
+    return Spread(
+        measure=Measure.REQUESTS, resource=resource, mean=45, spread=spread, p50=45, p90=50, max=60
+    )
+
+
+def limits(resource: str, spread: float) -> Spread:
+    return replace(requests(resource, spread), measure=Measure.LIMITS)
+
+
+def test_what_becomes_worse_by_more_than_a_little_is_told() -> None:
+    # cpu requests: by 6.5 points; its limits: by 3 points, 10 %; memory: both by the same 3 of 5.
+    before = (
+        requests("cpu", 5.5),
+        limits("cpu", 30),
+        requests("memory", 5),
+        limits("memory", 5),
+    )
+    after = (requests("cpu", 12), limits("cpu", 33), requests("memory", 8), limits("memory", 8))
+    ours = replace(CALM, spreads=after, crowd=Crowd(pods=5))
+    assert remarks(report(replace(STOCK, spreads=before, crowd=Crowd(pods=2)), ours)) == (
+        (
+            "Worse under calm: spread of cpu requests from 5.5 to 12, spread of memory requests"
+            " and limits from 5 to 8, most replicas of one owner on one node from 2 to 5."
+        ),
+    )
+
+
+def test_an_arm_that_makes_nothing_worse_has_no_remark() -> None:
+    better = replace(STOCK, spreads=(requests("cpu", 12),), crowd=Crowd(pods=5))
+    assert not remarks(report(better, replace(CALM, spreads=(requests("cpu", 13.9),))))
+    assert not remarks(report(STOCK))
+
+
+def test_a_spread_is_no_cost_where_fewer_nodes_are_used() -> None:
+    stock = replace(STOCK, spreads=(requests("cpu", 5),))
+    packed = replace(CALM, nodes_used=40, spreads=(requests("cpu", 30),))
+    assert not remarks(report(stock, packed))
+
+
+def test_nodes_that_come_and_go_have_costs() -> None:
+    none = NodeTime(node_hours=100, core_hours=800, evictions=0, waiting_hours=0, longest_wait=0)
+    some = replace(none, evictions=3, node_hours=110)
+    assert remarks(report(replace(STOCK, node_time=none), replace(CALM, node_time=some))) == (
+        "Worse under calm: pods evicted as nodes went from 0 to 3.",
+    )
+
+
+HOTTEST = HottestNode(
+    node="node1", resource="cpu", percent=66, owner="shop/web", owner_pods=2, owner_percent=41.2
+)
+
+
+@pytest.mark.parametrize(
+    ("ours", "sentences"),
+    [
+        (
+            {"hot_nodes": 1},
+            (
+                (
+                    "Still hot under calm: node1, 66 % of cpu in use, the most by shop/web"
+                    " (2 pods, 41.2 %)."
+                ),
+            ),
+        ),
+        (
+            {"hot_nodes": 3, "hottest": replace(HOTTEST, owner="")},
+            ("Still hot under calm: node1, 66 % of cpu in use; and 2 more nodes.",),
+        ),
+        ({"hot_nodes": 1, "least_hot_nodes": 1}, ()),
+        ({"hot_nodes": 1, "least_hot_nodes": None}, ()),
+        ({"hot_nodes": 0, "hottest": None}, ()),
+    ],
+)
+def test_the_hottest_node_is_told_where_fewer_could_be_hot(
+    ours: dict[str, Any], sentences: tuple[str, ...]
+) -> None:
+    calm = replace(CALM, **{"least_hot_nodes": 0, "hottest": HOTTEST, **ours})
+    assert remarks(report(STOCK, calm)) == sentences
 
 
 def test_each_arm_with_policies_has_a_sentence() -> None:

@@ -7,7 +7,14 @@ import msgspec
 import pytest
 
 from engine.policy import load_policies
-from engine.report import ArmPlacement, ArmReport, BindingCounts, Measure, SimulationReport
+from engine.report import (
+    ArmPlacement,
+    ArmReport,
+    BindingCounts,
+    HottestNode,
+    Measure,
+    SimulationReport,
+)
 from engine.simulation import (
     Arm,
     RecordedCluster,
@@ -153,6 +160,31 @@ def test_a_node_above_a_threshold_is_hot() -> None:
     assert replay(recording([large_node("a")], pods, reports)).arms[0].hot_nodes == 1
     reports = [report("a", {"cpu": 5203, "memory": 0})]  # 65.04 %, which is shown as 65.0
     assert replay(recording([large_node("a")], pods, reports)).arms[0].hot_nodes == 0
+
+
+def test_the_hottest_node_is_told_with_whose_pods_use_most_of_it() -> None:
+    pods = [of_deployment("web", number, "a", cpu="1") for number in range(2)]
+    pods += [recorded_pod("alone", "a", cpu="1500m"), of_deployment("web", 2, "b", cpu="6")]
+    # Of 8 cores 7 are 87.5 %: by requests 4 for web and 3 for alone. 5.6 are 70 %.
+    reports = [
+        report("a", {"cpu": 7000, "memory": 0}),
+        report("b", {"cpu": 5600, "memory": 0}),
+    ]
+    recorded = replay(recording(map(large_node, "ab"), pods, reports)).arms[-1]
+    assert recorded.hot_nodes == 2
+    assert recorded.hottest == HottestNode(
+        node="a",
+        resource="cpu",
+        percent=87.5,
+        owner="shop/web-abc",
+        owner_pods=2,
+        owner_percent=50.0,
+    )
+
+
+def test_without_a_hot_node_none_is_the_hottest() -> None:
+    (stock, _) = replay(recording([large_node("a")], [recorded_pod("p", "a")])).arms
+    assert stock.hottest is None
 
 
 def test_a_policy_sees_the_load_of_those_before() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from engine.report import (
     ArmPlacement,
@@ -11,6 +12,7 @@ from engine.report import (
     ArrivalsSummary,
     BindingCounts,
     Crowd,
+    HottestNode,
     Measure,
     NodeLevels,
     PodFate,
@@ -131,6 +133,7 @@ def test_the_most_replicas_on_one_node_and_bindings_are_figures() -> None:
     text = report_page(report(arm("stock"), arm("calm", crowd=crowd, bindings=bindings)))
     assert "calm: 7, as shop/web-1 on node2" in text
     assert "1,234, 5, 6" in text
+    assert "which count as other node than stock too" in text
     assert "bindings moved" not in report_page(report(arm("stock")))
 
 
@@ -194,6 +197,35 @@ def test_the_answer_comes_first_and_what_was_asked_about_before_the_plots() -> N
             'id="heat-map-0"',
             ">hot nodes (cpu &gt; 65 %)</th>",
             "<summary>Distributions</summary>",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_hot_nodes_as_recorded_stand_in_the_tile_where_they_differ() -> None:
+    stock = arm("stock", placement=ArmPlacement.STOCK, hot_nodes=6)
+    calm = arm("calm", hot_nodes=2)
+    recorded = arm("recorded", placement=ArmPlacement.RECORDED, hot_nodes=9)
+    text = report_page(report(stock, calm, recorded))
+    assert "<dt>Hot nodes (9 as recorded)</dt><dd>6 " in text
+    same = report_page(report(stock, calm, arm("r", placement=ArmPlacement.RECORDED, hot_nodes=6)))
+    assert "<dt>Hot nodes</dt><dd>6 " in same
+
+
+def test_costs_and_hot_nodes_come_before_the_tiles_and_names_are_short() -> None:
+    suffix = ".eu-central-1.compute.internal"
+    hottest = HottestNode(node=f"node2{suffix}", resource="cpu", percent=66)
+    calm = arm("calm", crowd=Crowd(pods=9), least_hot_nodes=0, hottest=hottest)
+    told = report(arm("stock", placement=ArmPlacement.STOCK), calm)
+    nodes = tuple(f"node{number}{suffix}" for number in (1, 2, 3))
+    text = report_page(replace(told, cluster=replace(told.cluster, nodes=nodes)))
+    places = [
+        text.index(part)
+        for part in (
+            "calm leaves hot nodes at 1",
+            "Worse under calm: most replicas of one owner on one node from 0 to 9.",
+            "Still hot under calm: node2, 66 % of cpu in use.",
+            "<dt>Hot nodes</dt>",
         )
     ]
     assert places == sorted(places)
