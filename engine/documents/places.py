@@ -75,7 +75,13 @@ _HINTS: Final = {
     "did not find expected '-' indicator": "look at the indentation",
     "did not find expected alphabetic or numeric character": f"`*` begins an alias: {_QUOTE}",
 }
+_TAGGED: Final = re.compile(
+    r"""(?:^\s*(?:-\ +)+|(?:^[\s-]*|[{,]\s*)(?:[\w./-]+|'[^']*'|"[^"]*"):\ +)  # before a value
+    (?:&\S+\ +)?(!)""",
+    re.VERBOSE,
+)
 _LONGEST_TEMPLATE: Final = 256  # characters
+_NO_TAGS = "YAML tags are not supported"
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _TOO_LONG = "too long for one object"
 _TAB_HINT = "YAML takes no tabs for indentation: use spaces"
@@ -302,7 +308,7 @@ class Composer:
 
     def _check_tag(self, event: yaml.Event, tag: str | None, known: frozenset[str | None]) -> None:
         if tag not in known:
-            self._report(index_of(event), "YAML tags are not supported", _TAG_HINT)
+            self._report(index_of(event), _NO_TAGS, _TAG_HINT)
 
     def _report(self, index: int, message: str, hint: str = "") -> None:
         self.problems.append(self._source.problem_at(index, message, hint))
@@ -327,6 +333,9 @@ def fatal_problem(source: Source, error: yaml.YAMLError | LimitExceededError) ->
     end = source.text.find("\n", mark.index)
     if template := left_over(source.text[: end if end >= 0 else None]):
         return source.problem_at(template.start(), TEMPLATE_MESSAGE, TEMPLATE_HINT)
+    line_start = mark.index - mark.column
+    if tagged := _TAGGED.search(source.text[line_start : mark.index + 1]):
+        return source.problem_at(line_start + tagged.start(1), _NO_TAGS, _TAG_HINT)
     if source.text[mark.index : mark.index + 1] == "\t":
         hint = _TAB_HINT
     if begun is not None and begun.line != mark.line:
@@ -432,12 +441,16 @@ class Document:
 
     def problem_at_key(self, path: Path, message: str, *, hint: str = "") -> Diagnostic:
         """Return the diagnostic of a mistake in a key, the last step of `path`."""
+        return self.key_place(path).problem(message, hint)
+
+    def key_place(self, path: Path) -> Place:
+        """Return the place of a key, the last step of `path`."""
         parent = self._find(path[:-1])
         if isinstance(parent, MapNode):
             for key, _ in parent.items:
                 if key.text == path[-1]:
-                    return self._place_at(key.index, path).problem(message, hint)
-        return self.problem(path, message, hint=hint)
+                    return self._place_at(key.index, path)
+        return self.place(path)
 
     def items(self, path: Path) -> tuple[Document, ...]:
         """Return each entry of a list as a document of its own, in its place; none of another."""

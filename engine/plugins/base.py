@@ -12,7 +12,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import Enum
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -64,6 +65,20 @@ class Args(BaseModel):
             for name, value in data.items()
             if value is not None and name not in _TYPE_META
         }
+
+
+class Named(Enum):
+    """What of the cluster an arg names."""
+
+    NODE = "node"
+    RESOURCE = "resource"
+
+
+NodeName: TypeAlias = Annotated[str, Named.NODE]
+"""The name of a node, in args."""
+
+ResourceName: TypeAlias = Annotated[str, Named.RESOURCE]
+"""The name of a resource that nodes offer, in args."""
 
 
 class Scores(msgspec.Struct, frozen=True, gc=False):

@@ -41,7 +41,17 @@ from engine.model.rule_outcomes import (
     RuleInputs,
     unit_of,
 )
-from engine.plugins.base import FAULT, MAX_SCORE, Args, Cycle, Plugin, Score, Scores, result_of
+from engine.plugins.base import (
+    FAULT,
+    MAX_SCORE,
+    Args,
+    Cycle,
+    Plugin,
+    ResourceName,
+    Score,
+    Scores,
+    result_of,
+)
 from engine.plugins.lib.args import annotation_column, read_annotation
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, percent_of, sum_of_rows
 from engine.plugins.lib.balance import BalancedScore, Weighed
@@ -221,10 +231,10 @@ class LimitAwareArgs(Args):
             where the pod makes the share of limits most even over nodes, whatever their sizes.
     """
 
-    scoring_resource_weights: Annotated[dict[str, _Weight], AfterValidator(_default_weights)] = (
-        Field(default=_WEIGHTS)
-    )
-    default_limit_to_allocatable_ratio: dict[str, _Ratio] = Field(
+    scoring_resource_weights: Annotated[
+        dict[ResourceName, _Weight], AfterValidator(_default_weights)
+    ] = Field(default=_WEIGHTS)
+    default_limit_to_allocatable_ratio: dict[ResourceName, _Ratio] = Field(
         default_factory=dict, validate_default=True
     )
 

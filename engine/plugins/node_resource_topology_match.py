@@ -71,7 +71,16 @@ from engine.model.quantity import (
 )
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, unit_of
-from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, Plugin, Scores, result_of
+from engine.plugins.base import (
+    MAX_SCORE,
+    PASS,
+    Args,
+    Cycle,
+    Plugin,
+    ResourceName,
+    Scores,
+    result_of,
+)
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.view import (
     BoolColumn,
@@ -552,7 +561,7 @@ def _at_least_one(weight: int) -> int:
 class WeightedResource(Args):
     """A resource that counts, and how much; a weight below 1 counts as 1."""
 
-    name: str
+    name: ResourceName
     weight: Annotated[int, Field(strict=True), AfterValidator(_at_least_one)] = 1
 
 

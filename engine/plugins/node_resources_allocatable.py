@@ -19,7 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.plugins.base import Args, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import Args, Cycle, NeverFaults, Plugin, ResourceName, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -29,7 +29,7 @@ _NODES = (Domain.NODES,)
 class WeighedResource(Args):
     """A resource that counts, and how much a unit of it does."""
 
-    name: str
+    name: ResourceName
     weight: Annotated[int, Field(strict=True)]
 
     @field_validator("weight")

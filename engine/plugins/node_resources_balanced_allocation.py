@@ -27,7 +27,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from engine.model.pod import Pod
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_outcomes import RuleInputs
-from engine.plugins.base import MAX_SCORE, Args, Cycle, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, Plugin, ResourceName, Scores
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.lib.reporting import requests_with_pod
 from engine.view import GREATEST_AMOUNT, BoolColumn, ClusterView, Domain, IntColumn, Sum
@@ -53,7 +53,7 @@ def _version(text: str) -> str:
 class BalancedResource(Args):
     """A resource that counts; all count the same."""
 
-    name: str
+    name: ResourceName
     weight: Annotated[int, Field(strict=True), AfterValidator(_one)] = 1
 
 

@@ -31,7 +31,16 @@ from engine.model.pod_shape import PodShape, cached_by_shape
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_extended, is_scalar
 from engine.model.rule_outcomes import FilterResult, RuleInputs, and_not
 from engine.model.selectors import is_label_key
-from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Score, Scores
+from engine.plugins.base import (
+    MAX_SCORE,
+    Args,
+    Cycle,
+    NeverFaults,
+    Plugin,
+    ResourceName,
+    Score,
+    Scores,
+)
 from engine.plugins.lib.arithmetic import broken_line, trunc_div
 from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.lib.reporting import reason_texts, rejected_with, requests_with_pod
@@ -71,7 +80,7 @@ def _from_zero_to(greatest: int) -> AfterValidator:
 class ResourceSpec(Args):
     """A resource that counts, and how much."""
 
-    name: str
+    name: ResourceName
     weight: _Integer = 1
 
     @field_validator("weight")

@@ -21,7 +21,7 @@ from pydantic import Field
 from engine.model.pod import Pod
 from engine.model.quantity import CPU, MEMORY, NATIVE, base_units, is_scalar
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, ResourceName, Scores
 from engine.plugins.lib.args import Quantities
 from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
 from engine.view import Domain, IntColumn, Sum, capped
@@ -30,7 +30,7 @@ from engine.view import Domain, IntColumn, Sum, capped
 class ScoredResource(Args):
     """A resource that counts, and how much."""
 
-    name: str
+    name: ResourceName
     weight: Annotated[int, Field(strict=True, ge=1, le=MAX_SCORE)] = 1
 
 

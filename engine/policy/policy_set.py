@@ -49,6 +49,7 @@ class Finding:
         hint: what to write instead, "" where that is not known.
         offset: the character of the part's expression that it is about.
         path: leads to the value in the document, where that is not in the part's expression.
+        is_key: whether it is about the key that `path` ends with.
     """
 
     part: str
@@ -56,6 +57,7 @@ class Finding:
     hint: str = ""
     offset: int = 0
     path: Path = ()
+    is_key: bool = False
 
     def __str__(self) -> str:
         """Return it on one line."""
@@ -91,6 +93,8 @@ class PartPlaces:
 
     def of(self, finding: Finding) -> Place:
         """Return the place of what is found; that of the policy's name for an unknown part."""
+        if finding.is_key:
+            return self.document.key_place(finding.path)
         part = self._paths.get(finding.part, _NAME)
         path = finding.path or (*part, "expression")
         return self.document.place(path, offset=finding.offset)

@@ -131,6 +131,9 @@ class OnScoreError(StrEnum):
     IGNORE_RULE = "IgnoreRule"  # no node gets points from it
 
 
+_BETWEEN_VALUES: Final = re.compile(r"\s*[,;|]\s*|\s+")
+
+
 class LabelRequirement(Model):
     """One requirement of a label selector."""
 
@@ -175,8 +178,17 @@ class LabelSelector(Model):
         _, mistakes = self._parsed()
         if mistakes:
             found = [(each.path, each.message) for each in mistakes]
-            raise several_mistakes(found, template_hint(" ".join(text for _, text in found)))
+            hint = template_hint(" ".join(text for _, text in found))
+            raise several_mistakes(found, hint or self._hint_for_joined_values())
         return self
+
+    def _hint_for_joined_values(self) -> str:
+        """Return the remedy for several values in one string, "" where there are none."""
+        for value in (each for part in self.match_expressions for each in part.values):
+            values = _BETWEEN_VALUES.split(value.strip())
+            if len(values) > 1 and all(each and selectors.is_label_value(each) for each in values):
+                return f"write each value by itself: `values: [{', '.join(values)}]`"
+        return ""
 
     def parsed(self) -> selectors.LabelSelector:
         """Return the selector as the engine applies it."""

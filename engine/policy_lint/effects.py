@@ -7,6 +7,7 @@ what holds for the labels of any cluster is found by `labels`. On a recording al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cel import CelError, CelProblemsError, CelType, Program, Reference, ast
+from engine.cel import DOUBLE, CelError, CelProblemsError, CelType, Program, Reference, ast
 from engine.cel.unparse import unparse
 from engine.errors import counted
 from engine.model.decision import PlacementRequest
@@ -352,7 +353,11 @@ def _condition_warnings(
     elif len(values) >= len(samples.selected) and all(value is True for value in values):
         yield "true for all pods: it has no effect"
     elif True not in values:
-        yield "true for no pod: the policy applies to none"
+        if policy.namespace:
+            where = f"of namespace `{policy.namespace}`, where the policy is"
+            yield f"true for no pod {where}: it applies to none"
+        else:
+            yield "true for no pod: the policy applies to none"
 
 
 def _is_of_hours(program: Program) -> bool:
@@ -526,8 +531,9 @@ _HEEDED: Final = {
 """Nodes that the scheduler leaves out itself, with what tells them."""
 
 
+_USAGE: Final = ("node", "usage")
 _LOADS: Final = {
-    ("node", "usage"): "in use",
+    _USAGE: "in use",
     ("node", "limits"): "promised by limits",
 }
 _SHARES: Final = ("cpu", "memory")
@@ -594,11 +600,10 @@ def _towards(
         seen = f"`{trials.name_of(most)}`, with {percent} % of its {resource} {what}"
         where = trials.samples.where
         if isinstance(rule, ScoreRule):
-            text = unparse(rule.evaluator.program.root)  # type: ignore[union-attr]
             yield Finding(
                 rule.name,
                 f"it prefers the fullest node: in the {where} {seen}",
-                f"for the node with the least write `-({text})`;"
+                f"for the node with the least write `{_emptiest_first(trials, rule, path)}`;"
                 " to fill nodes up to a target use the plugin `TargetLoadPacking`",
             )
         else:
@@ -608,6 +613,38 @@ def _towards(
                 _turned(rule, tuple(path.split("."))),
             )
         return
+
+
+def _emptiest_first(trials: Trials, rule: ScoreRule, path: str) -> str:
+    """Return a score turned around; a node without a report stays the worst."""
+    assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins are not turned around
+    root, kind = rule.evaluator.program.root, rule.evaluator.program.result_type
+    turned: ast.Node = ast.Negate(root, offset=0)
+    if path != ".".join(_USAGE):
+        return unparse(turned)
+    has_report = ast.Has(ast.Variable("node", offset=0), "usage", offset=0)
+    is_reported = trials.number(f"{unparse(has_report)} ? 1 : 0") == 1
+    values = [np.where(np.isfinite(each), each, -np.inf) for each in trials.of(rule)]
+    least = -math.floor(max(each[is_reported].max() for each in values)) - 1
+    worst = ast.Literal(float(least) if kind == DOUBLE else least, kind, offset=0)
+    if isinstance(root, ast.Conditional):
+        branches = (root.then, root.otherwise)
+        reads = [_reads_usage(trials.policy, each) for each in branches]
+        if len(set(reads)) == len(branches):
+            turns = zip(branches, reads, strict=True)
+            then, otherwise = (ast.Negate(each, offset=0) if of else worst for each, of in turns)
+            return unparse(replace(root, then=then, otherwise=otherwise))
+    if any(np.isfinite(each[~is_reported]).any() for each in values):
+        turned = ast.Conditional(has_report, turned, worst, offset=0)
+    return unparse(turned)
+
+
+def _reads_usage(policy: CompiledPolicy, part: ast.Node) -> bool:
+    """Return whether a part of an expression reads the usage of the node, or a variable does."""
+    paths = {_path(node) for node, _ in ast.walk(part)}
+    for name in [path[1] for path in paths if path[:1] == ("variables",) and path[1:]]:
+        paths |= references_of(policy, policy.variables[name])
+    return any(path[:2] == _USAGE for path in paths)
 
 
 def _keeps_most(values: _Values) -> bool:

@@ -35,7 +35,7 @@ from engine.policy_lint.logic import (
     logic_findings,
     precedence_findings,
 )
-from engine.policy_lint.on_cluster import KnownCluster, cluster_findings
+from engine.policy_lint.on_cluster import KnownCluster, args_findings, cluster_findings
 from engine.policy_lint.patterns import alphabet_findings, pattern_findings
 from engine.policy_lint.reads import Part, parts_of, programs_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
@@ -290,6 +290,7 @@ def policy_warnings(
         *_of(Check.TEMPLATE, _template_findings(policy)),
         *_of(Check.NAMES, names),
         *_of(Check.MEANING, (each for each in meant if (each.part, each.offset) not in misspelt)),
+        *_of(Check.CLUSTER, () if cluster is None else args_findings(policy, cluster)),
     )
     # Where the text of a part says why it has no effect, that alone is named.
     explained = {found.part for _, found in causes if found.part}

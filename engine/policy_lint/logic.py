@@ -61,7 +61,10 @@ def conflict_findings(policy: CompiledPolicy, is_over: IsOver) -> Iterator[Findi
                 if _Cases(both).constant is False and all(
                     _Cases(each.program.root).constant is None for each in (other, part)
                 ):
-                    yield Finding(part.name, message.format(other.name))
+                    hint = _hint(both)
+                    dropped = other.name if other.is_condition else f"`{other.name}`"
+                    hint = f"{hint}, and drop {dropped}" if hint else ""
+                    yield Finding(part.name, message.format(other.name), hint)
                     return
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 from engine.cel import ast
-from engine.errors import did_you_mean
+from engine.errors import counted, did_you_mean
 from engine.model.decision import PlacementRequest
 from engine.model.node import Node
 from engine.model.pod import Pod
@@ -19,6 +19,7 @@ from engine.model.pod_classes import PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL, SYSTEM_CLASSES
+from engine.plugins import PLUGINS, Args, Named
 from engine.policy import CompiledPolicy
 from engine.policy.policy_set import Finding
 from engine.policy_lint.effects import effect_findings
@@ -54,7 +55,7 @@ _WHAT: Final[Mapping[ReadPath, str]] = {
     ("pod", "labels"): "no pod has a label",
     ("pod", "annotations"): "no pod has an annotation",
     ("namespaceObject", "metadata", "labels"): "no namespace has a label",
-    **dict.fromkeys(_AMOUNTS, "no node offers a resource"),
+    **dict.fromkeys(_AMOUNTS, "no node has a resource"),
 }
 
 
@@ -141,6 +142,94 @@ def cluster_findings(policy: CompiledPolicy, cluster: KnownCluster) -> Iterator[
             yield found
 
 
+class _Name(NamedTuple):
+    """A name in the args of a plugin, and where it stands."""
+
+    of: Named
+    name: str
+    path: tuple[str | int, ...]
+    is_key: bool
+
+
+def args_findings(policy: CompiledPolicy, cluster: KnownCluster) -> Iterator[Finding]:
+    """Yield the nodes and resources that args of plugins name, and the cluster lacks."""
+    if policy.places is None:
+        return
+    written: Any = policy.places.document.value
+    for kind in ("filters", "scores"):
+        for index, rule in enumerate(written["spec"].get(kind) or ()):
+            if "plugin" in rule:
+                at = ("spec", kind, index)
+                args = PLUGINS[rule["plugin"]].args
+                names = tuple(_names((args, rule.get("args"), (*at, "args"), False)))
+                part = policy.places.part_at(at)
+                yield from _missing_resources(part, names, cluster)
+                yield from _missing_nodes(part, names, cluster)
+
+
+_Arg: TypeAlias = tuple[Any, object, tuple[str | int, ...], bool]
+"""The type of a part of args, its value, where it stands, and whether it is a key."""
+
+
+def _names(arg: _Arg) -> Iterator[_Name]:
+    """Yield what a part of args names, by its type."""
+    hint, value, path, is_key = arg
+    if isinstance(value, str):
+        marks = (each for each in get_args(hint) if isinstance(each, Named))
+        yield from (_Name(mark, value, path, is_key) for mark in marks)
+    for each in _inner_args(arg):
+        yield from _names(each)
+
+
+def _inner_args(arg: _Arg) -> Iterator[_Arg]:
+    hint, value, path, _ = arg
+    types = get_args(hint)
+    origin: Any = get_origin(hint)
+    match value:
+        case dict() if isinstance(hint, type) and issubclass(hint, Args):
+            for name, field in hint.model_fields.items():
+                for key in {name, field.alias or name} & value.keys():
+                    yield field.rebuild_annotation(), value[key], (*path, key), False
+        case dict() if origin is dict:
+            for key, each in value.items():
+                yield types[0], key, (*path, key), True
+                yield types[1], each, (*path, key), False
+        case list() if origin is tuple:
+            for index, each in enumerate(value):
+                yield types[0], each, (*path, index), False
+        case _:  # a union, or a type with its constraints
+            yield from ((each, value, path, False) for each in types)
+
+
+def _missing_resources(
+    part: str, names: Iterable[_Name], cluster: KnownCluster
+) -> Iterator[Finding]:
+    offered = cluster.keys["node", "allocatable"]
+    for _, name, path, is_key in (each for each in names if each.of is Named.RESOURCE):
+        if name not in offered:
+            message = f"no node has a resource `{name}` in the recording"
+            hint = did_you_mean(name, sorted(offered))
+            yield Finding(part, message, hint, path=path, is_key=is_key)
+
+
+def _missing_nodes(part: str, names: Iterable[_Name], cluster: KnownCluster) -> Iterator[Finding]:
+    """Yield the keys that are no node's name, with the count of nodes that are no key."""
+    nodes = cluster.values.get(("node", "name"), frozenset())
+    named = [each for each in names if each.of is Named.NODE]
+    missing = [each for each in named if each.name not in nodes]
+    if missing:
+        (_, first, path, is_key), others = missing[0], [each.name for each in missing]
+        without = len(nodes - {each.name for each in named})
+        has = "has" if without == 1 else "have"
+        message = (
+            f"no node of the recording is called {_listed(others)}:"
+            f" {without} of {counted(len(nodes), 'node')} {has} no `{path[-2]}`"
+        )
+        there = sorted(nodes)
+        hint = did_you_mean(first, there) or f"there are {_listed(there)}"
+        yield Finding(part, message, hint, path=path, is_key=is_key)
+
+
 def _keys(maps: Iterable[Mapping[str, str]]) -> frozenset[str]:
     return frozenset(key for each in maps for key in each)
 
@@ -187,15 +276,19 @@ def _not_there(
     part: Part, path: ReadPath, what: str, values: frozenset[str], literal: ast.Literal
 ) -> Finding:
     there = sorted(filter(None, values))
-    listed = ", ".join(f"`{value}`" for value in there[:_MOST_LISTED])
-    more = f" and {len(there) - _MOST_LISTED} more" if len(there) > _MOST_LISTED else ""
     value = str(literal.value)
     is_word = what.startswith("is ") and not is_known(path, value)
     near = did_you_mean(value, there) if is_word else ""
-    hint = near or (f"there are {listed}{more}" if there else "")
+    hint = near or (f"there are {_listed(there)}" if there else "")
     return Finding(
         part.name, f"no `{path_text(path)}` of the recording {what}", hint, literal.offset
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names[:_MOST_LISTED])
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return listed + more
 
 
 def _words_of_selectors(policy: CompiledPolicy, cluster: KnownCluster) -> Iterator[Finding]:

@@ -38,6 +38,30 @@ def test_an_expression_that_begins_with_a_bang_is_not_taken_for_a_tag() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "caret"),
+    [
+        ("expression: !has(node.usage) || node.podCount < 9", 13),
+        ("- !has(node.usage) || node.podCount < 9", 3),
+        ("{name: 'it''s: !', expression: !has(node.usage) || node.ready}", 32),
+        ("expression: !(node.ready || node.unschedulable)", 13),
+        ("expression: !has(node.usage) ? 'a' : 'b'", 13),
+    ],
+)
+def test_a_bang_before_what_is_no_yaml_is_the_mistake(text: str, caret: int) -> None:
+    assert _report(text) == (
+        f"f.yaml:1:{caret}: YAML tags are not supported\n"
+        f" | {text}\n"
+        f" | {'.' * (caret - 1)}^\n"
+        "hint: `!` begins a YAML tag: quote the text, or put it below a `|-`"
+    )
+
+
+@pytest.mark.parametrize("text", ["'a: !b': c: d", "a: b !c: d", "a: !b c\nd: e: f"])
+def test_a_bang_elsewhere_is_not_the_mistake(text: str) -> None:
+    assert "mapping values are not allowed" in _report(text)
+
+
 def test_a_colon_inside_a_plain_expression_is_explained() -> None:
     assert _report("expression: a ? b : c") == (
         "f.yaml:1:19: not YAML: mapping values are not allowed in this context\n"

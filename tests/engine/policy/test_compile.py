@@ -122,6 +122,13 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ("expected a string", 'put it in quotes: "1"'),
         ),
         (
+            (
+                "match: {objectSelector: {matchExpressions:"
+                " [{key: a, operator: In, values: ['b, c']}]}}"
+            ),
+            ("`b, c` is not a label value", "write each value by itself: `values: [b, c]`"),
+        ),
+        (
             "filters: [{plugin: LoadAwre}]",
             ("unknown plugin `LoadAwre`", "did you mean `LoadAware`?"),
         ),

@@ -323,6 +323,45 @@ def test_a_hint_for_a_score_leads_to_the_best_node(written: str, followed: str, 
     assert view.names[rows[points.argmax()]] == best
 
 
+@pytest.mark.parametrize(
+    ("written", "followed"),
+    [
+        (f"has(node.usage) ? {_LOAD} : 0.0", f"has(node.usage) ? -({_LOAD}) : -2.0"),
+        (f"!has(node.usage) ? 0.0 : {_LOAD}", f"!has(node.usage) ? -2.0 : -({_LOAD})"),
+        (
+            f"has(node.usage) ? 100.0 * {_LOAD} : 0.0",
+            f"has(node.usage) ? -(100.0 * {_LOAD}) : -102.0",
+        ),
+        (
+            f"has(node.usage) ? int(100.0 * {_LOAD}) : 0",
+            f"has(node.usage) ? -int(100.0 * {_LOAD}) : -102",
+        ),
+        (
+            "node.?usage.cpu.orValue(0.0) / node.allocatable.cpu",
+            "has(node.usage) ? -(node.?usage.cpu.orValue(0.0) / node.allocatable.cpu) : -2.0",
+        ),
+    ],
+)
+def test_a_score_turned_around_does_not_prefer_nodes_without_a_report(
+    written: str, followed: str
+) -> None:
+    def scored(expression: str) -> CompiledPolicy:
+        return policy(f"scores:\n- name: r\n  expression: |-\n    {expression}")
+
+    (warning,) = policy_warnings(scored(written))
+    assert f"`{followed}`" in warning.hint
+    compiled = scored(followed)
+    assert policy_warnings(compiled) == ()
+    view = view_of(
+        *map(node, ("none", "hot", "cool", "over")),
+        *(usage(name, cpu=cpu) for name, cpu in (("hot", 3900), ("cool", 400), ("over", 4060))),
+    )
+    (rows,) = view.valid.nonzero()
+    points = compiled.scores[0].outcome(compiled.context(request_of(), view, NOW), rows).normalized
+    ranked = rows[points.argsort()[::-1]]
+    assert [view.names[row] for row in ranked] == ["cool", "hot", "over", "none"]
+
+
 def _filter(expression: str) -> str:
     return f"filters:\n- name: r\n  expression: |-\n    {expression}"
 

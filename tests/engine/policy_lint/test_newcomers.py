@@ -106,6 +106,8 @@ _NEVER_APPLY = (
     Mistake(
         _two("conditions", "pod.namespace == 'x'", "pod.namespace == 'y'"),
         "no pod meets both this and match condition `a`",
+        "pod.namespace == 'x'\n  - name: b\n    expression: |-\n      pod.namespace == 'y'",
+        "pod.namespace in ['x', 'y']",
     ),
     Mistake(
         _two("conditions", "pod.priority > 1000", "pod.priority < 100"),
@@ -716,6 +718,22 @@ def test_a_field_of_the_spec_as_an_annotation_is_named() -> None:
     (warning,) = policy_warnings(compiled)
     assert str(warning).endswith("no policy is read by its annotations; write `spec.mode`")
     assert warning.place.line == 5
+
+
+def test_a_policy_for_a_namespace_that_asks_for_another_one_names_its_own() -> None:
+    text = (
+        b"apiVersion: stowplan.dev/v1alpha1\nkind: NamespacedPlacementPolicy\n"
+        b"metadata: {name: p, namespace: data}\nspec:\n  match:\n    matchConditions:\n"
+        b"    - {name: ours, expression: pod.namespace == 'shop'}\n"
+        b"  filters: [{plugin: LoadAware}]\n"
+    )
+    (document,) = read_documents(text, "p.yaml")
+    compiled, _ = compile_policy(document)
+    assert compiled is not None
+    (warning,) = policy_warnings(compiled)
+    assert warning.message == (
+        "true for no pod of namespace `data`, where the policy is: it applies to none"
+    )
 
 
 def test_our_own_keys_are_those_that_are_read_and_written() -> None:

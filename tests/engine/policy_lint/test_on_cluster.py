@@ -19,7 +19,7 @@ _NODES = (
     node(
         "n2",
         labels={"pool": "batch", "zone": "b"},
-        allocatable={"cpu": 8000, "memory": GIB, "pods": 110},
+        allocatable={"cpu": 8000, "memory": GIB, "pods": 110, "amd.com/gpu": 2},
         taints=(_TAINT,),
     ),
 )
@@ -60,7 +60,7 @@ def _findings(spec: str) -> list[str]:
         ),
         ("pod.namespace == 'shp' && node.podCount < 9", "is `shp`; did you mean `shop`?"),
         ("pod.priorityClassName == 'silver'", "`pod.priorityClassName` of the recording is"),
-        ("'nvidia.com/gpu' in node.allocatable", "no node offers a resource `nvidia.com/gpu`"),
+        ("'nvidia.com/gpu' in node.allocatable", "no node has a resource `nvidia.com/gpu`"),
         (
             "object.spec.containers.exists(c, c.image.startsWith('quay.io/')) || node.podCount < 9",
             "`startsWith` `quay.io/`; there are `nginx`, `registry.example/cart:1`",
@@ -153,6 +153,73 @@ def test_a_policy_for_pods_that_are_left_alone_says_why() -> None:
     assert found.message == (
         "it applies to no pod that is placed: namespace kube-system is excluded"
     )
+
+
+_FIT = """
+scores:
+- plugin: NodeResourcesFit
+  args:
+    scoringStrategy:
+      type: MostAllocated
+      resources: [{name: cpu}, {name: amd.com/gpus, weight: 1}]
+"""
+_MODELS = """
+scores:
+- plugin: Peaks
+  args:
+    nodePowerModel:
+      n1: {k0: 90, k1: 3, k2: 0.04}
+      node-3: {k0: 90, k1: 3, k2: 0.04}
+      node-4: {k0: 90, k1: 3, k2: 0.04}
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "finding", "at"),
+    [
+        (
+            _FIT,
+            (
+                "NodeResourcesFit: no node has a resource `amd.com/gpus` in the recording;"
+                " did you mean `amd.com/gpu`?"
+            ),
+            "amd.com/gpus, weight",
+        ),
+        (
+            (
+                "filters:\n- plugin: LimitAware\n  args:\n"
+                "    defaultLimitToAllocatableRatio: {amd.com/gpus: 400}"
+            ),
+            (
+                "LimitAware: no node has a resource `amd.com/gpus` in the recording;"
+                " did you mean `amd.com/gpu`?"
+            ),
+            "amd.com/gpus: 400",
+        ),
+        (
+            _MODELS,
+            (
+                "Peaks: no node of the recording is called `node-3`, `node-4`:"
+                " 1 of 2 nodes has no `nodePowerModel`; there are `n1`, `n2`"
+            ),
+            "node-3",
+        ),
+        (
+            _MODELS.replace("n1", "n-1"),
+            (
+                "Peaks: no node of the recording is called `n-1`, `node-3`, `node-4`:"
+                " 2 of 2 nodes have no `nodePowerModel`; did you mean `n1`?"
+            ),
+            "n-1",
+        ),
+    ],
+)
+def test_an_arg_that_names_what_is_not_there_is_named_alone(
+    spec: str, finding: str, at: str
+) -> None:
+    (warning,) = policy_warnings(policy(spec), cluster=_CLUSTER)
+    assert (warning.check, str(warning)) == (Check.CLUSTER, finding)
+    assert warning.place.source[warning.place.column - 1 :].startswith(at)
 
 
 def test_it_is_compared_with_a_cluster_only_where_one_is_given() -> None:
