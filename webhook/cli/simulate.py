@@ -53,20 +53,51 @@ _MOST_DIGITS = 5  # of a number of nodes or pods
 
 def simulate_command(
     *,
-    cluster: ClusterPaths,
-    arm: list[str] | None = None,
-    arrivals: str = "",
-    add_nodes: list[str] | None = None,
-    drain: list[str] | None = None,
-    scale: list[str] | None = None,
-    autoscale: Annotated[bool, Parameter(negative="")] = False,
-    buffer: Annotated[list[str] | None, Parameter(name="--capacity-buffer")] = None,
-    repack: Annotated[bool, Parameter(negative="")] = False,
-    repack_seconds: PositiveFloat = 10,
-    free_nodes: NonNegativeInt = 0,
-    seed: NonNegativeInt = 1,
-    html: Path | None = None,
-    json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    cluster: Annotated[ClusterPaths, Parameter(help="Recordings: files, or folders of them.")],
+    arm: Annotated[
+        list[str] | None,
+        Parameter(help=f"Policies to compare with the scheduler alone, as `{_FORM}`."),
+    ] = None,
+    arrivals: Annotated[
+        str,
+        Parameter(
+            help="Pods that arrive: `recording`, `generated`, or a file or folder of manifests;"
+            " by default those of the recording, with a change waiting, moved and new ones."
+        ),
+    ] = "",
+    add_nodes: Annotated[
+        list[str] | None, Parameter(help="Nodes to add, as `N` or `N=NODE`: N more like NODE.")
+    ] = None,
+    drain: Annotated[list[str] | None, Parameter(help="Node to cordon and empty.")] = None,
+    scale: Annotated[
+        list[str] | None,
+        Parameter(help="Deployment to scale, as `NAMESPACE/DEPLOYMENT=N`."),
+    ] = None,
+    autoscale: Annotated[
+        bool,
+        Parameter(negative="", help="Let nodes go and come on a generated day."),
+    ] = False,
+    buffer: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--capacity-buffer",
+            help="Capacity buffer where nodes go and come, as `NAMESPACE/DEPLOYMENT=N`.",
+        ),
+    ] = None,
+    repack: Annotated[
+        bool, Parameter(negative="", help="Plan which running pods would have to move.")
+    ] = False,
+    repack_seconds: Annotated[
+        PositiveFloat, Parameter(help="Most seconds that the solver takes for the plan.")
+    ] = 10,
+    free_nodes: Annotated[
+        NonNegativeInt, Parameter(help="Nodes that the plan is to free of pods.")
+    ] = 0,
+    seed: Annotated[NonNegativeInt, Parameter(help="The same seed gives the same report.")] = 1,
+    html: Annotated[Path | None, Parameter(help="Write a report with plots to this file.")] = None,
+    json: Annotated[
+        bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")
+    ] = False,
 ) -> int:
     """Simulate arrivals on a recorded cluster."""
     if repack:

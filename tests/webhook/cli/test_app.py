@@ -154,6 +154,14 @@ def test_empty_defaults_are_not_shown(stowplan: Stowplan) -> None:
     assert "default: ]" not in stowplan("queue", "--help").out
 
 
+def test_each_option_of_a_simulation_is_described(stowplan: Stowplan) -> None:
+    lines = stowplan("simulate", "--help").out.splitlines()
+    options = [re.match(r"│ \*? +(--[a-z-]+)(?: [A-Z.]+)? +(.*?) *│$", line) for line in lines]
+    described = {found[1]: found[2] for found in options if found}
+    assert {"--cluster", "--repack-seconds", "--json"} <= described.keys()
+    assert [name for name, text in described.items() if not text or text.startswith("[")] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(stowplan: Stowplan, command: str) -> None:
     ran = stowplan(command, "--help")
