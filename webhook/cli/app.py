@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from datetime import datetime
 from io import StringIO
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import (
     App,
@@ -22,6 +22,7 @@ from cyclopts import (
 
 from engine.errors import InvalidFileError, StowplanError
 from webhook.cli.entry_point import EXIT_CODES, Exit
+from webhook.cli.options import described
 from webhook.identity import VERSION
 
 _EXPECTED = {int: "a whole number", datetime: "a moment, as `2026-03-02T10:00:00Z`"}
@@ -283,7 +284,7 @@ _PREFIX: Final = f"{_SEPARATOR}prefix\t"
 _WITH_FILES, _WITHOUT_FILES = 0, 4  # ShellCompDirective of https://github.com/spf13/cobra
 
 
-def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], described("The shell.")], /) -> int:
     """Print the completion script of a shell."""
     sys.stdout.write(app.generate_completion(shell=shell))
     return Exit.OK

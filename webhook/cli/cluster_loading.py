@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Final
 
-from cyclopts import Parameter
 from msgspec import structs
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
@@ -23,9 +22,6 @@ from webhook.cli import console
 from webhook.cli.pods import PodCollector
 from webhook.cluster import Recording, load_recorded
 from webhook.cluster.watch.event_applier import PodObserver
-
-ClusterPaths: TypeAlias = Annotated[list[Path], Parameter(consume_multiple=1)]
-"""Value of `--cluster`: `--cluster a b` and `--cluster a --cluster b` are the same."""
 
 _MOST_PROBLEMS: Final = 3
 _USAGE_HINT: Final = "`kubectl get nodes.metrics.k8s.io -o json > usage.json`, and `--cluster` both"

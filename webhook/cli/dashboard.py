@@ -26,8 +26,9 @@ from engine.release import QueueOrder
 from engine.report import Replicas
 from webhook.background import in_background, on_change
 from webhook.cli import console
-from webhook.cli.cluster_loading import ClusterPaths, load_cluster, tell_missing
+from webhook.cli.cluster_loading import load_cluster, tell_missing
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import ClusterPaths, Context, Kubeconfig, PolicyPaths
 from webhook.cli.policy_loading import located_policies
 from webhook.cluster import Cluster, RecordedPods, recorded_cluster
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, connected
@@ -91,11 +92,16 @@ class _Shown:
 def dashboard(
     *,
     cluster: ClusterPaths | None = None,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    policies: list[Path] | None = None,
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))] = 0,
-    browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    policies: PolicyPaths = None,
+    port: Annotated[
+        int,
+        Parameter(validator=Number(gte=0, lte=65_535), help="Port to listen on; 0 for any."),
+    ] = 0,
+    browser: Annotated[
+        bool, Parameter(negative="--no-browser", help="Open the page in a browser.")
+    ] = True,
 ) -> int:
     """Show nodes, quotas, held pods and decisions in a browser."""
     paths = located_policies(policies or ())

@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from engine.errors import StowplanError
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import Context, Json, Kubeconfig, described
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import Finding, Installation, Level, run_checks
@@ -29,12 +28,14 @@ _Findings = Mapping[str, Sequence[Finding]]
 
 def doctor(
     *,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    namespace: str = "stowplan-system",
-    release: str = "stowplan",
-    pod_namespace: str = "default",
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Annotated[str, described("Namespace of the installation.")] = "stowplan-system",
+    release: Annotated[str, described("Name of its Helm release.")] = "stowplan",
+    pod_namespace: Annotated[
+        str, described("Namespace in which a pod is created, as a dry run.")
+    ] = "default",
+    as_json: Json = False,
 ) -> int:
     """Check a live installation, and advise on every finding."""
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Final
@@ -19,8 +18,9 @@ from engine.errors import StowplanError, counted
 from engine.policy import NodeValues, node_values, pod_fields_read, read_expression
 from engine.report import NodeNames
 from webhook.cli import console
-from webhook.cli.cluster_loading import ClusterPaths, load_cluster, moment_of, tell_missing
+from webhook.cli.cluster_loading import load_cluster, moment_of, tell_missing
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import ClusterPaths, DefaultNamespace, Json, Moment, PolicyPaths, described
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json
@@ -55,17 +55,22 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def evaluate(
-    expression: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    expression: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="Expression in CEL, as in a policy.")
+    ],
     /,
     *,
     cluster: ClusterPaths,
-    pod: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
-    policies: list[Path] | None = None,
-    variable: list[str] | None = None,
-    namespace: str = "default",
-    now: datetime | None = None,
-    nodes: NonNegativeInt = _NODES,
-    json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    pod: Annotated[
+        Path | None,
+        Parameter(allow_leading_hyphen=True, help="Manifest of the pod that the expression reads."),
+    ] = None,
+    policies: Annotated[PolicyPaths, described("Policies whose variables it may use.")] = None,
+    variable: Annotated[list[str] | None, described("Variable, as `NAME=EXPRESSION`.")] = None,
+    namespace: DefaultNamespace = "default",
+    now: Moment = None,
+    nodes: Annotated[NonNegativeInt, described("Most nodes that are shown.")] = _NODES,
+    json: Json = False,
 ) -> int:
     """Evaluate an expression for each node."""
     variables = _variables(policies or (), variable or ())

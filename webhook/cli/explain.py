@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -34,13 +33,22 @@ from engine.report import DecisionReport, NodeNames, QuotaReport, decision_repor
 from engine.view import ClusterState, ClusterView, quota_requests
 from webhook.cli import console
 from webhook.cli.cluster_loading import (
-    ClusterPaths,
     load_cluster,
     moment_of,
     moment_text,
     tell_missing,
 )
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import (
+    ClusterPaths,
+    Context,
+    DefaultNamespace,
+    Json,
+    Kubeconfig,
+    Moment,
+    PolicyPaths,
+    described,
+)
 from webhook.cli.pods import PodCollector, Target, placement_request, read_manifest, target_of
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json, show_patch
@@ -241,21 +249,31 @@ class ExplainReport(DecisionReport, frozen=True, kw_only=True):
 
 
 def explain(
-    pod: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    pod: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="Manifest, or KIND/NAME of a pod or workload there, such as `deploy/web`.",
+        ),
+    ],
     /,
     *,
     cluster: ClusterPaths | None = None,
-    policies: list[Path] | None = None,
-    live: bool = False,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    installation: str = "stowplan-system/stowplan",
-    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "default",
-    now: datetime | None = None,
-    nodes: NonNegativeInt = _NODES,
-    inputs: NonNegativeInt = _INPUTS,
-    patch: bool = False,
-    json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    policies: PolicyPaths = None,
+    live: Annotated[bool, described("Read the cluster of the kubeconfig.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    installation: Annotated[
+        str, described("Whose policies `--live` reads, as `NAMESPACE/RELEASE`.")
+    ] = "stowplan-system/stowplan",
+    namespace: DefaultNamespace = "default",
+    now: Moment = None,
+    nodes: Annotated[NonNegativeInt, described("Most nodes that are shown.")] = _NODES,
+    inputs: Annotated[
+        NonNegativeInt, described("Nodes of which is shown what rules read.")
+    ] = _INPUTS,
+    patch: Annotated[bool, described("Print the JSON patch of the pod, too.")] = False,
+    json: Json = False,
 ) -> int:
     """Show the decision for a pod."""
     notes = console.errors()

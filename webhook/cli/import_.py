@@ -16,18 +16,28 @@ from engine.policy_lint import policy_warnings
 from engine.scheduler_config import imported_policies
 from webhook.cli import console
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import described
 from webhook.cli.policy_loading import MOST_READ, STANDARD_INPUT
 
 _STANDARD_OUTPUT: Final = "<stdout>"
 
 
 def import_configuration(
-    file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    file: Annotated[
+        Path,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="KubeSchedulerConfiguration, or a ConfigMap with one; `-` is standard input.",
+        ),
+    ],
     /,
     *,
-    output: Annotated[Path | None, Parameter(name=("--output", "-o"))] = None,
-    name: str = "",
-    force: bool = False,
+    output: Annotated[
+        Path | None,
+        Parameter(name=("--output", "-o"), help="File to write; else standard output."),
+    ] = None,
+    name: Annotated[str, described("Name of the policy; else that of the profile.")] = "",
+    force: Annotated[bool, described("Replace the file.")] = False,
 ) -> int:
     """Write policies that rank nodes as a configuration of kube-scheduler does."""
     if output is not None and output.exists() and not force:

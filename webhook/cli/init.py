@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from shlex import quote
 from string import Template
-from typing import Final
+from typing import Annotated, Final
 
 from rich.markup import escape
 
@@ -22,6 +22,7 @@ from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.console import write_new
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import described
 from webhook.cli.pods import PodCollector
 from webhook.cli.policy_loading import SCHEMA
 
@@ -147,7 +148,15 @@ _HIDDEN_SCHEMA: Final = f".{SCHEMA.name}"
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
-def init(folder: Path = Path(), /, *, from_cluster: list[Path] | None = None) -> int:
+def init(
+    folder: Annotated[Path, described("Folder to write.")] = Path(),
+    /,
+    *,
+    from_cluster: Annotated[
+        list[Path] | None,
+        described("Recording: write the policies that it gives reason for."),
+    ] = None,
+) -> int:
     """Write a policy to start from, with cases that pass.
 
     Nothing is overwritten. The policy has the name of the folder.

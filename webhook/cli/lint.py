@@ -18,6 +18,7 @@ from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet,
 from engine.policy_lint import CHECKS, KnownCluster, PolicyWarning, joint_warnings, policy_warnings
 from webhook.cli.console import run_on_changes
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import Json, Verbose, Watch, described
 from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
 from webhook.cli.render import show, show_json
 from webhook.identity import VERSION
@@ -280,14 +281,23 @@ def _artifact(file: str, root: Path) -> _Json:
 
 
 def lint(
-    paths: Annotated[list[Path], Parameter(allow_leading_hyphen=True)],
+    paths: Annotated[
+        list[Path],
+        Parameter(
+            allow_leading_hyphen=True,
+            help="Files, folders, or names of policies to start from; `-` is standard input.",
+        ),
+    ],
     /,
     *,
-    verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False,
-    json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    sarif: Path | None = None,
-    cluster: list[Path] | None = None,
-    watch: bool = False,
+    verbose: Verbose = False,
+    json: Json = False,
+    sarif: Annotated[Path | None, described("Write what was found to this file, as SARIF.")] = None,
+    cluster: Annotated[
+        list[Path] | None,
+        described("Recording: also warn of labels, taints and the like that nothing there has."),
+    ] = None,
+    watch: Watch = False,
 ) -> int:
     """Check policy files, and show how their rules take effect.
 

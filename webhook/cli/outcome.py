@@ -7,13 +7,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
-from cyclopts import Parameter
-
 from engine.errors import StowplanError
 from engine.report import OutcomeReport
 from webhook.cli import console
 from webhook.cli.console import namespace_and_name
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import Context, Json, Kubeconfig, Lease, Namespace, described
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.client.watched_objects import ConfigMapStore
@@ -28,13 +27,13 @@ _NOTHING_COUNTED: Final = (
 
 def outcome(
     *,
-    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
-    policy: str = "",
-    enforce: str = "",
-    lease: str = "stowplan-system/stowplan",
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    namespace: Namespace = "",
+    policy: Annotated[str, described("The one policy to show.")] = "",
+    enforce: Annotated[str, described("Policy in Audit to put in force again.")] = "",
+    lease: Lease = "stowplan-system/stowplan",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    as_json: Json = False,
 ) -> int:
     """Show where the pods of policies were bound in the last hour, and how good that was."""
     if enforce:

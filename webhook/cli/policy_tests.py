@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Final
 from xml.etree.ElementTree import Element, ElementTree, SubElement
 
-from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
@@ -29,6 +28,7 @@ from engine.report import NodeNames, decision_report
 from webhook.cli import console
 from webhook.cli.console import run_on_changes
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import Verbose, Watch, described
 from webhook.cli.policy_loading import located_policy
 from webhook.cli.render import show
 from webhook.pages import decision_blocks
@@ -111,13 +111,15 @@ def _text(text: str) -> str:
 
 
 def run_policy_tests(
-    path: Path,
+    path: Annotated[Path, described("Folder of policies, or its `cases.yaml`.")],
     /,
     *,
-    verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False,
-    junit: Path | None = None,
-    watch: bool = False,
-    cross_check: bool = False,
+    verbose: Verbose = False,
+    junit: Annotated[Path | None, described("Write results to this file, as JUnit XML.")] = None,
+    watch: Watch = False,
+    cross_check: Annotated[
+        bool, described("Evaluate each expression by cel-python as well, and compare.")
+    ] = False,
 ) -> int:
     """Run the cases of policies.
 

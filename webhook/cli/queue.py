@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
-from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
 from engine.errors import StowplanError
@@ -18,6 +17,7 @@ from engine.report import QueueReport, queue_report
 from webhook.cli import console
 from webhook.cli.console import namespace_and_name
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import Context, Json, Kubeconfig, Lease, Namespace, described
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, connected
 from webhook.doctor import HeldQueue, read_held_queue
@@ -39,15 +39,15 @@ class _Selection:
 
 
 def queue(
-    pod: str = "",
+    pod: Annotated[str, described("The one pod to show, as `NAMESPACE/NAME` or its name.")] = "",
     /,
     *,
-    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
-    lease: str = "stowplan-system/stowplan",
-    most: PositiveInt = _MOST_SHOWN,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    namespace: Namespace = "",
+    lease: Lease = "stowplan-system/stowplan",
+    most: Annotated[PositiveInt, described("Most pods that are shown.")] = _MOST_SHOWN,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    as_json: Json = False,
 ) -> int:
     """Show the held pods in the order in which they are released."""
     selection = _selection(pod, namespace)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Final
 
 from cyclopts import Parameter
@@ -23,6 +22,7 @@ from engine.release import HeldPod
 from webhook.cli import console
 from webhook.cli.console import namespace_and_name
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import Context, Kubeconfig, Lease, Namespace, described
 from webhook.cli.render import show
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.controllers.release.bulk_release import list_holds, release_holds
@@ -70,17 +70,19 @@ class _Selection:
 
 def release(
     *,
-    overdue: bool = False,
-    queued: bool = False,
-    every: Annotated[bool, Parameter(name="--all")] = False,
-    namespace: Annotated[str, Parameter(name=("--namespace", "-n"))] = "",
-    dry_run: bool = False,
-    yes: Annotated[bool, Parameter(name=("--yes", "-y"))] = False,
-    force: bool = False,
-    lease: str = "stowplan-system/stowplan",
-    hold_seconds: PositiveInt = DEFAULT_HOLD_SECONDS,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
+    overdue: Annotated[bool, described("Pods that are held for longer than they may be.")] = False,
+    queued: Annotated[bool, described("With `--overdue`: also those that wait for quota.")] = False,
+    every: Annotated[bool, Parameter(name="--all", help="All held pods.")] = False,
+    namespace: Namespace = "",
+    dry_run: Annotated[bool, described("Show the pods, and release none.")] = False,
+    yes: Annotated[bool, Parameter(name=("--yes", "-y"), help="Do not ask.")] = False,
+    force: Annotated[bool, described("With `--overdue`: also while a leader works.")] = False,
+    lease: Lease = "stowplan-system/stowplan",
+    hold_seconds: Annotated[
+        PositiveInt, described("How long a pod may be held, where it does not say so itself.")
+    ] = DEFAULT_HOLD_SECONDS,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> int:
     """Remove our scheduling gate from held pods, and nothing else."""
     if overdue == every:

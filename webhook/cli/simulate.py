@@ -37,9 +37,10 @@ from engine.simulation import (
     what_if,
 )
 from webhook.cli import console
-from webhook.cli.cluster_loading import ClusterPaths, load_cluster, tell_missing
+from webhook.cli.cluster_loading import load_cluster, tell_missing
 from webhook.cli.console import require_place_for
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import ClusterPaths
 from webhook.cli.pods import PodCollector, read_pods
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json
@@ -53,7 +54,7 @@ _MOST_DIGITS = 5  # of a number of nodes or pods
 
 def simulate_command(
     *,
-    cluster: Annotated[ClusterPaths, Parameter(help="Recordings: files, or folders of them.")],
+    cluster: ClusterPaths,
     arm: Annotated[
         list[str] | None,
         Parameter(help=f"Policies to compare with the scheduler alone, as `{_FORM}`."),

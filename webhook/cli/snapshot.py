@@ -18,6 +18,7 @@ from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.console import CannotWriteError, require_place_for
 from webhook.cli.entry_point import Exit
+from webhook.cli.options import Context, Kubeconfig, described
 from webhook.cli.render import show
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.files.object_file import object_file
@@ -31,11 +32,11 @@ _NOTHING_THERE = (HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
 
 def snapshot(
     *,
-    output: Annotated[Path, Parameter(name=("--output", "-o"))],
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    anonymize: bool = False,
-    force: bool = False,
+    output: Annotated[Path, Parameter(name=("--output", "-o"), help="File to write.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    anonymize: Annotated[bool, described("Replace names, labels and images.")] = False,
+    force: Annotated[bool, described("Replace the file.")] = False,
 ) -> int:
     """Record a live cluster in a file, for `--cluster` of the other commands."""
     _check(output, force=force)

@@ -247,3 +247,9 @@ def test_an_empty_kubeconfig_variable_is_as_good_as_none(tmp_path: Path) -> None
         _, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 1
     assert err.startswith("there is no kubeconfig `~/.kube/config`\n")
+
+
+@pytest.mark.parametrize("command", [name for name in app if not name.startswith("-")])
+def test_help_describes_each_argument(command: str) -> None:
+    described = app[command].assemble_argument_collection()
+    assert not [each.name for each in described if each.show and not each.parameter.help]
