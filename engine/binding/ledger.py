@@ -257,15 +257,11 @@ class BindingCounters:
 
     Attributes:
         decided: decisions by action and reason.
-        moved: pods moved, by each policy that applied to them.
-        repeated: bindings that were asked about again before their end was seen.
         lost: answers that the API server cannot have got.
         escaped: bindings that were not asked about, or ended elsewhere than answered.
     """
 
     decided: Counter[tuple[BindingAction, BindingReason]] = field(default_factory=Counter)
-    moved: Counter[str] = field(default_factory=Counter)
-    repeated: int = 0
     lost: int = 0
     escaped: int = 0
 
@@ -434,14 +430,12 @@ class BindingLedger:
         if pod is not None and pod.node_name:
             return ticket  # the API server will refuse it
         way = self._on_their_way.get(ticket.uid)
-        if way is not None:
-            self.counters.repeated += 1
-        elif len(self._on_their_way) < MOST_BINDINGS:
+        if way is None:
+            if len(self._on_their_way) >= MOST_BINDINGS:
+                return ticket
             shape = None if pod is None else pod.shape
             way = _OnItsWay(key=key, uid=ticket.uid, shape=shape)
             self._on_their_way[way.uid] = way
-        else:
-            return ticket
         with self._changing(way, now):
             way.scheduler_node = node_name
             way.calls.append(ticket)
@@ -484,8 +478,6 @@ class BindingLedger:
                     way.may_end_on(ticket.scheduler_node, ticket.ends_by)
                     way.may_end_on(decision.node_name, ticket.ends_by)
         self.counters.decided[decision.action, decision.reason] += 1
-        if decision.is_moved and decision.decision is not None:
-            self.counters.moved.update(decision.decision.policies)
         return True
 
     def answered(self, ticket: BindingTicket, now: Micros) -> None:

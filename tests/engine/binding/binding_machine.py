@@ -652,7 +652,6 @@ class World:
                 self.result.reasons[f"{action} {reason}"] += decided
             self.result.reasons["escaped"] += leader.ledger.counters.escaped
             self.result.reasons["lost"] += leader.ledger.counters.lost
-            self.result.reasons["repeated"] += leader.ledger.counters.repeated
         return self.result
 
     def _tell(self, event: Event) -> None:
