@@ -46,15 +46,16 @@ class FairTurns:
     """One turn at a time, by which those who wait have equal time.
 
     This is start-time fair queueing (Goyal, Vin and Cheng, 1996): next is who has had least, and
-    who comes has had no less than whoever has the turn. Where no time is told, all have one turn
-    after the other.
+    who comes has had no less than whoever has the turn. Nor has who comes had less than an equal
+    part of what was spent meanwhile, so that newcomers without end come behind those that wait.
+    Where no time is told, all have one turn after the other.
     """
 
     def __init__(self) -> None:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}  # of those who wait
         self._had: dict[str, float] = {}  # seconds
         self._who: str | None = None  # has the turn
-        self._least = 0.0  # what they had had when it began
+        self._least = 0.0  # what who comes has had
 
     @asynccontextmanager
     async def of(self, who: str) -> AsyncIterator[None]:
@@ -67,7 +68,8 @@ class FairTurns:
 
     async def take(self, who: str) -> None:
         """Wait for a turn, which lasts until `end`."""
-        self._had[who] = max(self._had.get(who, 0.0), self._least)
+        if who not in self._lines:
+            self._had[who] = max(self._had.get(who, 0.0), self._least)
         if self._who is None:
             self._begin(who)
             return
@@ -84,6 +86,7 @@ class FairTurns:
         """Note what the turn of this moment takes."""
         if self._who is not None:
             self._had[self._who] += seconds
+            self._least += seconds / len({self._who, *self._lines})
 
     def end(self) -> None:
         """End the turn of this moment."""
@@ -102,7 +105,7 @@ class FairTurns:
         self._least = 0.0
 
     def _begin(self, who: str) -> None:
-        self._who, self._least = who, self._had[who]
+        self._who, self._least = who, max(self._least, self._had[who])
         self._had = {
             each: had
             for each, had in self._had.items()

@@ -99,6 +99,27 @@ async def test_who_did_not_want_turns_has_none_to_make_up_for() -> None:
     assert "".join(had) == "bababa"
 
 
+async def test_newcomers_without_end_keep_nobody_from_a_second_turn() -> None:
+    turns, had = FairTurns(), list[str]()
+
+    async def want(who: str) -> None:
+        async with turns.of(who):
+            had.append(who)
+            await asyncio.sleep(0)
+            turns.spend(1.0)
+
+    async def newcomers(group: int) -> None:
+        for number in range(50):
+            await want(f"new-{group}-{number}")
+
+    crowd = [asyncio.create_task(newcomers(group)) for group in range(4)]
+    await asyncio.sleep(0)
+    await want("regular")
+    await want("regular")
+    assert len(had) < 30
+    await asyncio.gather(*crowd)
+
+
 async def test_who_waits_no_longer_takes_no_turn_from_others() -> None:
     turns, had = FairTurns(), list[str]()
 
