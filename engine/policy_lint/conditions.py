@@ -24,9 +24,15 @@ _OPPOSITE: Final = {"True": "False", "False": "True"}
 def condition_findings(part: Part) -> Iterator[Finding]:
     """Yield a finding for each question about a status without a type, and the other way round."""
     for node, _ in ast.walk(part.program.root):
-        if isinstance(node, ast.Quantifier) and path_of(node.range, {}) == _CONDITIONS:
+        if isinstance(node, ast.Quantifier) and _is_of_all(node):
             yield from _without_type(part, node)
             yield from _without_status(part, node)
+
+
+def _is_of_all(node: ast.Quantifier) -> bool:
+    """Return whether all conditions of a node are asked, not those left by a `filter`."""
+    is_filtered = isinstance(node.range, ast.Transform)
+    return not is_filtered and path_of(node.range, {}) == _CONDITIONS
 
 
 def _without_type(part: Part, node: ast.Quantifier) -> Iterator[Finding]:
