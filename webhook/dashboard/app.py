@@ -21,6 +21,7 @@ from webhook.dashboard.readers import (
     SignIn,
     SignInError,
     UnavailableError,
+    sharer,
 )
 from webhook.dashboard.routes import (
     PREFIX,
@@ -55,7 +56,7 @@ class LiveUpdates:
 
     async def stream(self, request: web.Request, reader: Reader) -> web.StreamResponse:
         """Send events until the reader leaves, or for ten minutes."""
-        who = _sharer(reader)
+        who = sharer(reader.name)
         if not self._shares.has_room(who, 1):
             raise web.HTTPServiceUnavailable(text="too many readers at a time\n")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -80,12 +81,6 @@ class LiveUpdates:
             if has_changed or silence >= _LONGEST_SILENCE_SECONDS:
                 await response.write(b"data: %d\n\n" % version)
                 sent, sent_at = version, loop.time()
-
-
-def _sharer(reader: Reader) -> str:
-    """Return who has a share: the service accounts of a namespace have one together."""
-    is_account = reader.name.startswith("system:serviceaccount:")
-    return reader.name.rpartition(":")[0] if is_account else reader.name
 
 
 _HEADERS: Final = {
@@ -157,7 +152,7 @@ class _Dashboard:
             render = await self._show(request, reader)
             return lambda: pages.document(render(), frame)
 
-        return _html(await self._limiter.render(_sharer(reader), prepare))
+        return _html(await self._limiter.render(sharer(reader.name), prepare))
 
     async def data(self, request: web.Request) -> web.Response:
         reader = await self._reader(request)
@@ -166,7 +161,7 @@ class _Dashboard:
             render = await self._show(request, reader)
             return lambda: pages.update(render())
 
-        body = await self._limiter.render(_sharer(reader), prepare)
+        body = await self._limiter.render(sharer(reader.name), prepare)
         return _compressed(web.Response(body=body, content_type="application/json"))
 
     async def events(self, request: web.Request) -> web.StreamResponse:

@@ -65,6 +65,12 @@ class Reader(Protocol):
         """
 
 
+def sharer(name: str) -> str:
+    """Return who has a share: the service accounts of a namespace have one together."""
+    is_account = name.startswith("system:serviceaccount:")
+    return name.rpartition(":")[0] if is_account else name
+
+
 class SignIn(Enum):
     """How a browser gets a token, which it then keeps in a cookie."""
 
@@ -137,9 +143,10 @@ class _Remembered(Generic[_Answer]):
         self._clock = clock
         self._answers: OrderedDict[str, tuple[float, _Answer]] = OrderedDict()
 
-    def __contains__(self, key: str) -> bool:
-        """Return whether there was an answer under a key, however old."""
-        return key in self._answers
+    def latest(self, key: str) -> _Answer | None:
+        """Return the answer under a key, however old; None if there was none."""
+        found = self._answers.get(key)
+        return None if found is None else found[1]
 
     async def get(self, key: str, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """Return the answer under a key, asked for if it is too old."""
@@ -161,8 +168,8 @@ class TokenReaders:
     """Authenticates by TokenReview and authorizes by SubjectAccessReview.
 
     An answer of the API server is remembered for 5 seconds: a page takes several requests. Tokens
-    are remembered by their hash. Those that were never valid share what they may ask of it, so that
-    made-up ones keep no reader out.
+    are remembered by their hash. All of one user share what they may ask of it, and those that were
+    never valid, so that neither keeps out a reader who is known.
 
     Args:
         reviews: by the API server.
@@ -189,7 +196,8 @@ class TokenReaders:
         if len(token) > LONGEST_TOKEN:
             raise SignInError(f"the token is longer than {LONGEST_TOKEN} bytes")
         digest = hashlib.sha256(token.encode(errors="replace")).hexdigest()
-        who = digest if digest in self._users else ""
+        known = self._users.latest(digest)
+        who = "" if known is None else sharer(known.username)
         ask = lambda: self._ask(who, lambda: self._reviews.user(token))  # noqa: E731
         user = await self._users.get(digest, ask)
         if user is None:
@@ -207,7 +215,8 @@ class TokenReaders:
         Raises:
             UnavailableError: the API server does not say, or is asked too much.
         """
-        ask = lambda: self._ask(digest, lambda: self._reviews.may(user, access))  # noqa: E731
+        who = sharer(user.username)
+        ask = lambda: self._ask(who, lambda: self._reviews.may(user, access))  # noqa: E731
         return await self._rights.get(f"{digest} {access!r}", ask)
 
     async def _ask(self, who: str, review: Callable[[], Awaitable[_Answer]]) -> _Answer:

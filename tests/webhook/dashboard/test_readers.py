@@ -158,3 +158,27 @@ async def test_made_up_tokens_keep_no_reader_out(
     await asyncio.gather(*again)
     await asyncio.gather(*forged, return_exceptions=True)
     assert "forged-8" not in reviewer.asked
+
+
+async def test_many_tokens_of_the_accounts_of_a_namespace_keep_no_reader_out(
+    api_server: FakeApiServer, connection: Connection
+) -> None:
+    reviewer, time = Reviewer(api_server), 0.0
+    readers = TokenReaders(AccessReviews(connection), lambda: time)
+    accounts = [f"system:serviceaccount:build:bot-{number}" for number in range(20)]
+    ann, *_ = [await readers.reader(name) for name in ("ann", *accounts)]
+    time = 5.0  # nothing is remembered
+    api_server.pause()
+    asking = [asyncio.create_task(readers.reader(name)) for name in accounts]
+    await api_server.until(lambda: len(api_server.requests) == 21 + 8)
+    again = [asyncio.create_task(readers.reader("ann")), asyncio.create_task(ann.may(SHOP))]
+    await api_server.until(lambda: len(api_server.requests) == 21 + 8 + 2)
+    api_server.resume()
+    await asyncio.gather(*again)
+    refused = [
+        each
+        for each in await asyncio.gather(*asking, return_exceptions=True)
+        if isinstance(each, UnavailableError)
+    ]
+    assert len(refused) == 12
+    assert len(reviewer.asked) == 21 + 8 + 2
