@@ -122,7 +122,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     request_sub_resource: str = ""
     name: str = ""  # empty before the API server has generated it
     # always set for namespaced objects, also where the object's own is still empty
-    namespace: str = ""
+    namespace: _Name = ""
     user_info: dict[str, Any] | None = None
     dry_run: bool | None = None  # whether the object will not be stored; then no trace may remain
     # as it was sent; no bytes at all if the review was too large to be read
