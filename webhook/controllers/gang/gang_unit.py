@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 from engine.gang import (
@@ -19,6 +20,7 @@ from engine.gang import (
     pod_group_of_gang,
     readiness_of,
 )
+from engine.model.pod_shape import PodShape
 from engine.model.quantity import amount_text
 from engine.release import HeldPod
 from engine.view import ClusterState, ClusterView, counted_requests, left_to_devices
@@ -145,15 +147,29 @@ def lacking_resources(unit: GangUnit, state: ClusterState, members: GangMembers)
 
 
 def exceeds_cluster(unit: GangUnit, view: ClusterView) -> bool:
-    """Return whether members that are to be released request more than there is on all nodes."""
-    needed: Counter[str] = Counter()
-    for held in unit.members:
-        needed.update(counted_requests(held.pod.shape))
+    """Return whether gangs, or one member, need more than there is, however empty nodes are.
+
+    What devices provide is not looked at: how much of it there is, is not known.
+    """
+    shapes = Counter(held.pod.shape for held in unit.members)
+    needed = Counter[str]()
+    for shape, count in shapes.items():
+        needed.update({name: count * each for name, each in counted_requests(shape).items()})
+    of_gangs = (gang.min_resources or {} for gang in unit.gangs)
+    amounts = chain(needed.items(), *(each.items() for each in of_gangs))
     return any(
         view.amount(view.allocatable, name).sum() < amount
-        for name, amount in needed.items()
+        for name, amount in amounts
         if left_to_devices(name, view) is None
-    )
+    ) or not all(_fits_an_empty_node(shape, view) for shape in shapes)
+
+
+def _fits_an_empty_node(shape: PodShape, view: ClusterView) -> bool:
+    fits = view.valid.copy()
+    for name, amount in counted_requests(shape).items():
+        if amount and left_to_devices(name, view) is None:
+            fits &= view.amount(view.allocatable, name) >= amount
+    return bool(fits.any())
 
 
 def missing_members(unit: GangUnit, members: GangMembers) -> str:

@@ -252,6 +252,38 @@ async def test_a_gang_that_is_larger_than_the_cluster_reserves_nothing(world: Wo
     assert nominated(world) == []
 
 
+async def test_a_gang_with_a_member_that_no_node_could_take_reserves_nothing(world: World) -> None:
+    world.node("d", cpu="40")
+    members(world, *NAMES, minimum=4)
+    world.member("vast", "train", cpu="41")
+    replica = world.replica()
+    await replica.cycle()
+    for _ in range(3):
+        world.seconds += 61
+        await replica.cycle()
+    assert nominated(world) == []
+    world.node("e", cpu="41")
+    busy(world, "e")
+    await replica.cycle()
+    world.seconds += 61
+    await replica.cycle()
+    assert len(nominated(world)) == 3
+
+
+async def test_a_gang_whose_min_resources_exceed_the_cluster_reserves_nothing(
+    world: World,
+) -> None:
+    world.gang("train", 2, resources={"cpu": "13"})
+    for name in ("one", "two"):
+        world.member(name, "train")
+    replica = world.replica()
+    await replica.cycle()
+    for _ in range(3):
+        world.seconds += 61
+        await replica.cycle()
+    assert nominated(world) == []
+
+
 async def test_a_gang_of_one_domain_reserves_nothing(world: World) -> None:
     for name, rack in (("d", "r1"), ("e", "r1")):
         world.node(name, rack=rack)
