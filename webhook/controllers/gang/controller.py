@@ -194,6 +194,9 @@ class GangController:
         if placed.reason and reserved:
             anew = context.decider.decide(unit.parts)
             placed = placed if anew.reason else anew
+        if placed.reason and self._reservation.is_of(unit):
+            some = context.decider.decide_some(unit.parts, placed.decisions)
+            placed = placed._replace(decisions=some)
         return placed._replace(reason=lacking or placed.reason)
 
     def keeps(self, held: HeldPod) -> bool:

@@ -18,6 +18,7 @@ from engine.batch import BatchOutcome, StartingGang
 from engine.errors import counted
 from engine.gang import Gang, GangKey
 from engine.model.decision import Decision
+from engine.model.pod_shape import PodShape
 from engine.model.rule_outcomes import SCHEDULER
 from engine.placement import release_annotations
 from engine.policy import PolicySet
@@ -90,6 +91,9 @@ class Gangs(Protocol):
 
 
 _NOTHING: Final[Mapping[str, ReleaseDecision]] = MappingProxyType({})
+_MOST_HOMELESS: Final = 8
+"""Shapes of members that find no room, after which the others of a gang are not looked at."""
+
 _TOO_LARGE: Final = ReleaseDecision(reason="the pod is too large for a decision")
 _FAILED_BY_BUG: Final = ReleaseDecision(reason="the decision failed by an internal error")
 
@@ -178,6 +182,37 @@ class GangDecider:
                 self._nominations.withdraw(held.pod)
             return GangDecision(decisions, reason)
         return GangDecision({held.key: _TOO_LARGE for held in members} | decisions)
+
+    def decide_some(
+        self, parts: Sequence[GangPart], reserved: Mapping[str, ReleaseDecision]
+    ) -> Mapping[str, ReleaseDecision]:
+        """Return where members have room although others have none; they do not count there.
+
+        Args:
+            parts: each gang; none of its members counts anywhere.
+            reserved: by the keys of members that have room, and keep it.
+        """
+        members = [held for part in parts for held in part.members if held.raw]
+        decisions = dict(reserved)
+        for held in members:
+            if held.key in decisions:
+                self._nominations.nominate(held.pod, decisions[held.key].node_name)
+        for part in parts:
+            homeless = set[PodShape]()
+            while len(homeless) < _MOST_HOMELESS:
+                left = [each for each in part.members if each.pod.shape not in homeless]
+                placed = self._place(part._replace(members=tuple(left)), decisions)
+                for held in left:
+                    if held.key in placed.decisions:
+                        self._nominations.nominate(held.pod, placed.decisions[held.key].node_name)
+                decisions |= placed.decisions
+                failed = [each for each in left if each.raw and each.key not in decisions]
+                if not failed:
+                    break
+                homeless.add(failed[0].pod.shape)
+        for held in members:
+            self._nominations.withdraw(held.pod)
+        return decisions
 
     def _place(self, part: GangPart, reserved: Mapping[str, ReleaseDecision]) -> GangDecision:
         """Place the members of a gang that have no room yet, all of them or none."""

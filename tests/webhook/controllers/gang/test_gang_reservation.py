@@ -56,6 +56,32 @@ async def test_a_gang_gets_room_member_by_member_and_starts_as_a_whole(world: Wo
     assert replica.gangs.counts[GangState.RESERVING] == 0
 
 
+async def test_a_member_that_finds_no_room_keeps_none_from_others_of_its_gang(
+    world: World,
+) -> None:
+    world.node("large", cpu="8")
+    world.gang("train", 4)
+    names = ("launcher", *NAMES)
+    for name in names:
+        world.member(name, "train", cpu="7" if name == "launcher" else "3")
+    busy(world, "a", "b", "c")
+    world.create("run-large", "shop", "6", nodeName="large")
+    replica = world.replica()
+    await replica.cycle()
+    world.seconds += 60
+    await replica.cycle()
+    for count, node in enumerate("abc", 1):
+        world.delete(f"run-{node}")
+        await replica.cycle()
+        assert nominated(world, *names) == list("abc")[:count]
+        assert replica.counted() == dict.fromkeys("abc"[:count], 1)
+        assert not world.releases()
+    world.delete("run-large")
+    await replica.cycle()
+    assert world.released("launcher") == "large"
+    assert {world.released(name) for name in NAMES} == {"a", "b", "c"}
+
+
 async def test_single_pods_get_nothing_of_it_and_no_other_room_before(world: World) -> None:
     replica = await reserving(world)
     world.delete("run-a")
