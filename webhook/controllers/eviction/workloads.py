@@ -139,7 +139,9 @@ class WorkloadTurns:
         if pod is None or pod.workload is None:
             return True
         known = self._known.get(pod.workload)
-        if known is not None and known.most_unavailable is not None and self._is_available(pod):
+        if known is None or known.most_unavailable is None:
+            return True
+        if self._is_available(pod):
             missing = self._running.unavailable_of(pod.workload)
             missing += sum(each.workload == pod.workload for each in self._sent_unseen())
             if missing >= known.most_unavailable:

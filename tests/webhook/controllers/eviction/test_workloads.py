@@ -295,3 +295,15 @@ async def test_a_refused_eviction_keeps_no_other_of_the_workload_waiting(world: 
     with pytest.raises(EndedError):
         await evictions.evict()
     assert world.pods("batch") == {"web-5f7-0"}
+
+
+async def test_evictions_of_a_workload_that_says_nothing_are_not_remembered(world: World) -> None:
+    _workload(world, "Deployment/web", {"replicas": 2})
+    for number in range(2):
+        world.run_of("Deployment/web", f"{number}", node="a")
+    leader = world.leader()
+    leader.see()
+    turns, victims = leader.context.turns, _victims(world)
+    await turns.read(victims)
+    assert all(map(turns.take, victims))
+    assert not turns._sent  # noqa: SLF001 (nothing else tells)
