@@ -25,6 +25,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from engine.documents import mistake
 from engine.model import quantity
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape, cached_by_shape
@@ -69,9 +70,13 @@ _Integer: TypeAlias = Annotated[int, Field(strict=True)]
 
 
 def _from_zero_to(greatest: int) -> AfterValidator:
+    """Return the validator of a range; a value beyond it may be of 100 instead."""
+
     def check(value: int) -> int:
         if not 0 <= value <= greatest:
-            raise ValueError(f"not in valid range [0, {greatest}]")
+            is_of_100 = 0 < value <= MAX_SCORE
+            hint = f"for {value} of {MAX_SCORE} write {round(value * greatest / MAX_SCORE)}"
+            raise mistake(f"not in valid range [0, {greatest}]", hint if is_of_100 else "")
         return value
 
     return AfterValidator(check)

@@ -9,7 +9,15 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from engine.documents import mistake, several_mistakes, template_hint
@@ -132,6 +140,15 @@ class OnScoreError(StrEnum):
 
 
 _BETWEEN_VALUES: Final = re.compile(r"\s*[,;|]\s*|\s+")
+_WITH_VALUES: Final = {"Exists": "In", "DoesNotExist": "NotIn"}
+
+
+def _joined_values(text: str) -> str:
+    """Return the label values in one string as a YAML list has them, "" where it has not several."""
+    values = _BETWEEN_VALUES.split(text.strip())
+    if len(values) > 1 and all(each and selectors.is_label_value(each) for each in values):
+        return ", ".join(values)
+    return ""
 
 
 class LabelRequirement(Model):
@@ -179,15 +196,28 @@ class LabelSelector(Model):
         if mistakes:
             found = [(each.path, each.message) for each in mistakes]
             hint = template_hint(" ".join(text for _, text in found))
-            raise several_mistakes(found, hint or self._hint_for_joined_values())
+            raise several_mistakes(
+                found, hint or self._hint_for_values_of_none() or self._hint_for_joined_values()
+            )
         return self
+
+    def _hint_for_values_of_none(self) -> str:
+        """Return the remedy for values of an operator that takes none, "" where there are none."""
+        for part in self.match_expressions:
+            if part.values and part.operator in _WITH_VALUES:
+                operator = _WITH_VALUES[part.operator]
+                return f"for these values of `{part.key}` write `operator: {operator}`"
+        return ""
 
     def _hint_for_joined_values(self) -> str:
         """Return the remedy for several values in one string, "" where there are none."""
         for value in (each for part in self.match_expressions for each in part.values):
-            values = _BETWEEN_VALUES.split(value.strip())
-            if len(values) > 1 and all(each and selectors.is_label_value(each) for each in values):
-                return f"write each value by itself: `values: [{', '.join(values)}]`"
+            if values := _joined_values(value):
+                return f"write each value by itself: `values: [{values}]`"
+        for key, value in self.match_labels.items():
+            if values := _joined_values(value):
+                expression = f"{{ key: {key}, operator: In, values: [{values}] }}"
+                return f"for any of several write `matchExpressions: [{expression}]`"
         return ""
 
     def parsed(self) -> selectors.LabelSelector:
@@ -311,12 +341,30 @@ class Filter(Rule):
         return self
 
 
+_MOST_WEIGHT: Final = 100
+
+
+def _no_penalty(weight: object, info: ValidationInfo) -> object:
+    """Refuse a negative weight, with the expression that does what it is to do."""
+    expression = info.data.get("expression")
+    if isinstance(weight, int) and weight < 0 and isinstance(expression, str):
+        text = expression.strip()
+        shown = text if "\n" not in text else ".."
+        raise mistake(
+            "must be at least 1",
+            f"for a penalty write `weight: {min(-weight, _MOST_WEIGHT)}`, and turn the expression"
+            f" round: `-({shown})`",
+        )
+    return weight
+
+
 class Score(Rule):
     """Ranks the nodes that are left; an expression is a number, higher is better."""
 
     weight: Annotated[
         int,
-        Field(strict=True, ge=1, le=100, description="Factor of its 0..100 points."),
+        Field(strict=True, ge=1, le=_MOST_WEIGHT, description="Factor of its 0..100 points."),
+        BeforeValidator(_no_penalty),
     ] = 1
     on_error: Annotated[
         OnScoreError,
@@ -366,6 +414,13 @@ _Weight = Annotated[int, Field(strict=True, ge=0, le=100)]
 
 class SchedulerScores(Model):
     """The weights of the scheduler's scores of what a pod asks for; 0 for none."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        name: f"a score of its own: write `- plugin: {name}` below `spec.scores`"
+        for name, plugin in PLUGINS.items()
+        if plugin.score is not None
+    }
+    """Hints for scores that are no wishes of pods."""
 
     taint_toleration: Annotated[
         _Weight,

@@ -129,6 +129,68 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ("`b, c` is not a label value", "write each value by itself: `values: [b, c]`"),
         ),
         (
+            "match: {namespaceSelector: {matchLabels: {team: 'shop,batch'}}}",
+            (
+                "`shop,batch` is not a label value",
+                "for any of several write"
+                " `matchExpressions: [{ key: team, operator: In, values: [shop, batch] }]`",
+            ),
+        ),
+        (
+            (
+                "match: {objectSelector: {matchExpressions:"
+                " [{key: tier, operator: Exists, values: [web]}]}}"
+            ),
+            (
+                "must be empty for Exists and DoesNotExist",
+                "for these values of `tier` write `operator: In`",
+            ),
+        ),
+        (
+            (
+                "match: {objectSelector: {matchExpressions:"
+                " [{key: tier, operator: DoesNotExist, values: [web]}]}}"
+            ),
+            (
+                "must be empty for Exists and DoesNotExist",
+                "for these values of `tier` write `operator: NotIn`",
+            ),
+        ),
+        (
+            "placement: {schedulerScores: {NodeResourcesFit: 5}}",
+            (
+                "unknown key `NodeResourcesFit`",
+                "a score of its own: write `- plugin: NodeResourcesFit` below `spec.scores`",
+            ),
+        ),
+        (
+            "placement: {schedulerScores: {NodeAfinity: 5}}",
+            ("unknown key `NodeAfinity`", "did you mean `NodeAffinity`?"),
+        ),
+        (
+            "scores: [{name: a, weight: -5, expression: 'node.podCount > 9 ? 1 : 0'}]",
+            (
+                "must be at least 1",
+                "for a penalty write `weight: 5`, and turn the expression round:"
+                " `-(node.podCount > 9 ? 1 : 0)`",
+            ),
+        ),
+        (
+            "scores:\n- name: a\n  weight: -500\n  expression: |\n    node.ready\n    ? 1 : 0",
+            (
+                "must be at least 1",
+                "for a penalty write `weight: 100`, and turn the expression round: `-(..)`",
+            ),
+        ),
+        ("scores: [{plugin: LoadAware, weight: -5}]", ("must be at least 1", "")),
+        ("scores: [{name: a, weight: 0, expression: '1'}]", ("must be at least 1", "")),
+        (
+            "scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type:"
+            " RequestedToCapacityRatio, resources: [{name: cpu}], requestedToCapacityRatio:"
+            " {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 100}]}}}}]",
+            ("not in valid range [0, 10]", "for 100 of 100 write 10"),
+        ),
+        (
             "filters: [{plugin: LoadAwre}]",
             ("unknown plugin `LoadAwre`", "did you mean `LoadAware`?"),
         ),
