@@ -144,7 +144,7 @@ _WITH_VALUES: Final = {"Exists": "In", "DoesNotExist": "NotIn"}
 
 
 def _joined_values(text: str) -> str:
-    """Return the label values in one string as a YAML list has them, "" where it has not several."""
+    """Return several label values in one string as a YAML list has them, "" for anything else."""
     values = _BETWEEN_VALUES.split(text.strip())
     if len(values) > 1 and all(each and selectors.is_label_value(each) for each in values):
         return ", ".join(values)

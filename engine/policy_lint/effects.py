@@ -8,6 +8,7 @@ what holds for the labels of any cluster is found by `labels`. On a recording al
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -532,6 +533,7 @@ _HEEDED: Final = {
 
 
 _USAGE: Final = ("node", "usage")
+_REQUESTED: Final = ("node", "requested")
 _LOADS: Final = {
     _USAGE: "in use",
     ("node", "limits"): "promised by limits",
@@ -551,6 +553,9 @@ def _inverted(trials: Trials, judged: _Rules) -> Iterator[Finding]:
             if any(each[:2] == path for each in references):
                 yield from _towards(trials, rule, ".".join(path), what)
                 break
+        else:
+            if isinstance(rule, ScoreRule) and any(each[:2] == _REQUESTED for each in references):
+                yield from _against_its_name(trials, rule)
         if isinstance(rule, FilterRule) and ("node", "creationTimestamp") in references:
             ages = trials.number(_AGE)
             if all(_parts(values, -ages) for values in trials.of(rule)) and all(
@@ -587,10 +592,9 @@ def _towards(
     trials: Trials, rule: FilterRule | ScoreRule, path: str, what: str
 ) -> Iterator[Finding]:
     """Yield that a rule chooses the nodes with the greatest shares."""
-    shares = [trials.number(f"{path}.{each} / node.allocatable.{each}") for each in _SHARES]
-    mean: _Values = np.mean(shares, axis=0)
+    shares = _shares_of(trials, path)
     alike = _parts if isinstance(rule, FilterRule) else _prefers
-    for share, resource in zip((*shares, mean), (*_SHARES, "cpu"), strict=True):
+    for share, resource in zip(shares, (*_SHARES, "cpu"), strict=True):
         if not all(alike(values, share) for values in trials.of(rule)):
             continue
         if isinstance(rule, FilterRule) and any(map(_keeps_most, trials.of(rule))):
@@ -613,6 +617,55 @@ def _towards(
                 _turned(rule, tuple(path.split("."))),
             )
         return
+
+
+def _shares_of(trials: Trials, path: str) -> tuple[_Values, _Values, _Values]:
+    """Return the shares of what nodes offer, of cpu, of memory, and of both in the mean."""
+    cpu, memory = (trials.number(f"{path}.{each} / node.allocatable.{each}") for each in _SHARES)
+    return cpu, memory, (cpu + memory) / 2
+
+
+def _against_its_name(trials: Trials, rule: ScoreRule) -> Iterator[Finding]:
+    """Yield that a score prefers full nodes by requests, and its name says empty, or vice versa."""
+    assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins are as they are named
+    named = _fullness_in(rule.name)
+    for share in _shares_of(trials, ".".join(_REQUESTED)) if named else ():
+        if all(_prefers(values, -named * share) for values in trials.of(rule)):
+            said, done = ("full", "emptiest") if named > 0 else ("empty", "fullest")
+            turned = unparse(ast.Negate(rule.evaluator.program.root, offset=0))
+            most = trials.name_of(int(np.nanargmax(-named * share)))
+            yield Finding(
+                rule.name,
+                f"by its name it prefers {said} nodes, yet it prefers the {done}:"
+                f" in the {trials.samples.where} `{most}`",
+                f"for the others write `{turned}`, or name it for what it does",
+            )
+            return
+
+
+def _fullness_in(name: str) -> int:
+    """Return 1 for the name of a score that prefers full nodes, -1 for empty ones, else 0."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    goals = [_FULLNESS[word] for word in words if word in _FULLNESS]
+    degrees = [_DEGREES[word] for word in words if word in _DEGREES]
+    is_clear = len(goals) == 1 and len(degrees) <= 1 and _TURNING.isdisjoint(words)
+    if not is_clear or (not degrees and not _OF_DEGREES.isdisjoint(words)):
+        return 0
+    return math.prod((*goals, *degrees))
+
+
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+")
+_OF_DEGREES: Final = frozenset({"allocated", "requested", "used", "utilized"})
+_FULLNESS: Final = {
+    **dict.fromkeys(("binpack", "binpacking", "fill", "full", "fullest"), 1),
+    **dict.fromkeys(("pack", "packed", "packing", *_OF_DEGREES), 1),
+    **dict.fromkeys(("empty", "emptiest", "free", "spread", "spreading"), -1),
+}
+_DEGREES: Final = {"least": -1, "less": -1, "lowest": -1, "highest": 1, "more": 1, "most": 1}
+_TURNING: Final = frozenset(
+    {"against", "anti", "avoid", "drain", "keep", "last", "leave", "no", "nodes", "not", "up"}
+)
+"""Words of names such as `keep-free` or `empty-last`, which tell of the other nodes."""
 
 
 def _emptiest_first(trials: Trials, rule: ScoreRule, path: str) -> str:

@@ -256,7 +256,11 @@ class _Reader:
                 self.mixes.append(_Mix(node, f": {advice.unit}", advice.hint))
 
     def _compare_constant(self, node: ast.Binary, left: Measured, right: float) -> None:
-        advice = _ADVICE[left.unit](left, abs(right)) or _advice_for_a_node(node, left, right)
+        advice = (
+            _ADVICE[left.unit](left, abs(right))
+            or _advice_for_a_node(node, left, right)
+            or _advice_for_an_inverse(node, left, right)
+        )
         if advice is not None:
             self.mixes.append(_Mix(node, f": {advice.unit}", advice.hint))
         elif node.operator in ORDERS and _may_be_percent(left, right):
@@ -293,16 +297,31 @@ def _may_be_percent(cores: Measured, number: float) -> bool:
 def _advice_for_a_node(node: ast.Binary, measured: Measured, number: float) -> _Advice | None:
     """Return what to write for less than any node has, None if it may be meant."""
     least = _LEAST_OF_A_NODE.get(measured.path, 0.0)
-    is_rest = any(
-        isinstance(each, ast.Binary) and each.operator == "-" for each, _ in ast.walk(node)
-    )
     is_share = measured.unit is _Unit.SHARE
-    if is_rest or is_share or not 0 < number / measured.scale < least:
+    if _has(node, "-") or is_share or not 0 < number / measured.scale < least:
         return None
     times = _KIBI if measured.unit is _Unit.BYTES else _MILLI
     meant = "Gi" if measured.unit is _Unit.BYTES else "cores"
     hint = f"for {number:g} {meant} write `{number * times:g}`" if measured.scale != 1 else ""
     return _Advice(f"`{measured.path}` of nodes is more than that", hint)
+
+
+def _advice_for_an_inverse(node: ast.Binary, share: Measured, number: float) -> _Advice | None:
+    """Return what to write for what a node offers as a fraction of what is taken of it."""
+    offered, _, resource = share.path.rpartition(".")
+    taken, _, other = share.of.rpartition(".")
+    is_inverse = offered == "node.allocatable" and taken in {"node.requested", "node.usage"}
+    is_sum = _has(node, "+") or _has(node, "-")
+    if not is_inverse or resource != other or is_sum or not 0 < number / share.scale < 1:
+        return None
+    what = f"`{share.path}` divided by `{share.of}` is hardly ever below 1"
+    return _Advice(what, f"for a fraction of the node write `{share.of} / {share.path}`")
+
+
+def _has(root: ast.Node, operator: str) -> bool:
+    return any(
+        isinstance(node, ast.Binary) and node.operator == operator for node, _ in ast.walk(root)
+    )
 
 
 def _is_never_reached(node: ast.Binary) -> bool:

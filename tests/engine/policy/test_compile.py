@@ -132,8 +132,10 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             "match: {namespaceSelector: {matchLabels: {team: 'shop,batch'}}}",
             (
                 "`shop,batch` is not a label value",
-                "for any of several write"
-                " `matchExpressions: [{ key: team, operator: In, values: [shop, batch] }]`",
+                (
+                    "for any of several write"
+                    " `matchExpressions: [{ key: team, operator: In, values: [shop, batch] }]`"
+                ),
             ),
         ),
         (
@@ -171,8 +173,10 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             "scores: [{name: a, weight: -5, expression: 'node.podCount > 9 ? 1 : 0'}]",
             (
                 "must be at least 1",
-                "for a penalty write `weight: 5`, and turn the expression round:"
-                " `-(node.podCount > 9 ? 1 : 0)`",
+                (
+                    "for a penalty write `weight: 5`, and turn the expression round:"
+                    " `-(node.podCount > 9 ? 1 : 0)`"
+                ),
             ),
         ),
         (
@@ -185,9 +189,11 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
         ("scores: [{plugin: LoadAware, weight: -5}]", ("must be at least 1", "")),
         ("scores: [{name: a, weight: 0, expression: '1'}]", ("must be at least 1", "")),
         (
-            "scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type:"
-            " RequestedToCapacityRatio, resources: [{name: cpu}], requestedToCapacityRatio:"
-            " {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 100}]}}}}]",
+            (
+                "scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type:"
+                " RequestedToCapacityRatio, resources: [{name: cpu}], requestedToCapacityRatio:"
+                " {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 100}]}}}}]"
+            ),
             ("not in valid range [0, 10]", "for 100 of 100 write 10"),
         ),
         (

@@ -19,6 +19,7 @@ from tests.engine.policy.worlds import policy
 _ZONE = "node.labels[?'topology.kubernetes.io/zone'].orValue('')"
 _TYPE = "node.labels[?'node.kubernetes.io/instance-type'].orValue('')"
 _CPU = "node.usage.cpu / node.allocatable.cpu"
+_REQUESTED = "node.requested.memory / node.allocatable.memory"
 
 
 _WORD = re.compile(r"[^\s`']+")
@@ -39,6 +40,10 @@ def _filter(expression: str) -> str:
 
 def _score(expression: str) -> str:
     return f"scores:\n- name: r\n  expression: |-\n    {expression}"
+
+
+def _named(name: str, expression: str) -> str:
+    return f"scores:\n- name: {name}\n  expression: |-\n    {expression}"
 
 
 def _match(expression: str) -> str:
@@ -454,6 +459,33 @@ _RULES = (
         "node.usage.cpu / node.allocatable.cpu, node.usage.memory / node.allocatable.memory",
     ),
     Mistake(
+        _filter("node.requested.cpu > 0.0 && node.allocatable.cpu / node.requested.cpu < 0.8"),
+        "is hardly ever below 1",
+        "node.allocatable.cpu / node.requested.cpu",
+        "node.requested.cpu / node.allocatable.cpu",
+    ),
+    Mistake(
+        _filter(
+            "node.requested.cpu > 0.0 && 80.0 > node.allocatable.cpu / node.requested.cpu * 100.0"
+        ),
+        "is hardly ever below 1",
+        "node.allocatable.cpu / node.requested.cpu",
+        "node.requested.cpu / node.allocatable.cpu",
+    ),
+    Mistake(
+        _named("least-requested-memory", _REQUESTED),
+        "by its name it prefers empty nodes, yet it prefers the fullest: in the built-in cluster",
+        _REQUESTED,
+        f"-({_REQUESTED})",
+    ),
+    Mistake(
+        _named("bin-pack", f"1.0 - {_REQUESTED}"),
+        "by its name it prefers full nodes, yet it prefers the emptiest: in the built-in cluster",
+        f"1.0 - {_REQUESTED}",
+        f"-(1.0 - {_REQUESTED})",
+    ),
+    Mistake(_named("SpreadByCpu", "node.requested.cpu / node.allocatable.cpu"), "empty nodes, yet"),
+    Mistake(
         _filter("node.usage.memory <= node.allocatable.memory"),
         "usage hardly ever reaches what the node offers",
         "node.usage.memory <= node.allocatable.memory",
@@ -744,6 +776,10 @@ def test_our_own_keys_are_those_that_are_read_and_written() -> None:
     assert annotations - {"hold"} <= OWN_KEYS  # a gate is no annotation
 
 
+_NAMES_OF_FULL_NODES = ("bin-pack", "least-free", "fullest", "avoid-empty", "keep-free", "memory")
+_NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", "requested-memory")
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -753,6 +789,14 @@ def test_our_own_keys_are_those_that_are_read_and_written() -> None:
         _match("now.getHours() >= 8 && now.getHours() < 18"),
         _match("now.getDayOfWeek() in [1, 2, 3, 4, 5]"),
         _filter("node.requested.cpu / node.allocatable.cpu < 0.97"),
+        _filter("node.requested.cpu == 0.0 || node.allocatable.cpu / node.requested.cpu > 1.25"),
+        _filter(
+            "node.requested.cpu > 0.0"
+            " && (node.allocatable.cpu - node.requested.cpu) / node.requested.cpu < 0.5"
+        ),
+        _filter("node.limits.cpu > 0.0 && node.allocatable.cpu / node.limits.cpu > 0.5"),
+        *(_named(name, _REQUESTED) for name in _NAMES_OF_FULL_NODES),
+        *(_named(name, f"-({_REQUESTED})") for name in _NAMES_OF_EMPTY_NODES),
         _filter("double(node.podCount) / node.allocatable.pods <= 0.8"),
         _filter("now - node.creationTimestamp < duration('720h')"),
         _filter("node.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"),
