@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("crds")
 MEMBERS = tuple(f"m-{number:02}" for number in range(16))
 ROOM, SINGLES = 32, 30  # cores, and pods of one core: 94 % of them
 LIVES_SECONDS = tuple(float(4 + 7 * number % 16) for number in range(16))  # one by one, no wave
-STARTED_WITHIN_SECONDS = 180.0
+STARTED_WITHIN_SECONDS = 600.0  # some 70, unless a single pod takes room at the last moment
 
 
 class SinglePods:
@@ -110,5 +110,5 @@ async def test_a_gang_starts_beside_single_pods_that_keep_the_room_busy(
             return sum((await gangs.nodes_of("train")).values()) == len(MEMBERS)
 
         await eventually(started, "all members are bound", within=STARTED_WITHIN_SECONDS)
-        (event,) = await gangs.events("GangReserving")
-        assert event.startswith("there was no room for all 16 members for 6")
+        told = await gangs.events("GangReserving")
+        assert any(each.startswith("there was no room for all 16 members for 6") for each in told)
