@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -20,10 +21,10 @@ from engine.model import api
 from engine.model.disruption_budget import NODE_POOL_LABEL
 from engine.model.node import Node
 from engine.model.pod import Pod
-from engine.model.quantity import CPU, MEMORY
+from engine.model.quantity import CPU, MEMORY, PODS
 from engine.model.time import SECOND
 from engine.simulation.arms import ArmCluster
-from engine.simulation.scheduler import passing_nodes
+from engine.simulation.scheduler import depends_on_pods, passing_nodes
 from engine.view import ClusterView, IntColumn, Sum, WhatIf, pods_not_evictable
 
 SCAN_SECONDS: Final = 60
@@ -161,13 +162,32 @@ class Autoscaler:
         view, now = self._cluster.view(), self._cluster.now
         rows = sorted(view.rows[name] for name in names)
         left = WhatIf(view.take(np.array(rows, np.int64)))
-        for pod in sorted(pods, key=lambda it: (-it.shape.requests.get(CPU, 0), it.key)):
-            moving = structs.replace(pod, node_name="", scheduled_at=None)
-            passes = passing_nodes(moving, left.view, now)
-            if not passes.any():
-                return moving
-            left.place(moving, int(passes.argmax()))
+        ordered = sorted(pods, key=lambda it: (-it.shape.requests.get(CPU, 0), it.key))
+        for template, alike in groupby(ordered, _template):
+            waiting = list(alike)
+            most = 1 if depends_on_pods(template, left.view, now) else len(waiting)
+            while waiting:
+                passes = passing_nodes(template, left.view, now)
+                if not passes.any():
+                    return template
+                row = int(passes.argmax())
+                count = min(_copies(template, left.view, row), most, len(waiting))
+                placed, waiting = waiting[:count], waiting[count:]
+                left.place_each(placed, [row] * count)
         return None
+
+
+def _template(pod: Pod) -> Pod:
+    """Return a pod that is on no node as all that were made like it are."""
+    return structs.replace(pod, name="", uid="", created=None, node_name="", scheduled_at=None)
+
+
+def _copies(pod: Pod, view: ClusterView, row: int) -> int:
+    """Return how many pods like one a node has room for that has room for one."""
+    free = view.allocatable - view.sums[Sum.REQUESTS]
+    wanted = (*pod.shape.requests.items(), (PODS, 1))
+    most = [int(view.amount(free, name)[row]) // amount for name, amount in wanted if amount > 0]
+    return max(1, min(most))
 
 
 def _used(view: ClusterView) -> IntColumn:
