@@ -25,9 +25,10 @@ def programs(tmp_path: Path) -> Path:
 
 def _made(programs: Path, *arguments: str, **environment: str) -> list[str]:
     """Return what a target prints in an environment that says no other version."""
-    inherited = {k: v for k, v in os.environ.items() if k not in (MINOR_VERSION, "KUBERNETES")}
+    said = {MINOR_VERSION, "KUBERNETES", "MAKEFLAGS", "MAKELEVEL"}  # `make test` may run this
+    inherited = {name: value for name, value in os.environ.items() if name not in said}
     made = subprocess.run(  # noqa: S603 - nothing but the programs above
-        ["make", f"BIN={programs}", f"READY={programs}/python", *arguments],  # noqa: S607 - make
+        ["make", "-s", f"BIN={programs}", f"READY={programs}/python", *arguments],  # noqa: S607
         cwd=ROOT,
         env=inherited | environment,
         capture_output=True,

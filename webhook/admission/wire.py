@@ -120,7 +120,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     request_kind: GroupVersionKind | None = None
     request_resource: GroupVersionResource | None = None
     request_sub_resource: str = ""
-    name: str = ""  # empty before the API server has generated it
+    name: _Name = ""  # empty before the API server has generated it
     # always set for namespaced objects, also where the object's own is still empty
     namespace: _Name = ""
     user_info: dict[str, Any] | None = None

@@ -78,7 +78,6 @@ class BindingCollector(Collector):
         )
 
 
-_LONGEST_NAME: Final = 253
 _OUTCOMES: Final = {
     BindingAction.KEEP: Outcome.KEPT,
     BindingAction.MOVE: Outcome.MOVED,
@@ -148,8 +147,6 @@ class BindingReviews:
         binding = request.binding()
         if request.dry_run or not binding.target.is_node:
             return None  # no pod is bound: the ledger must not wait for one
-        if max(len(request.namespace), len(request.name)) > _LONGEST_NAME:
-            raise AdmissionError("the name of the pod is too long")  # it would be kept for a while
         return AskedBinding(
             namespace=request.namespace,
             name=binding.metadata.name or request.name,

@@ -482,7 +482,8 @@ async def test_names_that_are_too_long_to_be_kept_are_a_400(tmp_path: Path, fiel
         asked = review(await replica.create(pod("web")), "node-a")
         asked["request"][field] = "x" * 254
         status, answer = await replica.caller.post("/bind", asked)
-        assert (status, answer["text"]) == (400, "the name of the pod is too long\n")
+        assert status == 400
+        assert f"`$.request.{field}`" in answer["text"]
 
 
 @pytest.mark.parametrize("obj", [None, {"metadata": {}}, {"target": {"name": "node-a"}}])
