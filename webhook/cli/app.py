@@ -21,7 +21,7 @@ from cyclopts import (
 )
 
 from engine.errors import InvalidFileError, StowplanError
-from webhook.cli.entry_point import EXIT_CODES, Exit
+from webhook.cli.exit_codes import EXIT_CODES, Exit
 from webhook.cli.options import described
 from webhook.identity import VERSION
 

@@ -27,7 +27,7 @@ from engine.report import Replicas
 from webhook.background import in_background, on_change
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster, tell_missing
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import ClusterPaths, Context, Kubeconfig, PolicyPaths
 from webhook.cli.policy_loading import located_policies
 from webhook.cluster import Cluster, RecordedPods, recorded_cluster

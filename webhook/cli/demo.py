@@ -42,7 +42,7 @@ from engine.view import ClusterView, Sum
 from webhook.admission import wire
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.pods import PodCollector, placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_patch

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from engine.errors import StowplanError
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import Context, Json, Kubeconfig, described
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, connected

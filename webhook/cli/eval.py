@@ -19,7 +19,7 @@ from engine.policy import NodeValues, node_values, pod_fields_read, read_express
 from engine.report import NodeNames
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster, moment_of, tell_missing
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import ClusterPaths, DefaultNamespace, Json, Moment, PolicyPaths, described
 from webhook.cli.pods import placement_request, read_manifest
 from webhook.cli.policy_loading import load_policy_set

@@ -38,7 +38,7 @@ from webhook.cli.cluster_loading import (
     moment_text,
     tell_missing,
 )
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import (
     ClusterPaths,
     Context,

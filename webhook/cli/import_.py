@@ -15,7 +15,7 @@ from engine.policy import PolicySet, content_of, load_policies
 from engine.policy_lint import policy_warnings
 from engine.scheduler_config import imported_policies
 from webhook.cli import console
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import described
 from webhook.cli.policy_loading import MOST_READ, STANDARD_INPUT
 

@@ -21,7 +21,7 @@ from engine.simulation import Arm, RecordedCluster, Simulation, recorded_arrival
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.console import write_new
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import described
 from webhook.cli.pods import PodCollector
 from webhook.cli.policy_loading import SCHEMA

@@ -17,7 +17,7 @@ from engine.model.policy_resource import DynamicFilters, PlacementAt
 from engine.policy import CompiledPolicy, FilterRule, NodeExpression, PolicySet, ScoreRule
 from engine.policy_lint import CHECKS, KnownCluster, PolicyWarning, joint_warnings, policy_warnings
 from webhook.cli.console import run_on_changes
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import Json, Verbose, Watch, described
 from webhook.cli.policy_loading import STANDARD_INPUT, load_policy_set
 from webhook.cli.render import show, show_json

@@ -11,7 +11,7 @@ from engine.errors import StowplanError
 from engine.report import OutcomeReport
 from webhook.cli import console
 from webhook.cli.console import namespace_and_name
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import Context, Json, Kubeconfig, Lease, Namespace, described
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, Connection, connected

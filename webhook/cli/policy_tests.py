@@ -27,7 +27,7 @@ from engine.policy_tests import (
 from engine.report import NodeNames, decision_report
 from webhook.cli import console
 from webhook.cli.console import run_on_changes
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import Verbose, Watch, described
 from webhook.cli.policy_loading import located_policy
 from webhook.cli.render import show

@@ -21,7 +21,7 @@ from engine.model.time import Micros, micros
 from engine.release import HeldPod
 from webhook.cli import console
 from webhook.cli.console import namespace_and_name
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import Context, Kubeconfig, Lease, Namespace, described
 from webhook.cli.render import show
 from webhook.cluster.client.connection import ApiError, Connection, connected

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from engine.errors import Diagnostic, StowplanError
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.policy_loading import located_policies
 from webhook.cluster.client.credentials import NoKubeconfigError
 from webhook.serving import process as service

@@ -39,8 +39,8 @@ from engine.simulation import (
 from webhook.cli import console
 from webhook.cli.cluster_loading import load_cluster, tell_missing
 from webhook.cli.console import require_place_for
-from webhook.cli.entry_point import Exit
-from webhook.cli.options import ClusterPaths
+from webhook.cli.exit_codes import Exit
+from webhook.cli.options import ClusterPaths, Json
 from webhook.cli.pods import PodCollector, read_pods
 from webhook.cli.policy_loading import load_policy_set
 from webhook.cli.render import show, show_json
@@ -96,9 +96,7 @@ def simulate_command(
     ] = 0,
     seed: Annotated[NonNegativeInt, Parameter(help="The same seed gives the same report.")] = 1,
     html: Annotated[Path | None, Parameter(help="Write a report with plots to this file.")] = None,
-    json: Annotated[
-        bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")
-    ] = False,
+    json: Json = False,
 ) -> int:
     """Simulate arrivals on a recorded cluster."""
     if repack:

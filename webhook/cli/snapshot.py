@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from engine.errors import StowplanError
 from webhook.cli import console
 from webhook.cli.console import CannotWriteError, require_place_for
-from webhook.cli.entry_point import Exit
+from webhook.cli.exit_codes import Exit
 from webhook.cli.options import Context, Kubeconfig, described
 from webhook.cli.render import show
 from webhook.cluster.client.connection import ApiError, Connection, connected
