@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from engine.policy import SCHEDULER_FILTERS, PolicySet
 from engine.report import DecisionReport, RuleReason, decision_report, summary
 from engine.view import ClusterState, ClusterView, Domain, Freshness
 from tests.engine.measured_cluster import pod
+from tests.engine.plugins.plugin_args import args_of
 from tests.engine.policy.worlds import GIB, NOW, node, policies, request_of, usage
 from tests.engine.topology_cluster import zones
 
@@ -188,16 +190,9 @@ def test_policies_in_audit_mode_abstain_as_well() -> None:
 
 # What holds on any cluster, with every plugin there is.
 
-ARGS = {
-    "NodeMetadata": (
-        "{metadataKey: price, metadataSource: Label, metadataType: Number, scoringStrategy: Lowest}"
-    ),
-    "Peaks": "{nodePowerModel: {n0: {k1: 2, k2: 0.01}, n1: {k1: 1, k2: 0.02}}}",
-}
-
 
 def _rules(names: Iterable[str]) -> str:
-    return ", ".join(f"{{plugin: {name}, args: {ARGS.get(name, '{}')}}}" for name in names)
+    return ", ".join(f"{{plugin: {name}, args: {json.dumps(args_of(name))}}}" for name in names)
 
 
 EVERYTHING = policies(

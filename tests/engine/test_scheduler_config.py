@@ -20,6 +20,7 @@ from engine.scheduler_config import (
     enabled_at,
     imported_policies,
 )
+from tests.engine.plugins.plugin_args import args_of
 
 Points = dict[str, dict[str, list[Any]]]
 DEFAULT_SCORES = {
@@ -110,11 +111,6 @@ TRIMARAN = """
     multiPoint: {enabled: [{name: TargetLoadPacking, weight: 400}]}
     score: {disabled: [{name: ImageLocality}, {name: TaintToleration}]}
 """
-REQUIRED_ARGS = {
-    "NodeMetadata": "{metadataKey: k, metadataSource: Label, metadataType: Number,"
-    " scoringStrategy: Highest}",
-    "Peaks": "{nodePowerModel: {node-1: {k0: 1, k1: 2, k2: -0.1}}}",
-}
 
 
 def configuration(profiles: str) -> str:
@@ -192,7 +188,7 @@ def test_several_profiles_are_policies_for_the_pods_of_each() -> None:
 @pytest.mark.parametrize("name", sorted(PLUGINS))
 def test_a_lone_entry_is_every_rule_that_its_plugin_has(name: str, entry: str) -> None:
     text = entry.replace("name: a", f"name: {name}")
-    text = text.replace("{}", REQUIRED_ARGS.get(name, "{}"))
+    text = text.replace("{}", json.dumps(args_of(name)))
     plugin = PLUGINS[name]
     if plugin.score is None and name in DEFAULT_WEIGHTS:
         with pytest.raises(InvalidFileError, match="is neither a filter nor a score of a policy"):

@@ -90,3 +90,8 @@ ARGS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     "Peaks": [{"nodePowerModel": {f"n{i}": {"k1": 1 + i, "k2": 0.1} for i in range(2)}}],
 }
 """Args of a plugin that needs some, or has more than one formula."""
+
+
+def args_of(name: str) -> Mapping[str, Any]:
+    """Return args that a plugin accepts."""
+    return ARGS.get(name, [{}])[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from engine.view import ClusterState, ClusterView
 from tests.engine import topology_cluster
 from tests.engine.explainers import described
 from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
+from tests.engine.plugins.plugin_args import args_of
 from tests.engine.topology_cluster import app_group, disks, network, zones
 
 NODE = node_of(
@@ -164,7 +166,7 @@ SENTENCES: list[tuple[str, dict[str, Any], str, dict[str, str]]] = [
 ]
 
 
-def inputs_of(name: str, args: dict[str, Any], side: str) -> RuleInputs:
+def inputs_of(name: str, args: Mapping[str, Any], side: str) -> RuleInputs:
     """Return what one side of a plugin was given for the node."""
     plugin = PLUGINS[name]
     read = plugin.args.model_validate(args)
@@ -203,14 +205,11 @@ def test_the_inputs_of_load_aware_are_numbers_in_base_units() -> None:
     assert age == RuleInput("report", 20, Unit.SECONDS)
 
 
-NEEDED: dict[str, dict[str, Any]] = {"NodeMetadata": METADATA, "Peaks": POWER}
-
-
 @pytest.mark.parametrize("name", PLUGINS)
 def test_every_plugin_can_say_what_it_was_given(name: str) -> None:
     for side in ("filter", "score"):
         if getattr(PLUGINS[name], side) is not None:
-            inputs = inputs_of(name, NEEDED.get(name, {}), side)
+            inputs = inputs_of(name, args_of(name), side)
             assert all(value.name and value.describe() for value in inputs)
             assert msgspec.json.decode(msgspec.json.encode(inputs), type=RuleInputs) == inputs
 

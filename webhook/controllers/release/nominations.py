@@ -33,8 +33,11 @@ class Nominations:
         self._pods = pods
 
     def nominate(self, pod: Pod, node_name: str) -> None:
-        """Count a pod on a node, in place of the one that it counted on; "" for none."""
-        before = self._state.assumed_node(pod.key)
+        """Count a pod on a node, in place of the one that it counted on; "" for none.
+
+        A pod that was withdrawn in between still names the node of its last nomination.
+        """
+        before = self._state.assumed_node(pod.key) or pod.nominated_node_name
         if node_name and before not in {"", node_name}:
             _log.info("pod `%s` is nominated to `%s`, not to `%s`", pod.key, node_name, before)
         self._count(pod, node_name)

@@ -53,6 +53,21 @@ def test_a_second_nomination_replaces_the_first_and_is_told(
     assert replica.counted() == {}
 
 
+def test_a_nomination_elsewhere_is_told_of_a_pod_that_was_withdrawn_first(
+    world: World, replica: Replica, nominations: Nominations, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.server.replace({**world.stored("p"), "status": {"nominatedNodeName": "a"}})
+    replica.see()
+    pod = _held(replica).pod
+    nominations.withdraw(pod)
+    with caplog.at_level(logging.INFO):
+        nominations.nominate(pod, "a")
+        nominations.withdraw(pod)
+        assert not caplog.messages
+        nominations.nominate(pod, "b")
+    assert caplog.messages == ["pod `shop/p` is nominated to `b`, not to `a`"]
+
+
 def test_what_comes_late_of_an_earlier_pod_leaves_the_nomination_of_the_later(
     world: World, replica: Replica, nominations: Nominations
 ) -> None:
