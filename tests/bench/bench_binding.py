@@ -69,13 +69,6 @@ def main() -> None:
     bench.show()
 
 
-class _NoEvents:
-    """Takes the place of Events on moved pods, which are few by their rate."""
-
-    def record(self, rebound: object) -> None:
-        """Write nothing."""
-
-
 class _Bench:
     """The process that decides, and the scheduler that binds anywhere."""
 
@@ -87,7 +80,7 @@ class _Bench:
         self._random = random.Random(1)
         ledger = BindingLedger(state, scope=_SCOPE)
         ledger.lead_begins(_NOW, None)
-        seen = SeenBindings(_NoEvents(), lambda: _NOW)  # type: ignore[arg-type]
+        seen = SeenBindings(lambda _: None, lambda: _NOW)
         seen.follow(ledger)
         prepare = EventApplier(state, now=lambda: _NOW, observers=[seen]).by_kind["", "Pod"].prepare
         assert prepare is not None  # that of pods is

@@ -33,7 +33,7 @@ from engine.policy import Mode, PolicySet
 from engine.release import creation_of
 from engine.report import BindingStatus
 from engine.view import ClusterView
-from webhook.binding.records import BindingRecord, BindingRecords, Rebound, ReboundEvents
+from webhook.binding.records import BindingRecord, BindingRecords, Rebound
 from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import MOST_BYTES, Placer, beyond_limits
 
@@ -169,16 +169,16 @@ class SeenBindings:
     """An observer of the pods that wait for the scheduler, and of what becomes of bindings.
 
     Args:
-        events: on pods that were moved.
+        record: takes each pod that was moved, once it is seen there.
         now: the time of day.
 
     Attributes:
         waiting: the pods that the scheduler may bind.
     """
 
-    def __init__(self, events: ReboundEvents, now: Callable[[], Micros]) -> None:
+    def __init__(self, record: Callable[[Rebound], None], now: Callable[[], Micros]) -> None:
         self.waiting = WaitingPods()
-        self._events = events
+        self._record = record
         self._now = now
         self._ledger: BindingLedger | None = None
         self._moved: dict[str, Rebound] = {}  # by key, those that wait to be seen bound
@@ -225,7 +225,7 @@ class SeenBindings:
         if pod.node_name:
             rebound = self._moved.pop(pod.key, None)
             if rebound is not None and landing is Landing.AS_ANSWERED:
-                self._events.record(rebound)
+                self._record(rebound)
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Note that a pod is gone."""

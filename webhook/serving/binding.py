@@ -29,7 +29,7 @@ class BindingServices:
     def __init__(self, connection: Connection, *, identity: str, now: Callable[[], Micros]) -> None:
         self.now = _going_on_from(now())
         self.events = ReboundEvents(connection, identity=identity)
-        self.seen = SeenBindings(self.events, self.now)  # an observer of pods
+        self.seen = SeenBindings(self.events.record, self.now)  # an observer of pods
         self.records = BindingRecords()  # of decisions, for whoever counts outcomes
         self._day_time = now
         self._ledger: BindingLedger | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -14,10 +14,8 @@ from engine.model.time import Micros
 from engine.pipeline import Scope
 from tests.engine.binding.test_ledger import Desk, after
 from tests.engine.binding.worlds import NOW, by_rank
-from tests.fake_api_server import fake_api_server
-from webhook.binding import ReboundEvents, SeenBindings
+from webhook.binding import SeenBindings
 from webhook.binding.decider import AskedBinding, BindingDecider, DeciderParts, WaitingPods
-from webhook.cluster.client.connection import connected
 from webhook.placement.live_policies import PolicyCounts
 from webhook.placement.placer import MOST_BYTES, Placer
 
@@ -102,22 +100,42 @@ def events_in_memory() -> int:
     return sum(isinstance(each, asyncio.Event) for each in gc.get_objects())
 
 
-async def test_nothing_is_kept_of_a_pod_whose_caller_has_less_time_than_it_may_take_to_appear(
-    tmp_path: Path,
-) -> None:
-    async with (
-        fake_api_server() as server,
-        connected(server.kubeconfig(tmp_path), None) as connection,
-    ):
-        seen = SeenBindings(ReboundEvents(connection, identity="replica-1"), lambda: NOW)
-        before = events_in_memory()
-        for number in range(100):
-            asked = AskedBinding(namespace="shop", name=f"never-{number}", uid="", node="node-a")
-            waiting = asyncio.create_task(seen.appears(asked))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-        assert events_in_memory() < before + 10
+async def test_nothing_is_kept_of_a_pod_whose_caller_has_less_time_than_it_may_take_to_appear() -> (
+    None
+):
+    seen = SeenBindings(lambda _: None, lambda: NOW)
+    before = events_in_memory()
+    for number in range(100):
+        asked = AskedBinding(namespace="shop", name=f"never-{number}", uid="", node="node-a")
+        waiting = asyncio.create_task(seen.appears(asked))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert events_in_memory() < before + 10
+
+
+def parts_of(
+    desk: Desk,
+    *,
+    now: Callable[[], Micros],
+    lead_seconds_left: Callable[[], float] = lambda: 10.0,
+    hand_over: Callable[[], None] = lambda: None,
+) -> DeciderParts:
+    return DeciderParts(
+        placer=Placer(view=desk.state.view, now=lambda: NOW, scope=Scope()),
+        ledger=desk.ledger,
+        seen=SeenBindings(lambda _: None, now),
+        policies=by_rank,
+        counts=PolicyCounts(),
+        records=None,
+        hot_percent=80,
+        lead_seconds_left=lead_seconds_left,
+        succeeds=lambda: False,
+        hand_over=hand_over,
+        is_ready=lambda: True,
+        seen_until=lambda: NOW,
+        now=now,
+    )
 
 
 class _Clock:
@@ -152,7 +170,6 @@ class _Clock:
     ],
 )
 async def test_who_ends_waits_for_moves_as_long_as_nobody_else_may_lead(
-    tmp_path: Path,
     node_name: str,
     seen_after: float,
     lead_seconds: float,
@@ -160,31 +177,18 @@ async def test_who_ends_waits_for_moves_as_long_as_nobody_else_may_lead(
 ) -> None:
     desk, handed_over = Desk("p"), asyncio.Event()
     clock = _Clock(desk, node_name, seen_after)
-    async with (
-        fake_api_server() as server,
-        connected(server.kubeconfig(tmp_path), None) as connection,
-    ):
-        parts = DeciderParts(
-            placer=Placer(view=desk.state.view, now=lambda: NOW, scope=Scope()),
-            ledger=desk.ledger,
-            seen=SeenBindings(ReboundEvents(connection, identity="replica-1"), lambda: NOW),
-            policies=by_rank,
-            counts=PolicyCounts(),
-            records=None,
-            hot_percent=80,
-            lead_seconds_left=lambda: lead_seconds - clock.seconds,
-            succeeds=lambda: False,
-            hand_over=handed_over.set,
-            is_ready=lambda: True,
-            seen_until=lambda: NOW,
-            now=clock.now,
-        )
-        lead = asyncio.create_task(BindingDecider(parts).lead())
-        await asyncio.sleep(0)  # it leads
-        if node_name == "b":
-            desk.moved("p")
-        else:
-            desk.ask("p")
-        lead.cancel()
-        await asyncio.gather(lead, return_exceptions=True)
+    parts = parts_of(
+        desk,
+        lead_seconds_left=lambda: lead_seconds - clock.seconds,
+        hand_over=handed_over.set,
+        now=clock.now,
+    )
+    lead = asyncio.create_task(BindingDecider(parts).lead())
+    await asyncio.sleep(0)  # it leads
+    if node_name == "b":
+        desk.moved("p")
+    else:
+        desk.ask("p")
+    lead.cancel()
+    await asyncio.gather(lead, return_exceptions=True)
     assert handed_over.is_set() == is_settled
