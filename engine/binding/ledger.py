@@ -266,14 +266,13 @@ class BindingCounters:
     escaped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BindingTicket:
-    """A binding that is being decided; see `BindingLedger.asked`."""
+    """A call about a binding, by identity: a pod may be asked about twice at the same moment."""
 
     key: str
     uid: str
     scheduler_node: str
-    answer_by: Micros
     ends_by: Micros  # when its request has ended at the API server, whatever became of it
 
 
@@ -405,14 +404,7 @@ class BindingLedger:
     # One binding.
 
     def asked(
-        self,
-        key: str,
-        uid: str,
-        node_name: str,
-        pod: Pod | None,
-        *,
-        now: Micros,
-        answer_by: Micros,
+        self, key: str, uid: str, node_name: str, pod: Pod | None, now: Micros
     ) -> BindingTicket:
         """Note a binding as soon as it is asked about, also one that was asked about before.
 
@@ -422,11 +414,9 @@ class BindingLedger:
             node_name: the node that the scheduler took.
             pod: as the state has it; None where it has none of this uid.
             now: now.
-            answer_by: the moment from which an answer must not be given: the caller has given up by
-                then, or the Lease may be another's.
         """
         ends_by = Micros(now + self._request_micros)
-        ticket = BindingTicket(key, uid or key, node_name, answer_by, ends_by)
+        ticket = BindingTicket(key, uid or key, node_name, ends_by)
         if pod is not None and pod.node_name:
             return ticket  # the API server will refuse it
         way = self._on_their_way.get(ticket.uid)
@@ -461,14 +451,8 @@ class BindingLedger:
             disturbed=self._disturbed.keys() if is_known else None,
         )
 
-    def decided(self, ticket: BindingTicket, decision: BindingDecision, now: Micros) -> bool:
-        """Note a decision; return whether it may be given as the answer.
-
-        It may not be once it is too late, and then no answer at all is given.
-        """
-        if now >= ticket.answer_by:
-            self.answer_lost(ticket, now)
-            return False
+    def decided(self, ticket: BindingTicket, decision: BindingDecision, now: Micros) -> None:
+        """Note a decision that is going to be the answer."""
         way = self._on_their_way.get(ticket.uid)
         if way is not None:
             with self._changing(way, now):
@@ -478,7 +462,6 @@ class BindingLedger:
                     way.may_end_on(ticket.scheduler_node, ticket.ends_by)
                     way.may_end_on(decision.node_name, ticket.ends_by)
         self.counters.decided[decision.action, decision.reason] += 1
-        return True
 
     def answered(self, ticket: BindingTicket, now: Micros) -> None:
         """Note that an answer was written in time: a pod that was denied waits again.

@@ -337,12 +337,11 @@ class BindingDecider:
         The scheduler may have taken one node for several pods, so room that is left for one of them
         is not enough.
         """
-        parts, now = self._parts, self._parts.now()
+        parts = self._parts
         waiting = parts.seen.waiting.get(asked.namespace, asked.name, asked.uid)
         pod = None if waiting is None else waiting.pod
         uid = asked.uid if pod is None else pod.uid
-        answer_by = Micros(now + int(min(_ANSWER_SECONDS, parts.lead_seconds_left()) * SECOND))
-        return parts.ledger.asked(asked.key, uid, asked.node, pod, now=now, answer_by=answer_by)
+        return parts.ledger.asked(asked.key, uid, asked.node, pod, parts.now())
 
     def decide(
         self,
@@ -362,10 +361,11 @@ class BindingDecider:
         """
         parts, now = self._parts, self._parts.now()
         waiting = parts.seen.waiting.get(asked.namespace, asked.name, asked.uid)
-        if noted is None or (waiting is not None and noted.uid != waiting.pod.uid):
-            noted = self.note(asked)
-        seconds = min(_ANSWER_SECONDS, parts.lead_seconds_left())
-        ticket = replace(noted, answer_by=Micros(now + int(seconds * SECOND)))
+        ticket = noted
+        if ticket is None or (waiting is not None and ticket.uid != waiting.pod.uid):
+            ticket = self.note(asked)
+        # By then its caller has given up, or the Lease may be another's.
+        answer_by = now + int(min(_ANSWER_SECONDS, parts.lead_seconds_left()) * SECOND)
         # INVARIANT: no view is alive once `_made` is left: a change would have to copy it. And from
         # `BindingLedger.view` to `decided` nothing waits: the pod counts nowhere.
         try:
@@ -373,8 +373,11 @@ class BindingDecider:
         except Exception:
             parts.ledger.answer_lost(ticket, parts.now())  # there will be none
             raise
-        if not parts.ledger.decided(ticket, made.decision, parts.now()):
+        decided_at = parts.now()
+        if decided_at >= answer_by:
+            parts.ledger.answer_lost(ticket, decided_at)
             return None
+        parts.ledger.decided(ticket, made.decision, decided_at)
         if record is not None and parts.records is not None:
             parts.records.put(asked.key, record)
         parts.seen.decided(asked, ticket.uid, made.decision)

@@ -13,7 +13,7 @@ from engine.model.pod import Pod, pod_of
 from engine.model.time import Micros
 from engine.pipeline import Scope
 from tests.engine.binding.test_ledger import Desk, after
-from tests.engine.binding.worlds import NOW, by_rank
+from tests.engine.binding.worlds import NOW, by_rank, request
 from webhook.binding import SeenBindings
 from webhook.binding.decider import AskedBinding, BindingDecider, DeciderParts, WaitingPods
 from webhook.placement.live_policies import PolicyCounts
@@ -192,3 +192,44 @@ async def test_who_ends_waits_for_moves_as_long_as_nobody_else_may_lead(
     lead.cancel()
     await asyncio.gather(lead, return_exceptions=True)
     assert handed_over.is_set() == is_settled
+
+
+P_TO_A = AskedBinding(namespace="shop", name="p", uid="p", node="a")
+
+
+def decider_of_p(desk: Desk, *seconds: float) -> BindingDecider:
+    """Return a decider that has seen the pod p, and looks at the clock at some moments."""
+    moments = map(after, seconds)
+    parts = parts_of(desk, now=lambda: next(moments))
+    seen = request("p")
+    parts.seen.pod_changed(seen.pod, 1, seen.raw)
+    return BindingDecider(parts)
+
+
+@pytest.mark.parametrize(("seconds", "is_given"), [(0.9, True), (1, False)])
+def test_a_decision_that_takes_a_second_is_too_late_and_the_pod_counts_where_it_may_be_bound(
+    seconds: float,
+    is_given: bool,  # noqa: FBT001
+) -> None:
+    desk = Desk("p")
+    decider = decider_of_p(desk, 0, 0, seconds)
+    made = decider.decide(P_TO_A, decider.note(P_TO_A), lambda _: b"", in_haste=False)
+    assert (made is not None) == is_given
+    assert desk.counted() == {"a": 1, "b": int(is_given)}
+    assert desk.ledger.counters.lost == (not is_given)
+
+
+def test_a_binding_that_waits_for_its_turn_is_the_one_that_is_decided_then() -> None:
+    desk = Desk("p")
+    for number in range(4):
+        desk.see(f"full-a{number}", "a")
+        desk.see(f"full-b{number}", "b")
+    desk.ledger.lead_begins(NOW, None)  # so that the scheduler is not believed
+    decider = decider_of_p(desk, 0, 1, 1.5, 2)
+    noted = decider.note(P_TO_A)
+    assert desk.counted() == {"a": 5, "b": 4}
+    made = decider.decide(P_TO_A, noted, lambda _: b"", in_haste=False)
+    assert made is not None
+    assert made.decision.action == "Deny"
+    decider.answered(made, is_lost=False)
+    assert desk.counted() == {"a": 4, "b": 4}

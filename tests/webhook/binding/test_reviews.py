@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from engine.model.time import SECOND, Micros
+from engine.view import Sum
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.patience import PATIENCE_SECONDS
 from tests.webhook.cluster.reflecting import eventually
@@ -144,6 +145,12 @@ class Asking:
         status, answer = await self.caller.post("/bind", asked)
         assert status == 200, answer
         return answer
+
+    def counted_pods(self) -> dict[str, int]:
+        """Return how many pods count on each node."""
+        view = self.caller.server.cluster.state.view()
+        pods = view.amount(view.sums[Sum.REQUESTS], "pods")
+        return {name: int(pods[row]) for name, row in view.rows.items()}
 
     async def value(self, name: str, **labels: str) -> float:
         """Return a metric, 0 where there is none."""
@@ -351,6 +358,17 @@ async def test_a_node_that_others_were_moved_to_may_be_full_by_now(tmp_path: Pat
         target, annotations = patched(await replica.bind(second, "node-a"))
         assert not target
         assert annotations["stowplan.dev/scheduler-node"] == "node-a"
+
+
+async def test_a_pod_that_is_denied_takes_no_room_from_others(tmp_path: Path) -> None:
+    # The first pod, of 6 of 8 cores, may be on either node until it is seen, so the second, of 3,
+    # is denied.
+    async with asking(tmp_path) as replica:
+        first = await replica.create(pod("first", requests="6"))
+        assert patched(await replica.bind(first, "node-a"))[0] == "node-b"
+        second = await replica.create(pod("second", requests="3"))
+        assert not (await replica.bind(second, "node-b"))["response"]["allowed"]
+        assert replica.counted_pods() == {"node-a": 2, "node-b": 1}  # `old` is on node-a
 
 
 async def test_a_pod_that_is_not_seen_yet_is_waited_for(

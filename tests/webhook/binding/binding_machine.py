@@ -1,8 +1,9 @@
 """A control plane that goes wrong in every way it can: scheduler, API server, watches, leaders.
 
 Nobody may be bound by a move to a node that has no room for it, nor where the leader said yes to
-the scheduler's node. Time is simulated, seconds stand for minutes where nothing but waiting is
-done. Run it at length with `python -m tests.engine.binding.binding_machine --bindings 100000`.
+the scheduler's node; and nobody may be denied for room that no other pod can take. Time is
+simulated, seconds stand for minutes where nothing but waiting is done. Run it at length with
+`python -m tests.webhook.binding.binding_machine --bindings 100000`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,6 @@ from engine.binding import (
     BindingReason,
     BindingTicket,
     MoveLimits,
-    decide_binding,
-    decide_in_haste,
-    decide_unseen,
 )
 from engine.model.decision import PlacementRequest
 from engine.model.node import Node
@@ -42,9 +40,14 @@ from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView
 from tests.engine.binding.worlds import NOW, node, request
 from tests.engine.policy.worlds import policies
+from webhook.binding import BindingDecider, DeciderParts, SeenBindings
+from webhook.binding.decider import AskedBinding, MadeDecision
+from webhook.placement.live_policies import PolicyCounts
+from webhook.placement.placer import Placer
 
 SCOPE: Final = Scope(excluded_namespaces=("excluded",))
 TIMEOUT: Final = 0.3  # of a call to the webhook
+IN_HASTE: Final = 0.18  # after which there is no time for policies
 REQUEST: Final = 2.0  # of a request to the API server
 LEASE: Final = 1.0
 LEASE_MARGIN: Final = 0.2
@@ -213,6 +216,7 @@ class Ended(Protocol):
         """Note whether it succeeded, as far as the caller learns it."""
 
 
+Respond = Callable[["Answer | None"], None]
 Event = tuple[Literal["pod", "gone", "node", "no node", "bookmark"], Stored | Node | str]
 
 
@@ -375,17 +379,45 @@ class Leader:
             pause_seconds=PAUSE,
             cache_lag_seconds=CACHE_LAG,
         )
+        self.seen = SeenBindings(lambda _: None, lambda: world.clock.micros)
+        self.seen.follow(self.ledger)
+        self.decider = BindingDecider(
+            DeciderParts(
+                placer=Placer(view=self.state.view, now=lambda: world.clock.micros, scope=SCOPE),
+                ledger=self.ledger,
+                seen=self.seen,
+                policies=lambda: world.policies,
+                counts=PolicyCounts(),
+                records=None,
+                hot_percent=80,
+                lead_seconds_left=lambda: self.lead_seconds_left,
+                succeeds=lambda: False,
+                hand_over=lambda: None,
+                is_ready=lambda: True,
+                seen_until=lambda: Micros(0),
+                now=lambda: world.clock.micros,
+            )
+        )
         self.watch = Watch(world.clock, world.random, world.faults.slow_watch, self._see)
-        self.requests: dict[str, PlacementRequest] = {}
+        self.pods: dict[str, Stored] = {}  # as seen, by uid
         # For each call about a pod and a node, and for when it saw it there.
         self.heard: dict[tuple[str, str], list[Heard]] = {}
         self.holds_until = 0.0
         self._seen_until = 0.0
+        self._expired = 0.0  # the moment up to which requests have been forgotten
         self.frozen_until = 0.0
         self.resting_until = 0.0
         self.ends_by = 0.0  # at which it gives up the Lease but for moves; 0 while it goes on
         self.is_leading = False
         world.clock.after(0.1, self._tick)
+
+    @property
+    def lead_seconds_left(self) -> float:
+        return self.holds_until - LEASE_MARGIN - self._world.clock.now
+
+    @property
+    def may_decide(self) -> bool:
+        return self.is_leading and self.lead_seconds_left > 0
 
     def freeze(self, seconds: float) -> None:
         self.frozen_until = self._world.clock.now + seconds
@@ -402,17 +434,15 @@ class Leader:
         elif isinstance(it, Stored):
             if what == "gone":
                 self.state.delete_pod(it.key)
-                self.ledger.gone(it.key)
-                self.requests.pop(it.key, None)
+                self.seen.pod_deleted(it.namespace, it.name)
+                self.pods.pop(it.uid, None)
                 return
             request = request_of(it)
             self.state.set_pod(request.pod, seen_at=now)
-            self.ledger.saw(request.pod, now)
+            self.seen.pod_changed(request.pod, 0, request.raw)
+            self.pods[it.uid] = it
             if it.node:
-                self.requests.pop(it.key, None)
                 self._hears(it.uid, it.node)
-            else:
-                self.requests[it.key] = request
 
     def _hears(self, uid: str, node_name: str) -> Heard:
         heard = Heard(self._world.clock.now)
@@ -424,6 +454,7 @@ class Leader:
         world.clock.after(0.1, self._tick)
         if world.clock.now < self.frozen_until:
             return
+        self._expired = self._seen_until
         self.ledger.expire(world.clock.micros, Micros(NOW + int(self._seen_until * SECOND)))
         lease = world.lease
         if self.is_leading and lease.holder != self.name:
@@ -454,94 +485,92 @@ class Leader:
             self.ledger.lead_begins(world.clock.micros, last)
             self.is_leading, self.ends_by = True, 0.0
 
-    def call(
-        self,
-        pod: Stored,
-        node_name: str,
-        deadline: float,
-        respond: Callable[[Answer | None], None],
-    ) -> None:
+    def call(self, pod: Stored, node_name: str, respond: Respond) -> None:
         """Answer a call; None if it is refused."""
         world = self._world
         if world.clock.now < self.frozen_until:
             wait = self.frozen_until - world.clock.now
-            world.clock.after(wait, lambda: self.call(pod, node_name, deadline, respond))
+            world.clock.after(wait, lambda: self.call(pod, node_name, respond))
             return
-        if not self.is_leading or world.clock.now >= self.holds_until:
+        asked = AskedBinding(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node_name)
+        if not self.may_decide:
             respond(None)
             return
-        known = self.requests.get(pod.key)
-        known = known if known is not None and known.pod.uid == pod.uid else None
-        heard = self._hears(pod.uid, node_name)
-        answer_by = min(deadline - 0.05, self.holds_until - LEASE_MARGIN)
-        ticket = self.ledger.asked(
-            pod.key,
-            pod.uid,
-            node_name,
-            None if known is None else known.pod,
-            now=world.clock.micros,
-            answer_by=Micros(NOW + int(answer_by * SECOND)),
-        )
+        call = _Call(asked, self._hears(pod.uid, node_name), world.clock.now, respond)
+        ticket = self.decider.note(asked)
         # Others may ask before this one is decided.
         wait = world.random.expovariate(1 / 0.003)
-        world.clock.after(wait, lambda: self._decide(ticket, heard, deadline, respond))
+        world.clock.after(wait, lambda: self._decide(call, ticket))
 
-    def _decide(
-        self,
-        ticket: BindingTicket,
-        heard: Heard,
-        deadline: float,
-        respond: Callable[[Answer | None], None],
-    ) -> None:
+    def _decide(self, call: _Call, ticket: BindingTicket) -> None:
         world = self._world
         wait = self.frozen_until - world.clock.now
-        now, known = world.clock.micros, self.requests.get(ticket.key)
-        node_name = ticket.scheduler_node
-        is_unseen = known is None or known.pod.uid != ticket.uid
-        if wait <= 0 and is_unseen and world.clock.now < deadline - TIMEOUT / 2:
+        is_seen, waited = self.decider.knows(call.asked), world.clock.now - call.arrived
+        if wait <= 0 and not is_seen and waited < TIMEOUT / 2:
             wait = 0.01  # it may be seen in a moment
         if wait > 0:
-            world.clock.after(wait, lambda: self._decide(ticket, heard, deadline, respond))
+            world.clock.after(wait, lambda: self._decide(call, ticket))
             return
-        if known is None or is_unseen:
-            decision = decide_unseen(node_name, self.ledger.limits(ticket, now))
-        else:
-            view = self.ledger.view(ticket)
-            limits = self.ledger.limits(ticket, now)
-            if world.random.random() < 0.02:
-                decision = decide_in_haste(known, node_name, view, now, scope=SCOPE, limits=limits)
-            else:
-                decision = decide_binding(
-                    known, node_name, world.policies, view, now, scope=SCOPE, limits=limits
-                )
-            del view, limits
-        if not self.ledger.decided(ticket, decision, now):
+        in_haste = waited > IN_HASTE or world.random.random() < 0.02
+        if not self.may_decide:
+            call.respond(None)
             return
-        answer = Answer(decision, world.clock.now, self.heard)
+        made = self.decider.decide(call.asked, ticket, lambda _: b"", in_haste=in_haste)
+        assert made is not None  # no time has passed
+        answer = Answer(made.decision, world.clock.now, self.heard)
+        if made.decision.reason is BindingReason.NO_ROOM and is_seen:
+            world.result.in_vain += self._has_room(call.asked)
+        if made.decision.is_moved:
+            self._hears(call.asked.uid, made.decision.node_name)
         # It may be frozen between the decision and the answer.
         wait = max(0.0, self.frozen_until - world.clock.now) + world.random.expovariate(1 / 0.001)
-        world.clock.after(wait, lambda: self._write(ticket, heard, answer, deadline, respond))
+        world.clock.after(wait, lambda: self._write(call, made, answer))
 
-    def _write(
-        self,
-        ticket: BindingTicket,
-        heard: Heard,
-        answer: Answer,
-        deadline: float,
-        respond: Callable[[Answer | None], None],
-    ) -> None:
+    def _write(self, call: _Call, made: MadeDecision, answer: Answer) -> None:
         world = self._world
         if world.clock.now < self.frozen_until:
             wait = self.frozen_until - world.clock.now
-            world.clock.after(wait, lambda: self._write(ticket, heard, answer, deadline, respond))
+            world.clock.after(wait, lambda: self._write(call, made, answer))
             return
-        if world.clock.now >= deadline:
-            self.ledger.answer_lost(ticket, world.clock.micros)
-            return
-        self.ledger.answered(ticket, world.clock.micros)
-        if answer.decision.action is BindingAction.DENY:
-            heard.until = world.clock.now
-        respond(answer)
+        is_lost = world.clock.now >= call.arrived + TIMEOUT
+        self.decider.answered(made, is_lost=is_lost)
+        if answer.decision.action is BindingAction.DENY and not is_lost:
+            call.heard.until = world.clock.now
+        call.respond(answer)
+
+    def _has_room(self, asked: AskedBinding) -> bool:
+        """Return whether a node has room for a pod beside all that are, or may come, there."""
+        node, pod = (
+            self.state.view().nodes[self.state.view().rows[asked.node]],
+            self.pods[asked.uid],
+        )
+        assert node is not None
+        there = [
+            each
+            for each in self.pods.values()
+            if each is not pod
+            and (each.node == asked.node or (not each.node and self._may_come(each, asked.node)))
+        ]
+        return (
+            sum(each.cpu for each in there) + pod.cpu <= node.allocatable["cpu"]
+            and not (pod.port and any(each.port for each in there))
+            and len(there) < node.allocatable["pods"]
+        )
+
+    def _may_come(self, pod: Stored, node_name: str) -> bool:
+        """Return whether a request may yet bind a pod to a node, as far as can be known."""
+        heard = self.heard.get((pod.uid, node_name), ())
+        return any(each.until == inf and each.since + REQUEST >= self._expired for each in heard)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call about a binding, as a leader has it."""
+
+    asked: AskedBinding
+    heard: Heard
+    arrived: float
+    respond: Respond
 
 
 @dataclass(slots=True)
@@ -567,6 +596,7 @@ class Result:
             this pod.
         by_stock: by a pod for which its scheduler alone is to blame.
         denied: answers that denied a binding.
+        in_vain: those about nodes that had room, beside all that could be bound there.
         waiting: pods left without a node, and for which there is room.
         left_over: pods that still count on a node without being there.
     """
@@ -578,6 +608,7 @@ class Result:
     by_escape: int = 0
     by_stock: int = 0
     denied: int = 0
+    in_vain: int = 0
     waiting: int = 0
     left_over: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -585,7 +616,7 @@ class Result:
     @property
     def failures(self) -> int:
         """What must never be."""
-        return self.by_move + self.by_yes + self.waiting + self.left_over
+        return self.by_move + self.by_yes + self.in_vain + self.waiting + self.left_over
 
 
 class World:
@@ -888,10 +919,7 @@ class _Binding:
         if leader is None:
             world.clock.after(delay, lambda: self._answered(None))
             return
-        deadline = self._began + TIMEOUT
-        world.clock.after(
-            delay, lambda: leader.call(self._pod, self.node_name, deadline, self._respond)
-        )
+        world.clock.after(delay, lambda: leader.call(self._pod, self.node_name, self._respond))
 
     def _respond(self, answer: Answer | None) -> None:
         world = self._world

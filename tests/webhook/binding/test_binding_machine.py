@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.binding.binding_machine import ASKED, BRIMFUL, QUIET, STORMY, WILD, Faults, World
+from tests.webhook.binding.binding_machine import ASKED, BRIMFUL, QUIET, STORMY, WILD, Faults, World
 
 
 @pytest.mark.parametrize(
