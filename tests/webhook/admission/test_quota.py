@@ -14,6 +14,7 @@ from engine.model.time import Micros
 from engine.quota import QuotaMode, QuotaVerdict, ReservationTimeouts
 from engine.view import ClusterState
 from tests.builders import pod_from
+from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
 from webhook.admission.handler import Outcome
 from webhook.admission.quota import QuotaReviews
@@ -72,7 +73,7 @@ def quota_reviews(
         mode=mode,
         excluded_namespaces=["kube-system"],
         record_denial=record_denial,
-        large_pods=large_pods,
+        large_pods=large_pods or LargePods(seconds=PATIENCE_SECONDS),
         queues=queues,
     )
 

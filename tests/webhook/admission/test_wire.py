@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from webhook.admission import wire
 from webhook.admission.wire import AdmissionError, LargePods, LargePodsError
 
@@ -261,7 +262,10 @@ def test_a_request_is_as_large_as_the_larger_of_its_objects(
 
 
 async def test_work_is_done_in_another_thread() -> None:
-    assert await LargePods().run("shop", threading.get_ident) != threading.get_ident()
+    assert (
+        await LargePods(seconds=PATIENCE_SECONDS).run("shop", threading.get_ident)
+        != threading.get_ident()
+    )
 
 
 async def test_what_the_work_raises_is_raised() -> None:
@@ -269,11 +273,11 @@ async def test_what_the_work_raises_is_raised() -> None:
         raise ValueError("on the way")
 
     with pytest.raises(ValueError, match="on the way"):
-        await LargePods().run("shop", fail)
+        await LargePods(seconds=PATIENCE_SECONDS).run("shop", fail)
 
 
 async def test_beyond_the_limit_no_pod_waits_and_afterwards_there_is_room_again() -> None:
-    large_pods, go = LargePods(most_waiting=2, seconds=60.0), threading.Event()
+    large_pods, go = LargePods(most_waiting=2, seconds=PATIENCE_SECONDS), threading.Event()
     waiting = [asyncio.create_task(large_pods.run("shop", go.wait)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(LargePodsError, match="too many"):
@@ -284,7 +288,7 @@ async def test_beyond_the_limit_no_pod_waits_and_afterwards_there_is_room_again(
 
 
 async def test_large_pods_of_one_namespace_keep_none_of_another_out() -> None:
-    large_pods, go = LargePods(most_waiting=2, seconds=60.0), threading.Event()
+    large_pods, go = LargePods(most_waiting=2, seconds=PATIENCE_SECONDS), threading.Event()
     waiting = [asyncio.create_task(large_pods.run(at, go.wait)) for at in ("shop", "shop", "bank")]
     await asyncio.sleep(0)
     for namespace in ("shop", "bank"):
