@@ -239,7 +239,6 @@ CACHE_LAG_SECONDS: Final = 5
 MOST_BINDINGS: Final = 10_000
 """On their way at once; while there are more, no pod is moved."""
 
-_MOST_NODES: Final = 16  # of one pod: its scheduler would have failed as often in a minute
 _NOWHERE: Final = ("",)
 
 
@@ -292,7 +291,7 @@ class _OnItsWay:
     def nodes(self) -> tuple[str, ...]:
         """The nodes that it may end on; the last one comes first."""
         nodes = [*self.open_until, *(call.scheduler_node for call in self.calls)]
-        return tuple(dict.fromkeys(reversed(nodes)))[:_MOST_NODES]
+        return tuple(dict.fromkeys(reversed(nodes)))
 
     def may_end_on(self, node_name: str, ends_by: Micros) -> None:
         """Note that a request may bind the pod to a node until it has ended."""
@@ -319,7 +318,8 @@ class _OnItsWay:
 class BindingLedger:
     """Notes bindings, and says what they allow; see the module.
 
-    Memory follows the pods that wait for the scheduler, and MOST_BINDINGS.
+    Memory follows the pods that wait for the scheduler, and the requests of a minute: of at most
+    MOST_BINDINGS pods.
 
     Args:
         state: where the pods count; nobody else calls its `expect_binding`.

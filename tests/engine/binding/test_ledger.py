@@ -233,6 +233,19 @@ def test_a_pod_asked_about_twice_counts_wherever_it_may_end() -> None:
     assert desk.see("p", "b") is Landing.AS_ANSWERED
 
 
+def test_a_pod_counts_on_each_node_that_it_was_tried_on_however_many() -> None:
+    # A scheduler that fails again and again tries ten nodes a minute, and the pod may be moved each
+    # time.
+    names = [f"n{number:02}" for number in range(20)]
+    desk = Desk("p0")
+    for name in names:
+        desk.state.set_node(node(name))
+        desk.ledger.answer_lost(desk.ask("p0", name), NOW)
+    assert {name for name, count in desk.counted().items() if count} == set(names)
+    desk.ledger.expire(after(A_MINUTE + 1), after(A_MINUTE + 1))
+    assert not any(desk.counted().values())
+
+
 def test_a_pod_that_was_denied_counts_while_another_call_about_it_is_not_answered() -> None:
     desk = Desk("p")
     for number in range(4):
