@@ -118,23 +118,6 @@ POINT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleVerdict:
-    """What a filter says of the node that the scheduler took, and of the one that the pod gets.
-
-    Attributes:
-        policy: the policy it belongs to, "" for the scheduler's own.
-        rule: its name.
-        on_scheduler_node: why it rejects the scheduler's node, "" where it passes.
-        on_node: why it rejects the other, likewise.
-    """
-
-    policy: str
-    rule: str
-    on_scheduler_node: str
-    on_node: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLimits:
     """What bindings on their way allow just now; by default, as if there were none.
 
@@ -191,35 +174,6 @@ class BindingDecision:
     def is_moved(self) -> bool:
         """Whether the pod gets another node."""
         return self.action is BindingAction.MOVE
-
-    @property
-    def gain(self) -> int | None:
-        """Hundredths of points by which the node is better; None unless both have points."""
-        if self.points is None or self.scheduler_points is None:
-            return None
-        return self.points - self.scheduler_points
-
-    def verdicts(self) -> tuple[RuleVerdict, ...]:
-        """Return what each filter says of both nodes, in order; none where none was asked."""
-        if self.decision is None:
-            return ()
-        names = {name: row for row, name in enumerate(self.decision.names)}
-        rows = names.get(self.scheduler_node), names.get(self.node_name)
-        verdicts = []
-        for outcome in self.decision.filters:
-            reasons = [
-                outcome.reason(row) if row is not None and outcome.rejects[row] else ""
-                for row in rows
-            ]
-            verdicts.append(
-                RuleVerdict(
-                    policy=outcome.policy,
-                    rule=outcome.rule,
-                    on_scheduler_node=reasons[0],
-                    on_node=reasons[1],
-                )
-            )
-        return tuple(verdicts)
 
 
 def kept(node_name: str, reason: BindingReason) -> BindingDecision:
