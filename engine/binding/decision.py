@@ -133,13 +133,44 @@ class MoveLimits:
     targets_for: Callable[[Pod, ClusterView], Callable[[int], bool]] | None = None
     disturbed: Collection[str] | None = None
 
-    def is_disturbed(self, node_name: str) -> bool:
-        """Return whether the scheduler may not know the pods of a node."""
-        return self.disturbed is None or node_name in self.disturbed
-
 
 NO_LIMITS = MoveLimits()
 """As if no other binding were on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindingCycle:
+    """One attempt to bind a pod, and what its decision reads but for policies.
+
+    Attributes:
+        request: the pod, as it is stored, and its context.
+        node_name: the node that the scheduler took.
+        view: the cluster without the pod, but with all bindings that are on their way; must keep
+            the sums that policies read, see `PolicySet.sum_profiles`.
+        now: the moment of the decision.
+        scope: the pods to place.
+        freshness: the domains of the view that are too old; rules that read one abstain.
+        limits: what other bindings allow.
+    """
+
+    request: PlacementRequest
+    node_name: str
+    view: ClusterView
+    now: Micros
+    scope: Scope
+    freshness: Freshness = FRESH
+    limits: MoveLimits = NO_LIMITS
+
+    @property
+    def row(self) -> int | None:
+        """The row of the scheduler's node; None where it is unknown."""
+        return self.view.rows.get(self.node_name)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether the scheduler may not know the pods of its node."""
+        disturbed = self.limits.disturbed
+        return disturbed is None or self.node_name in disturbed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +207,15 @@ class BindingDecision:
         return self.action is BindingAction.MOVE
 
 
-def kept(node_name: str, reason: BindingReason) -> BindingDecision:
+def kept(node_name: str, reason: BindingReason, because: str = "") -> BindingDecision:
     """Return the decision to leave a binding as it is, without a judgement of the node."""
+    text = f"kept on {node_name}: {REASON_TEXTS[reason]}"
     return BindingDecision(
         action=BindingAction.KEEP,
         node_name=node_name,
         scheduler_node=node_name,
         reason=reason,
-        message=f"kept on {node_name}: {REASON_TEXTS[reason]}",
+        message=f"{text}; {because}" if because else text,
     )
 
 
@@ -281,9 +313,11 @@ def reserved_node(pod: Pod) -> str:
     return node_name if is_ours else ""
 
 
-def never_moved(pod: Pod, node: Node | None, scope: Scope) -> BindingReason | None:
+def never_moved(cycle: BindingCycle) -> BindingReason | None:
     """Return why a pod stays where the scheduler puts it, None if it may be moved."""
-    return _by_scope(pod, scope) or _by_what_it_has(pod, node)
+    pod, row = cycle.request.pod, cycle.row
+    node = None if row is None else cycle.view.nodes[row]
+    return _by_scope(pod, cycle.scope) or _by_what_it_has(pod, node)
 
 
 def _by_scope(pod: Pod, scope: Scope) -> BindingReason | None:
@@ -332,17 +366,7 @@ _MOST_TRIED: Final = 64
 """Of the best nodes, those that are looked at for one with a margin."""
 
 
-def decide_binding(  # noqa: PLR0913 - what a decision is made of, joined in one place
-    request: PlacementRequest,
-    node_name: str,
-    policies: PolicySet,
-    view: ClusterView,
-    now: Micros,
-    *,
-    scope: Scope,
-    freshness: Freshness = FRESH,
-    limits: MoveLimits = NO_LIMITS,
-) -> BindingDecision:
+def decide_binding(cycle: BindingCycle, policies: PolicySet) -> BindingDecision:
     """Decide which node a pod is bound to.
 
     The same arguments always give the same decision: nothing else is read. The node that the
@@ -351,56 +375,31 @@ def decide_binding(  # noqa: PLR0913 - what a decision is made of, joined in one
     nothing is moved.
 
     Args:
-        request: the pod, as it is stored, and its context.
-        node_name: the node that the scheduler took.
+        cycle: the binding.
         policies: the loaded policies.
-        view: the cluster without the pod, but with all bindings that are on their way; must keep
-            the sums of `policies.sum_profiles`.
-        now: the moment of the decision.
-        scope: the pods to place.
-        freshness: the domains of the view that are too old; rules that read one abstain.
-        limits: what other bindings allow.
     """
     # 1. Pods that stay wherever they are put.
-    row = view.rows.get(node_name)
-    reason = never_moved(request.pod, None if row is None else view.nodes[row], scope)
-    if row is None or reason is not None:
-        reason = reason or BindingReason.NODE_UNKNOWN
-        return _unmoved(request, node_name, reason, view, now, freshness, limits)
+    reason = never_moved(cycle)
+    if reason is not None:
+        return _unmoved(cycle, reason)
 
     # 2. The policies, and those that would decide if they were in force.
-    match = policies.match(request, now)
-    audit = None
-    if _decide_at_binding(match.audited):
-        audit = _judged(request, node_name, match.audited, view, now, freshness, limits)
-    if not _decide_at_binding(match.enforced):
-        found = _unmoved(request, node_name, BindingReason.NO_POLICY, view, now, freshness, limits)
+    match = policies.match(cycle.request, cycle.now)
+    audit = _judged(cycle, match.audited) if _decide_at_binding(match.audited) else None
+    if _decide_at_binding(match.enforced):
+        found = _judged(cycle, match.enforced, match.errors)
     else:
-        found = _judged(
-            request, node_name, match.enforced, view, now, freshness, limits, match.errors
-        )
+        found = _unmoved(cycle, BindingReason.NO_POLICY)
     return replace(found, audit=audit)
 
 
-def decide_in_haste(
-    request: PlacementRequest,
-    node_name: str,
-    view: ClusterView,
-    now: Micros,
-    *,
-    scope: Scope,
-    freshness: Freshness = FRESH,
-    limits: MoveLimits = NO_LIMITS,
-) -> BindingDecision:
+def decide_in_haste(cycle: BindingCycle) -> BindingDecision:
     """Decide on a binding without policies, when there is no time left for them.
 
     The scheduler's node is kept if its filters hold there, as far as that is in doubt; else the
-    binding is denied. See `decide_binding` for the arguments.
+    binding is denied.
     """
-    row = view.rows.get(node_name)
-    reason = never_moved(request.pod, None if row is None else view.nodes[row], scope)
-    reason = reason or BindingReason.TOO_LATE
-    return _unmoved(request, node_name, reason, view, now, freshness, limits)
+    return _unmoved(cycle, never_moved(cycle) or BindingReason.TOO_LATE)
 
 
 def decide_unseen(
@@ -426,31 +425,26 @@ def _decide_at_binding(policies: Sequence[CompiledPolicy]) -> bool:
     return bool(policies) and policies[0].placement.at is PlacementAt.BINDING
 
 
-def _unmoved(
-    request: PlacementRequest,
-    node_name: str,
-    reason: BindingReason,
-    view: ClusterView,
-    now: Micros,
-    freshness: Freshness,
-    limits: MoveLimits,
-) -> BindingDecision:
+def _unmoved(cycle: BindingCycle, reason: BindingReason) -> BindingDecision:
     """Keep the scheduler's node, unless pods were moved there that it may not know."""
-    row = view.rows.get(node_name)
-    is_judged = row is not None and view.valid[row] and limits.is_disturbed(node_name)
-    if row is None or not is_judged or reason in UNJUDGED:
-        return kept(node_name, reason)
-    context = RuleContext(request, view, now, freshness)
+    view, row, name = cycle.view, cycle.row, cycle.node_name
+    if row is None or not view.valid[row] or not cycle.is_disturbed or reason in UNJUDGED:
+        return kept(name, reason)
+    context = RuleContext(cycle.request, view, cycle.now, cycle.freshness)
     for rule in scheduler_filters(context):
         if rule.name == _FIT and reason is BindingReason.DEVICES:
-            lacking = _lacking(request.pod, view, row)
+            lacking = _lacking(cycle.request.pod, view, row)
             if lacking:
-                return denied(node_name, f"{_FIT} (Insufficient {lacking})")
+                return denied(name, f"{_FIT} (Insufficient {lacking})")
             continue
         outcome = rule.outcome(context)
         if outcome.rejects[row] and not outcome.faults:  # the scheduler has read all of the pod
-            return denied(node_name, f"{outcome.rule} ({outcome.reason(row)})")
-    return kept(node_name, reason)
+            return denied(name, _because(outcome, row))
+    return kept(name, reason)
+
+
+def _because(rejection: FilterOutcome, row: int) -> str:
+    return f"{rejection.rule} ({rejection.reason(row)})"
 
 
 def _lacking(pod: Pod, view: ClusterView, row: int) -> str:
@@ -463,41 +457,24 @@ def _lacking(pod: Pod, view: ClusterView, row: int) -> str:
     return ""
 
 
-def _judged(  # noqa: PLR0913, PLR0917 - what a decision is made of
-    request: PlacementRequest,
-    node_name: str,
-    policies: Sequence[CompiledPolicy],
-    view: ClusterView,
-    now: Micros,
-    freshness: Freshness,
-    limits: MoveLimits,
-    errors: tuple[str, ...] = (),
+def _judged(
+    cycle: BindingCycle, policies: Sequence[CompiledPolicy], errors: tuple[str, ...] = ()
 ) -> BindingDecision:
     """Decide by policies that all apply, highest priority first; the scheduler's node is known."""
-    contexts = [policy.context(request, view, now, freshness) for policy in policies]
-    decision = decide_in(contexts, policies, errors=errors)
-    return _Judgement(request, node_name, decision, view, limits).made()
+    contexts = [
+        policy.context(cycle.request, cycle.view, cycle.now, cycle.freshness) for policy in policies
+    ]
+    return _Judgement(cycle, decide_in(contexts, policies, errors=errors)).made()
 
 
 class _Judgement:
     """What rules say of all nodes, and what becomes of the binding by that."""
 
-    def __init__(
-        self,
-        request: PlacementRequest,
-        node_name: str,
-        decision: Decision,
-        view: ClusterView,
-        limits: MoveLimits,
-    ) -> None:
-        self._request = request
-        self._node_name = node_name
+    def __init__(self, cycle: BindingCycle, decision: Decision) -> None:
+        self._cycle = cycle
         self._decision = decision
-        self._view = view
-        self._limits = limits
-        self._row = view.rows[node_name]
+        self._row = cycle.view.rows[cycle.node_name]
         self._weights = max(1, sum(score.weight for score in decision.scored))
-        self._scheduler_points = self._points(self._row)
 
     def made(self) -> BindingDecision:
         """Return what becomes of the binding."""
@@ -507,18 +484,18 @@ class _Judgement:
             return self._kept(BindingReason.DATA_STALE)
 
         # 2. Room that is reserved by a nomination of ours.
-        reserved = reserved_node(self._request.pod)
+        rejection = next((each for each in filters if each.rejects[self._row]), None)
+        reserved = reserved_node(self._cycle.request.pod)
         if reserved:
-            return self._by_nomination(reserved)
+            return self._by_nomination(reserved, rejection)
 
         # 3. The scheduler's node, if it passes; another if that is better by enough.
-        rejection = self._rejection()
         if rejection is None:
             return self._kept_or_better()
 
         # 4. Another in its place.
         is_scheduler = rejection.policy == SCHEDULER
-        because = f"{rejection.rule} ({rejection.reason(self._row)})"
+        because = _because(rejection, self._row)
         target = next(self._targets(), None)
         if target is not None:
             reason = BindingReason.FAILS_SCHEDULER if is_scheduler else BindingReason.FAILS_POLICY
@@ -526,27 +503,28 @@ class _Judgement:
 
         # 5. None.
         if is_scheduler:
-            return self._kept_or_denied(rejection, because)
+            return self._kept_or_denied(rejection)
         if self._decision.placement.when_none_fits is WhenNoneFits.WAIT:
-            return self._waits(because)
+            text = f"{REASON_TEXTS[BindingReason.WAITS]}; {self._cycle.node_name}: {because}"
+            waits = self._kept(BindingReason.WAITS)
+            return replace(waits, action=BindingAction.DENY, message=text)
         if not len(self._decision.ranking):
             return self._kept(BindingReason.NONE_FITS, because)
         return self._kept(self._why_no_target(), because)
 
-    def _by_nomination(self, reserved: str) -> BindingDecision:
+    def _by_nomination(self, reserved: str, rejection: FilterOutcome | None) -> BindingDecision:
         """Follow a nomination of ours, if its node still fits."""
-        row, rejection = self._view.rows.get(reserved), self._rejection()
+        row = self._cycle.view.rows.get(reserved)
         fits = row is not None and bool(self._left()[row])
-        if fits and reserved == self._node_name:
+        if fits and row == self._row:
             return self._kept(BindingReason.NOMINATION_FOLLOWED)
-        if row is not None and fits and self._limits.may_move:
-            return self._moved(row, BindingReason.NOMINATION_FOLLOWED, "")
+        if row is not None and fits and self._cycle.limits.may_move:
+            return self._moved(row, BindingReason.NOMINATION_FOLLOWED)
         if rejection is not None and rejection.policy == SCHEDULER:
-            because = f"{rejection.rule} ({rejection.reason(self._row)})"
-            return self._kept_or_denied(rejection, because)
+            return self._kept_or_denied(rejection)
         return self._kept(BindingReason.MOVES_PAUSED if fits else BindingReason.NOMINATION_LOST)
 
-    def _kept_or_denied(self, rejection: FilterOutcome, because: str) -> BindingDecision:
+    def _kept_or_denied(self, rejection: FilterOutcome) -> BindingDecision:
         """Deny what does not fit where pods were moved; elsewhere the scheduler knows better.
 
         It does so, too, where there is more to a pod than is read here, and there is room.
@@ -555,29 +533,31 @@ class _Judgement:
         fits = [each for each in filters if (each.policy, each.rule) == (SCHEDULER, _FIT)]
         has_room = bool(fits) and not fits[0].rejects[self._row]
         is_unread = bool(rejection.faults) and has_room
-        if self._limits.is_disturbed(self._node_name) and not is_unread:
-            return replace(denied(self._node_name, because), decision=self._decision)
+        because = _because(rejection, self._row)
+        if self._cycle.is_disturbed and not is_unread:
+            return replace(denied(self._cycle.node_name, because), decision=self._decision)
         return self._kept(BindingReason.SCHEDULER_BELIEVED, because)
 
     def _kept_or_better(self) -> BindingDecision:
         """Move the pod if another node is better by enough than the scheduler's, which fits."""
         least = self._decision.placement.min_gain * self._weights
         own = self._total(self._row)
-        if not self._gains(self._decision.best(1).tolist()[0], own, least):
+
+        def gains(row: int) -> bool:
+            total = self._total(row)
+            return total > own and total - own >= least
+
+        if not gains(self._decision.best(1).tolist()[0]):
             return self._kept(BindingReason.BEST_NODE)
         target = next(self._targets(), None)
-        if target is None or not self._gains(target, own, least):
+        if target is None or not gains(target):
             return self._kept(self._why_no_target())
-        return self._moved(target, BindingReason.BETTER_NODE, "")
+        return self._moved(target, BindingReason.BETTER_NODE)
 
     def _why_no_target(self) -> BindingReason:
         """Return why the pod may be moved to none of the nodes that fit."""
-        may_move = self._limits.may_move
+        may_move = self._cycle.limits.may_move
         return BindingReason.NO_MARGIN if may_move else BindingReason.MOVES_PAUSED
-
-    def _gains(self, row: int, own: int, least: int) -> bool:
-        total = self._total(row)
-        return total > own and total - own >= least
 
     def _left(self) -> BoolColumn:
         """Return the nodes that all filters leave, (n,)."""
@@ -586,18 +566,13 @@ class _Judgement:
 
     def _targets(self) -> Iterator[int]:
         """Yield the rows that the pod may be moved to, best first."""
-        if not self._limits.may_move:
+        cycle, limits = self._cycle, self._cycle.limits
+        if not limits.may_move:
             return
-        targets_for = self._limits.targets_for
-        may_take = targets_for and targets_for(self._request.pod, self._view)
+        may_take = limits.targets_for and limits.targets_for(cycle.request.pod, cycle.view)
         for row in self._decision.best(_MOST_TRIED).tolist():
             if row != self._row and (may_take is None or may_take(row)):
                 yield row
-
-    def _rejection(self) -> FilterOutcome | None:
-        """Return the first filter that rejects the scheduler's node, None if it passes."""
-        outcomes = self._decision.filters
-        return next((outcome for outcome in outcomes if outcome.rejects[self._row]), None)
 
     def _total(self, row: int) -> int:
         """Return the total of a candidate."""
@@ -611,37 +586,27 @@ class _Judgement:
         return self._total(row) * POINT // self._weights
 
     def _kept(self, reason: BindingReason, because: str = "") -> BindingDecision:
-        text = f"kept on {self._node_name}: {REASON_TEXTS[reason]}"
-        return BindingDecision(
-            action=BindingAction.KEEP,
-            node_name=self._node_name,
-            scheduler_node=self._node_name,
-            reason=reason,
-            message=f"{text}; {because}" if because else text,
-            decision=self._decision,
-            points=self._scheduler_points,
-            scheduler_points=self._scheduler_points,
-        )
-
-    def _waits(self, because: str) -> BindingDecision:
+        points = self._points(self._row)
         return replace(
-            self._kept(BindingReason.WAITS),
-            action=BindingAction.DENY,
-            message=f"{REASON_TEXTS[BindingReason.WAITS]}; {self._node_name}: {because}",
+            kept(self._cycle.node_name, reason, because),
+            decision=self._decision,
+            points=points,
+            scheduler_points=points,
         )
 
-    def _moved(self, row: int, reason: BindingReason, because: str) -> BindingDecision:
-        name, points = self._view.names[row], self._points(row)
-        text = f"moved from {self._node_name} to {name}: {because or REASON_TEXTS[reason]}"
-        if points is not None and self._scheduler_points is not None:
-            text += f", {points / POINT:.1f} instead of {self._scheduler_points / POINT:.1f} points"
+    def _moved(self, row: int, reason: BindingReason, because: str = "") -> BindingDecision:
+        node_name, name = self._cycle.node_name, self._cycle.view.names[row]
+        points, scheduler_points = self._points(row), self._points(self._row)
+        text = f"moved from {node_name} to {name}: {because or REASON_TEXTS[reason]}"
+        if points is not None and scheduler_points is not None:
+            text += f", {points / POINT:.1f} instead of {scheduler_points / POINT:.1f} points"
         return BindingDecision(
             action=BindingAction.MOVE,
             node_name=name,
-            scheduler_node=self._node_name,
+            scheduler_node=node_name,
             reason=reason,
             message=text,
             decision=self._decision,
             points=points,
-            scheduler_points=self._scheduler_points,
+            scheduler_points=scheduler_points,
         )

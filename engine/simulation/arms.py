@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from engine.binding import BindingAction, decide_binding
+from engine.binding import BindingAction, BindingCycle, decide_binding
 from engine.eviction import (
     Candidate,
     NoPlan,
@@ -444,7 +444,7 @@ class ArmDecider:
             return Landing("", unschedulable_message(request, view, now))
         # 3. At binding the pod is stored, and so has its name.
         stored = replace(request, pod=structs.replace(request.pod, name=arrival.pod.name))
-        binding = decide_binding(stored, node, policies, view, now, scope=_SCOPE)
+        binding = decide_binding(BindingCycle(stored, node, view, now, _SCOPE), policies)
         self._bindings[binding.action] += 1
         if binding.decision is not None:
             self._rejections.add(binding.decision)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.binding import SCHEDULER_NODE_ANNOTATION, BindingDecision, decide_binding
+from engine.binding import SCHEDULER_NODE_ANNOTATION, BindingCycle, BindingDecision, decide_binding
 from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.model.pod import pod_of
@@ -257,7 +257,8 @@ def _offline(
         wire = msgspec.convert(each, api.Pod)
         request = PlacementRequest(pod=pod_of(wire), raw=msgspec.json.encode(each))
         view = applier.state.view()
-        made = decide_binding(request, scheduler_node, policies, view, Micros(0), scope=Scope())
+        cycle = BindingCycle(request, scheduler_node, view, Micros(0), Scope())
+        made = decide_binding(cycle, policies)
         assert made.audit is not None
         assert made.node_name == landed, made.message
         for name, of_mode in (("packed", made), ("trial", made.audit)):

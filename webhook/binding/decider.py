@@ -21,6 +21,8 @@ from engine.binding import (
     BindingTicket,
     Landing,
     MoveLimits,
+    decide_binding,
+    decide_in_haste,
     decide_unseen,
 )
 from engine.model import api
@@ -462,18 +464,18 @@ class BindingDecider:
         *,
         in_haste: bool,
     ) -> BindingDecision:
-        placer = self._parts.placer
         if waiting is None:
             return decide_unseen(asked.node, limits)
         if not waiting.raw or beyond_limits(_decode(waiting.raw)):
             return decide_unseen(asked.node, limits, BindingReason.POD_TOO_LARGE)
-        request = waiting.placement_request
+        parts, request = self._parts, waiting.placement_request
+        cycle = parts.placer.binding_cycle(request, asked.node, view, limits)
         if not in_haste:
             try:
-                return placer.bind(request, asked.node, self._parts.policies(), view, limits)
+                return decide_binding(cycle, parts.policies())
             except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod from its node
                 _log.exception("no policy decides the binding of pod `%s`", asked.key)
-        return placer.bind_in_haste(request, asked.node, view, limits)
+        return decide_in_haste(cycle)
 
     def _noted(
         self, waiting: WaitingPod, decision: BindingDecision, view: ClusterView

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import webhook.demo
-from engine.binding import decide_binding, encode_binding
+from engine.binding import BindingCycle, decide_binding, encode_binding
 from engine.errors import StowplanError
 from engine.model.time import Micros
 from engine.pipeline import Scope
@@ -148,9 +148,8 @@ def _another_node_at_binding(
     request = placement_request(read_manifest(file), namespace="", view=view)
     taken = SchedulerModel(_SEED).place(request, view, now)
     _check("the node that the scheduler takes", taken, "node3")
-    decision = decide_binding(
-        request, taken, decided_at_binding(policies), view, now, scope=Scope()
-    )
+    cycle = BindingCycle(request, taken, view, now, Scope())
+    decision = decide_binding(cycle, decided_at_binding(policies))
     _check("the node that the pod gets", decision.node_name, "node2")
     pod = request.pod
     binding = {

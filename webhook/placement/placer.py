@@ -15,13 +15,7 @@ from engine.batch import (
     StartingGang,
     place_gang,
 )
-from engine.binding import (
-    BindingAction,
-    BindingDecision,
-    MoveLimits,
-    decide_binding,
-    decide_in_haste,
-)
+from engine.binding import BindingAction, BindingCycle, BindingDecision, MoveLimits
 from engine.model import api
 from engine.model.decision import Decision, PlacementRequest, RuleTimes, Verdict
 from engine.model.kubernetes_version import KubernetesVersion
@@ -255,35 +249,15 @@ class Placer:
         )
         return decision, self._encode(decision, request, view)
 
-    def bind(
-        self,
-        request: PlacementRequest,
-        node_name: str,
-        policies: PolicySet,
-        view: ClusterView,
-        limits: MoveLimits,
-    ) -> BindingDecision:
-        """Decide on the binding of a pod; keeps the view alive."""
-        return decide_binding(
-            self.completed(request, view),
-            node_name,
-            policies,
-            view,
-            self._now(),
-            scope=self._scope,
-            freshness=self._freshness(),
-            limits=limits,
-        )
-
-    def bind_in_haste(
+    def binding_cycle(
         self, request: PlacementRequest, node_name: str, view: ClusterView, limits: MoveLimits
-    ) -> BindingDecision:
-        """Decide on the binding of a pod without policies; see `bind`."""
-        return decide_in_haste(
-            request,
-            node_name,
-            view,
-            self._now(),
+    ) -> BindingCycle:
+        """Return what the decision on a binding is made of; keeps the view alive."""
+        return BindingCycle(
+            request=self.completed(request, view),
+            node_name=node_name,
+            view=view,
+            now=self._now(),
             scope=self._scope,
             freshness=self._freshness(),
             limits=limits,

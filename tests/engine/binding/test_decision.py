@@ -13,6 +13,7 @@ from engine.binding import (
     REASON_TEXTS,
     SCHEDULER_NODE_ANNOTATION,
     BindingAction,
+    BindingCycle,
     BindingDecision,
     BindingReason,
     MoveLimits,
@@ -56,16 +57,8 @@ def _decided(
     **of_pod: Any,  # noqa: ANN401 - parts of a pod
 ) -> BindingDecision:
     """Return what becomes of the binding of a pod to node a."""
-    return decide_binding(
-        request(**of_pod),
-        "a",
-        by_rank() if by is None else by,
-        view,
-        NOW,
-        scope=Scope(),
-        freshness=freshness,
-        limits=limits,
-    )
+    cycle = BindingCycle(request(**of_pod), "a", view, NOW, Scope(), freshness, limits)
+    return decide_binding(cycle, by_rank() if by is None else by)
 
 
 def _filled(name: str, pods: int = 4) -> list[Any]:
@@ -335,7 +328,7 @@ def test_a_pod_that_is_never_moved_is_denied_where_others_took_its_room() -> Non
 def test_in_haste_the_scheduler_is_right_if_there_is_room() -> None:
     for pods, expected in ((3, KEEP), (4, DENY)):
         view = view_of(node("a", 0), node("b", 100), *_filled("a", pods))
-        decision = decide_in_haste(request(), "a", view, NOW, scope=Scope())
+        decision = decide_in_haste(BindingCycle(request(), "a", view, NOW, Scope()))
         assert decision.action is expected
 
 
@@ -362,14 +355,7 @@ def test_a_pod_with_more_affinity_than_is_read_is_denied_for_want_of_room_alone(
     ]
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     for cpu, action in (("1", KEEP), ("5", DENY)):  # of 4
-        decision = decide_binding(
-            request(cpu=cpu, affinity=affinity),
-            "a",
-            policies_,
-            view_of(node("a")),
-            NOW,
-            scope=Scope(),
-        )
+        decision = _decided(view_of(node("a")), by=policies_, cpu=cpu, affinity=affinity)
         assert decision.action is action
 
 
@@ -380,7 +366,7 @@ def _moved(by: PolicySet | None = None) -> BindingDecision:
     by = by or by_rank()
     state = cluster(node("a", 0), node("b", 100))
     state.track_sums(by.sum_profiles)
-    return decide_binding(request(), "a", by, state.view(), NOW, scope=Scope())
+    return _decided(state.view(), by=by)
 
 
 def _binding(**metadata: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON

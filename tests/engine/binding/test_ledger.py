@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engine.binding import (
+    BindingCycle,
     BindingDecision,
     BindingLedger,
     BindingTicket,
     Landing,
-    MoveLimits,
     decide_binding,
     decide_in_haste,
     decide_unseen,
@@ -86,14 +86,14 @@ class Desk:
     def ask(self, name: str, to: str = "a", *, at: float = 0, known: bool = True) -> BindingTicket:
         return self.ledger.asked(f"shop/{name}", name, to, pod(name) if known else None, after(at))
 
-    def decide(self, ticket: BindingTicket, *, at: float = 0) -> BindingDecision:
-        view = self.ledger.view(ticket)
-        asked = request(ticket.uid)
-        limits = self.ledger.limits(ticket, after(at))
-        node_name = ticket.scheduler_node
-        return decide_binding(
-            asked, node_name, by_rank(), view, after(at), scope=SCOPE, limits=limits
+    def cycle(self, ticket: BindingTicket, *, at: float = 0) -> BindingCycle:
+        view, limits = self.ledger.view(ticket), self.ledger.limits(ticket, after(at))
+        return BindingCycle(
+            request(ticket.uid), ticket.scheduler_node, view, after(at), SCOPE, limits=limits
         )
+
+    def decide(self, ticket: BindingTicket, *, at: float = 0) -> BindingDecision:
+        return decide_binding(self.cycle(ticket, at=at), by_rank())
 
     def moved(self, name: str, *, at: float = 0) -> BindingTicket:
         """Return the ticket of a pod that was moved from a to b."""
@@ -114,8 +114,7 @@ class Desk:
         now = after(at)
         self.ledger.lead_begins(now, None)  # so that the scheduler may not know of moves
         ticket = self.ask(name, to, at=at)
-        view, limits = self.ledger.view(ticket), self.ledger.limits(ticket, now)
-        denial = decide_in_haste(request(name), to, view, now, scope=SCOPE, limits=limits)
+        denial = decide_in_haste(self.cycle(ticket, at=at))
         assert denial.action == "Deny"
         self.ledger.decided(ticket, denial, now)
         self.ledger.answered(ticket, now)
@@ -253,9 +252,7 @@ def test_a_pod_that_was_denied_counts_while_another_call_about_it_is_not_answere
     desk.ledger.lead_begins(NOW, None)  # so that the scheduler is not believed
     first, second = desk.ask("p", "b"), desk.ask("p", "b")
     for ticket, counted in ((first, 5), (second, 4)):
-        limits = MoveLimits(may_move=False)
-        view = desk.ledger.view(ticket)
-        denial = decide_in_haste(request("p"), "b", view, NOW, scope=SCOPE, limits=limits)
+        denial = decide_in_haste(desk.cycle(ticket))
         desk.ledger.decided(ticket, denial, NOW)
         desk.ledger.answered(ticket, NOW)
         assert desk.counted()["b"] == counted
@@ -420,11 +417,10 @@ def test_the_scheduler_is_not_believed_where_a_pod_was_moved_of_late() -> None:
     ticket = desk.moved("p")
     desk.ledger.answered(ticket, NOW)
     asked = desk.ask("q", "b")
-    assert desk.ledger.limits(asked, NOW).is_disturbed("b")
-    assert not desk.ledger.limits(asked, NOW).is_disturbed("a")
+    assert desk.ledger.limits(asked, NOW).disturbed == {"b"}
     desk.see("p", "b", at=1)
-    assert desk.ledger.limits(asked, after(5)).is_disturbed("b")
-    assert not desk.ledger.limits(asked, after(7)).is_disturbed("b")
+    assert desk.ledger.limits(asked, after(5)).disturbed == {"b"}
+    assert desk.ledger.limits(asked, after(7)).disturbed == set()
 
 
 def test_decisions_are_counted_by_action_and_reason() -> None:
