@@ -39,6 +39,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -265,54 +266,42 @@ class BindingCounters:
     escaped: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class BindingTicket:
-    """A call about a binding, by identity: a pod may be asked about twice at the same moment."""
+    """A request to bind a pod, from when it is asked about until it has ended; see `asked`.
+
+    Attributes:
+        key: `namespace/name` of the pod.
+        uid: of the pod.
+        scheduler_node: the node that the scheduler took.
+        ends_by: when it has ended at the API server, whatever became of it.
+        answer: the node that was answered, "" for a denial; None as long as nothing is decided.
+    """
 
     key: str
     uid: str
     scheduler_node: str
-    ends_by: Micros  # when its request has ended at the API server, whatever became of it
+    ends_by: Micros
+    answer: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class _OnItsWay:
-    """A binding that was asked about, and whose end is not seen."""
+    """A pod with requests to bind it, whose end is not seen."""
 
     key: str  # `namespace/name` of the pod
     uid: str  # of the pod
     shape: PodShape | None  # of the pod, None while it is not in the state, and so not counted
     scheduler_node: str = ""  # the node that the scheduler took last, and so counts it on
-    answers: frozenset[str] = frozenset()  # the nodes that were answered, if it was not denied
-    calls: list[BindingTicket] = field(default_factory=list)  # that may yet end by a denial
-    open_until: dict[str, Micros] = field(default_factory=dict)  # nodes of those that may not
+    requests: list[BindingTicket] = field(default_factory=list)  # oldest first, so are their ends
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that it may end on; the last one comes first."""
-        nodes = [*self.open_until, *(call.scheduler_node for call in self.calls)]
-        return tuple(dict.fromkeys(reversed(nodes)))
-
-    def may_end_on(self, node_name: str, ends_by: Micros) -> None:
-        """Note that a request may bind the pod to a node until it has ended."""
-        latest = max(ends_by, self.open_until.pop(node_name, ends_by))
-        self.open_until[node_name] = latest
-
-    def drop_call(self, ticket: BindingTicket) -> bool:
-        """Drop a call; return whether it was there."""
-        is_there = ticket in self.calls
-        if is_there:
-            self.calls.remove(ticket)
-        return is_there
-
-    def first_end(self) -> Micros:
-        """Return when the first of its requests has ended."""
-        return min((*self.open_until.values(), *(call.ends_by for call in self.calls)))
-
-    def drop_ended(self, seen_until: Micros) -> None:
-        """Drop requests that have ended by then."""
-        self.open_until = {name: at for name, at in self.open_until.items() if at >= seen_until}
-        self.calls = [call for call in self.calls if call.ends_by >= seen_until]
+        nodes = chain.from_iterable(
+            (request.answer, request.scheduler_node) for request in reversed(self.requests)
+        )
+        return tuple(dict.fromkeys(filter(None, nodes)))
 
 
 class BindingLedger:
@@ -428,7 +417,7 @@ class BindingLedger:
             self._on_their_way[way.uid] = way
         with self._changing(way, now):
             way.scheduler_node = node_name
-            way.calls.append(ticket)
+            way.requests.append(ticket)
         return ticket
 
     def view(self, ticket: BindingTicket) -> ClusterView:
@@ -453,14 +442,10 @@ class BindingLedger:
 
     def decided(self, ticket: BindingTicket, decision: BindingDecision, now: Micros) -> None:
         """Note a decision that is going to be the answer."""
-        way = self._on_their_way.get(ticket.uid)
+        way, is_denied = self._on_their_way.get(ticket.uid), decision.action is BindingAction.DENY
         if way is not None:
             with self._changing(way, now):
-                if decision.action is not BindingAction.DENY:
-                    way.answers |= {decision.node_name}
-                    way.drop_call(ticket)
-                    way.may_end_on(ticket.scheduler_node, ticket.ends_by)
-                    way.may_end_on(decision.node_name, ticket.ends_by)
+                ticket.answer = "" if is_denied else decision.node_name
         self.counters.decided[decision.action, decision.reason] += 1
 
     def answered(self, ticket: BindingTicket, now: Micros) -> None:
@@ -469,9 +454,9 @@ class BindingLedger:
         If the denial does not arrive in time, it is bound as one that nobody asked about.
         """
         way = self._on_their_way.get(ticket.uid)
-        if way is not None:
+        if way is not None and ticket.answer == "" and ticket in way.requests:
             with self._changing(way, now):
-                way.drop_call(ticket)
+                way.requests.remove(ticket)
 
     def answer_lost(self, ticket: BindingTicket, now: Micros) -> None:
         """Note that the API server cannot have got an answer: it was too late, or nobody was there.
@@ -481,9 +466,7 @@ class BindingLedger:
         """
         way = self._on_their_way.get(ticket.uid)
         if way is not None:
-            with self._changing(way, now):
-                if way.drop_call(ticket):
-                    way.may_end_on(ticket.scheduler_node, ticket.ends_by)
+            self._count(way, now)
         self.counters.lost += 1
         self._pause(now)
 
@@ -513,7 +496,7 @@ class BindingLedger:
                 return None
             landing = Landing.UNASKED
         else:
-            is_answered = pod.node_name in way.answers
+            is_answered = any(pod.node_name == request.answer for request in way.requests)
             landing = Landing.AS_ANSWERED if is_answered else Landing.ELSEWHERE
             self._landed(way, pod, now)
         if landing is not Landing.AS_ANSWERED:
@@ -537,9 +520,10 @@ class BindingLedger:
         """
         self._forget_moves_of_late(now)
         self._margin.expire(now)
-        for way in [way for way in self._on_their_way.values() if way.first_end() < seen_until]:
+        ways = self._on_their_way.values()
+        for way in [way for way in ways if way.requests[0].ends_by < seen_until]:
             with self._changing(way, now):
-                way.drop_ended(seen_until)
+                way.requests = [each for each in way.requests if each.ends_by >= seen_until]
 
     # How it is kept.
 
@@ -554,7 +538,7 @@ class BindingLedger:
         self._tally(way, -1)
         yield
         self._tally(way, 1)
-        if way.calls or way.open_until:
+        if way.requests:
             self._count(way, now)
         else:
             self._drop(way)
