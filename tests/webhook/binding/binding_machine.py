@@ -37,7 +37,7 @@ from engine.model.pod import Pod
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
 from engine.policy import PolicySet
-from engine.view import ClusterState, ClusterView
+from engine.view import ClusterState, ClusterView, Sum
 from tests.engine.binding.worlds import NOW, node, request
 from tests.engine.policy.worlds import policies
 from webhook.binding import BindingDecider, DeciderParts, SeenBindings
@@ -336,6 +336,7 @@ class Heard:
     """
 
     since: float
+    ends_by: float = inf  # the request, at the API server
     until: float = inf
 
 
@@ -444,8 +445,8 @@ class Leader:
             if it.node:
                 self._hears(it.uid, it.node)
 
-    def _hears(self, uid: str, node_name: str) -> Heard:
-        heard = Heard(self._world.clock.now)
+    def _hears(self, uid: str, node_name: str, ends_by: float = inf) -> Heard:
+        heard = Heard(self._world.clock.now, ends_by)
         self.heard.setdefault((uid, node_name), []).append(heard)
         return heard
 
@@ -456,6 +457,7 @@ class Leader:
             return
         self._expired = self._seen_until
         self.ledger.expire(world.clock.micros, Micros(NOW + int(self._seen_until * SECOND)))
+        world.result.miscounted += self._miscounted()
         lease = world.lease
         if self.is_leading and lease.holder != self.name:
             self.ledger.lead_ends()
@@ -496,7 +498,8 @@ class Leader:
         if not self.may_decide:
             respond(None)
             return
-        call = _Call(asked, self._hears(pod.uid, node_name), world.clock.now, respond)
+        heard = self._hears(pod.uid, node_name, world.clock.now + REQUEST)
+        call = _Call(asked, heard, world.clock.now, respond)
         ticket = self.decider.note(asked)
         # Others may ask before this one is decided.
         wait = world.random.expovariate(1 / 0.003)
@@ -521,7 +524,7 @@ class Leader:
         if made.decision.reason is BindingReason.NO_ROOM and is_seen:
             world.result.in_vain += self._has_room(call.asked)
         if made.decision.is_moved:
-            self._hears(call.asked.uid, made.decision.node_name)
+            self._hears(call.asked.uid, made.decision.node_name, call.heard.ends_by)
         # It may be frozen between the decision and the answer.
         wait = max(0.0, self.frozen_until - world.clock.now) + world.random.expovariate(1 / 0.001)
         world.clock.after(wait, lambda: self._write(call, made, answer))
@@ -540,27 +543,37 @@ class Leader:
 
     def _has_room(self, asked: AskedBinding) -> bool:
         """Return whether a node has room for a pod beside all that are, or may come, there."""
-        node, pod = (
-            self.state.view().nodes[self.state.view().rows[asked.node]],
-            self.pods[asked.uid],
-        )
+        view, pod = self.state.view(), self.pods[asked.uid]
+        node = view.nodes[view.rows[asked.node]]
         assert node is not None
-        there = [
-            each
-            for each in self.pods.values()
-            if each is not pod
-            and (each.node == asked.node or (not each.node and self._may_come(each, asked.node)))
-        ]
+        there = [each for each in self._there(asked.node) if each is not pod]
         return (
             sum(each.cpu for each in there) + pod.cpu <= node.allocatable["cpu"]
             and not (pod.port and any(each.port for each in there))
             and len(there) < node.allocatable["pods"]
         )
 
+    def _miscounted(self) -> int:
+        """Return on how many nodes other pods count than are, or may come, there."""
+        view = self.state.view()
+        used = view.amount(view.sums[Sum.REQUESTS], "cpu")
+        return sum(
+            int(used[row]) != sum(each.cpu for each in self._there(name))
+            for name, row in view.rows.items()
+            if view.valid[row]
+        )
+
+    def _there(self, node_name: str) -> list[Stored]:
+        """Return the pods that are on a node, and those that a request may yet bind to it."""
+        return [
+            each
+            for each in self.pods.values()
+            if each.node == node_name or (not each.node and self._may_come(each, node_name))
+        ]
+
     def _may_come(self, pod: Stored, node_name: str) -> bool:
-        """Return whether a request may yet bind a pod to a node, as far as can be known."""
         heard = self.heard.get((pod.uid, node_name), ())
-        return any(each.until == inf and each.since + REQUEST >= self._expired for each in heard)
+        return any(each.until == inf and each.ends_by >= self._expired for each in heard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,6 +610,8 @@ class Result:
         by_stock: by a pod for which its scheduler alone is to blame.
         denied: answers that denied a binding.
         in_vain: those about nodes that had room, beside all that could be bound there.
+        miscounted: nodes on which a leader counted pods that could not come there, or did not count
+            one that could, at any of its ticks.
         waiting: pods left without a node, and for which there is room.
         left_over: pods that still count on a node without being there.
     """
@@ -609,6 +624,7 @@ class Result:
     by_stock: int = 0
     denied: int = 0
     in_vain: int = 0
+    miscounted: int = 0
     waiting: int = 0
     left_over: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -616,7 +632,8 @@ class Result:
     @property
     def failures(self) -> int:
         """What must never be."""
-        return self.by_move + self.by_yes + self.in_vain + self.waiting + self.left_over
+        denied_wrongly = self.in_vain + self.miscounted + self.waiting + self.left_over
+        return self.by_move + self.by_yes + denied_wrongly
 
 
 class World:
