@@ -402,10 +402,20 @@ def decide_in_haste(cycle: BindingCycle) -> BindingDecision:
     return _unmoved(cycle, never_moved(cycle) or BindingReason.TOO_LATE)
 
 
-def decide_unseen(
-    node_name: str, limits: MoveLimits, reason: BindingReason = BindingReason.POD_UNKNOWN
-) -> BindingDecision:
-    """Decide on the binding of a pod that was not seen yet, or that nothing is known of.
+def decide_by_amounts(cycle: BindingCycle) -> BindingDecision:
+    """Decide on the binding of a pod of which only what it requests is kept, as it is so large.
+
+    The scheduler's node is kept if it has room, as far as that is in doubt; else the binding is
+    denied.
+    """
+    lacking = _lacking(cycle) if cycle.is_disturbed else ""
+    if lacking:
+        return denied(cycle.node_name, lacking)
+    return kept(cycle.node_name, BindingReason.POD_TOO_LARGE)
+
+
+def decide_unseen(node_name: str, limits: MoveLimits) -> BindingDecision:
+    """Decide on the binding of a pod that was not seen yet.
 
     The scheduler's node is kept, unless pods were moved there so lately that it may not know it:
     nobody can tell then whether there is room for one more.
@@ -413,8 +423,8 @@ def decide_unseen(
     Args:
         node_name: the node that the scheduler took.
         limits: what other bindings allow.
-        reason: why nothing is known of the pod.
     """
+    reason = BindingReason.POD_UNKNOWN
     if limits.disturbed is not None and node_name in limits.disturbed:
         return denied(node_name, f"others were moved there, and of this pod {REASON_TEXTS[reason]}")
     return kept(node_name, reason)
@@ -433,9 +443,9 @@ def _unmoved(cycle: BindingCycle, reason: BindingReason) -> BindingDecision:
     context = RuleContext(cycle.request, view, cycle.now, cycle.freshness)
     for rule in scheduler_filters(context):
         if rule.name == _FIT and reason is BindingReason.DEVICES:
-            lacking = _lacking(cycle.request.pod, view, row)
+            lacking = _lacking(cycle)
             if lacking:
-                return denied(name, f"{_FIT} (Insufficient {lacking})")
+                return denied(name, lacking)
             continue
         outcome = rule.outcome(context)
         if outcome.rejects[row] and not outcome.faults:  # the scheduler has read all of the pod
@@ -447,13 +457,16 @@ def _because(rejection: FilterOutcome, row: int) -> str:
     return f"{rejection.rule} ({rejection.reason(row)})"
 
 
-def _lacking(pod: Pod, view: ClusterView, row: int) -> str:
-    """Return what a node offers but not enough of, "" if that is nothing."""
+def _lacking(cycle: BindingCycle) -> str:
+    """Return why the scheduler's node has too little of what it offers, "" if it has enough."""
+    view, row = cycle.view, cycle.row
+    if row is None:
+        return ""
     free = view.allocatable[:, row] - view.sums[Sum.REQUESTS, :, row]
-    for name, amount in counted_requests(pod.shape).items():
+    for name, amount in counted_requests(cycle.request.pod.shape).items():
         at = view.axis.find(name)
         if amount and at is not None and view.allocatable[at, row] and amount > free[at]:
-            return name
+            return f"{_FIT} (Insufficient {name})"
     return ""
 
 

@@ -17,11 +17,11 @@ from engine.binding import (
     BindingCounters,
     BindingDecision,
     BindingLedger,
-    BindingReason,
     BindingTicket,
     Landing,
     MoveLimits,
     decide_binding,
+    decide_by_amounts,
     decide_in_haste,
     decide_unseen,
 )
@@ -466,10 +466,10 @@ class BindingDecider:
     ) -> BindingDecision:
         if waiting is None:
             return decide_unseen(asked.node, limits)
-        if not waiting.raw or beyond_limits(_decode(waiting.raw)):
-            return decide_unseen(asked.node, limits, BindingReason.POD_TOO_LARGE)
         parts, request = self._parts, waiting.placement_request
         cycle = parts.placer.binding_cycle(request, asked.node, view, limits)
+        if not waiting.raw or beyond_limits(_decode(waiting.raw)):
+            return decide_by_amounts(cycle)
         if not in_haste:
             try:
                 return decide_binding(cycle, parts.policies())

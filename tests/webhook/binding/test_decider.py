@@ -233,3 +233,22 @@ def test_a_binding_that_waits_for_its_turn_is_the_one_that_is_decided_then() -> 
     assert made.decision.action == "Deny"
     decider.answered(made, is_lost=False)
     assert desk.counted() == {"a": 4, "b": 4}
+
+
+@pytest.mark.parametrize(("on_b", "action"), [(2, "Keep"), (3, "Deny")])
+def test_a_pod_that_is_too_large_for_a_decision_is_denied_for_want_of_room_alone(
+    on_b: int, action: str
+) -> None:
+    # Node b has 4 cores. A pod of one core was moved there, and the large one requests another.
+    desk = Desk("moved")
+    for number in range(on_b):
+        desk.see(f"b{number}", "b")
+    desk.ledger.answered(desk.moved("moved"), NOW)
+    desk.see("large")
+    parts = parts_of(desk, now=lambda: NOW)
+    parts.seen.pod_changed(request("large").pod, 1, b"x" * (MOST_BYTES + 1))
+    asked = AskedBinding(namespace="shop", name="large", uid="large", node="b")
+    decider = BindingDecider(parts)
+    made = decider.decide(asked, decider.note(asked), lambda _: b"", in_haste=False)
+    assert made is not None
+    assert made.decision.action == action
