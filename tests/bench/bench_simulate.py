@@ -31,7 +31,7 @@ from tests.bench.generate import GeneratedCluster
 from tests.bench.measuring import baseline_of, clock, spare_the_collector
 from tests.bench.texts import NOW
 from webhook.cli.pods import PodCollector
-from webhook.cluster.files.object_file import read_json
+from webhook.cluster.object_file import read_json
 from webhook.cluster.watch.event_applier import EventApplier
 
 _POLICIES = Path(__file__).parents[2] / "policies" / "balanced"

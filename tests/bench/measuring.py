@@ -14,7 +14,7 @@ import webhook.serving.composition  # noqa: F401 (a replica holds it beside the 
 from engine.policy import PolicySet
 from engine.view import ClusterState, ClusterView, Sum
 from engine.view.axis import CPU, MEMORY
-from webhook.cluster.files.object_file import read_json
+from webhook.cluster.object_file import read_json
 from webhook.cluster.watch.event_applier import EventApplier
 
 _GC_THRESHOLDS = (50_000, 20, 50)  # those of the server

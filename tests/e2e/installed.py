@@ -24,9 +24,9 @@ from tests.e2e.serving import LOCAL
 from tests.e2e.workloads import pod
 from webhook.cluster import Cluster as FollowedCluster
 from webhook.cluster.client.connection import connected
+from webhook.cluster.cluster import live_cluster
 from webhook.cluster.timing import Clock
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.serving.composition import wall_clock
 
 NAMESPACE = "stowplan-system"

@@ -22,7 +22,7 @@ from webhook.cli.snapshot import read_errors, record
 from webhook.cluster import Recording
 from webhook.cluster.client.connection import ApiError, Connection, connected, find
 from webhook.cluster.client.lists import list_kind
-from webhook.cluster.files.object_file import JsonObject
+from webhook.cluster.object_file import JsonObject
 from webhook.cluster.objects import ApiObject
 from webhook.doctor.objects import ConfigMap, Deployment
 from webhook.placement.policy_files import PolicyResources

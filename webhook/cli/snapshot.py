@@ -21,7 +21,7 @@ from webhook.cli.exit_codes import Exit
 from webhook.cli.options import Context, Kubeconfig, described
 from webhook.cli.render import show
 from webhook.cluster.client.connection import ApiError, Connection, connected
-from webhook.cluster.files.object_file import object_file
+from webhook.cluster.object_file import object_file
 from webhook.cluster.snapshot import Anonymizer, KindResult, SnapshotError, take_snapshot
 from webhook.pages import ui
 

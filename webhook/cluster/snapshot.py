@@ -44,7 +44,7 @@ from engine.model.well_known import (
 from engine.plugins import NODE_ANNOTATIONS
 from webhook.cluster.client.connection import ApiError, Connection
 from webhook.cluster.client.lists import MOST_ATTEMPTS, PagedLists
-from webhook.cluster.files.object_file import JsonObject, ObjectFile
+from webhook.cluster.object_file import JsonObject, ObjectFile
 from webhook.cluster.objects import UNREADABLE, ObjectError, decode_errors
 from webhook.cluster.server_version import ClusterVersion, read_version
 from webhook.cluster.timing import DEFAULT_CONFIG, ReflectorConfig

@@ -12,13 +12,12 @@ import msgspec
 
 from webhook.cluster.client.connection import ApiError
 from webhook.doctor.admission import admission, bindings, rollout, webhooks
-from webhook.doctor.certificates import certificates
 from webhook.doctor.findings import Finding, warning
 from webhook.doctor.held_pods import gangs, held_pods, hold_limits, quota_queues
 from webhook.doctor.installation import Installation
 from webhook.doctor.platform import other_controllers, platform
 from webhook.doctor.policies import policies, priority_classes
-from webhook.doctor.replicas import addresses, replicas, sources
+from webhook.doctor.replicas import addresses, certificates, replicas, sources
 from webhook.doctor.rights import rights
 
 

@@ -15,32 +15,43 @@ from enum import Flag, auto
 from functools import partial
 from typing import Final
 
+from engine.binding import BindingLedger
 from engine.model.decision import RuleTimes
 from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.kinds import WATCHED, WATCHED_FOR_EVICTION, WATCHED_FOR_POLICIES, Domain, Kind
-from engine.model.time import Micros, date
+from engine.model.selectors import parse_selector_text
+from engine.model.time import SECOND, Micros, date
 from engine.placement import encode
 from engine.quota import QuotaVerdict, ReservationTimeouts
 from engine.quota.queueing import CohortLending
 from engine.report import HeldStatus, QueueReport, ReleaserReport
 from engine.view import ClusterState, UsageHistory
 from webhook.background import in_background
-from webhook.binding import BindingRecords
+from webhook.binding import (
+    BindingRecords,
+    ReboundEvents,
+    SeenBindings,
+)
 from webhook.certificates.bundles import CaBundles
 from webhook.certificates.secret import SecretSource, SecretStore
 from webhook.cluster import Cluster, Recording, recorded_cluster
 from webhook.cluster.client.access_reviews import AccessReviews
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.client.watched_objects import ConfigMapStore, WatchedObjects
+from webhook.cluster.cluster import live_cluster
 from webhook.cluster.timing import Clock
-from webhook.cluster.usage.metrics_api import MetricsApi
-from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
-from webhook.cluster.usage.prometheus import PrometheusSettings, prometheus
+from webhook.cluster.usage import (
+    MetricsApi,
+    PrometheusSettings,
+    UsageFeed,
+    UsagePoller,
+    UsageSource,
+    prometheus,
+)
 from webhook.cluster.watch.event_applier import EventApplier, PodObserver, PolicyObserver
-from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.eviction import RunningPods
-from webhook.controllers.leader_election import LeaseElector
+from webhook.controllers.leader_election import LeaseElector, steady_clock
 from webhook.controllers.outcome import AuditedPolicies, BoundPods, OutcomeRecord
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
 from webhook.controllers.release import ReleasedPods
@@ -64,10 +75,57 @@ from webhook.quota import (
 )
 from webhook.quota.store import ApiStore, Store
 from webhook.serving.authorization import Authorize, TokenAuthorizer, anybody
-from webhook.serving.binding import BindingServices
 from webhook.serving.server import ANY_ADDRESS
 from webhook.serving.tls import CertificateFiles, CertificateSource, SelfSigned
 from webhook.settings import Settings
+
+_LAG: Final = 5 * SECOND
+"""Of a watch behind what it reports on, at most, while it is heard at all."""
+
+
+class BindingServices:
+    """Bindings as this replica sees them, whether it leads or not."""
+
+    def __init__(self, connection: Connection, *, identity: str, now: Callable[[], Micros]) -> None:
+        self.now = _going_on_from(now())
+        self.events = ReboundEvents(connection, identity=identity)
+        self.seen = SeenBindings(self.events.record, self.now)  # an observer of pods
+        self.records = BindingRecords()  # of decisions, for whoever counts outcomes
+        self._day_time = now
+        self._ledger: BindingLedger | None = None
+
+    def follow(self, state: ClusterState, settings: Settings) -> None:
+        """Note what is seen; before the first pod is."""
+        selector = parse_selector_text(settings.binding_namespaces)
+
+        def is_asked_about(namespace: str) -> bool:
+            """Return whether the API server asks about bindings of a namespace, as far as known."""
+            labels = state.namespace_labels(namespace)
+            return labels is None or selector.matches(labels)
+
+        self._ledger = BindingLedger(state, scope=settings.scope(), is_asked_about=is_asked_about)
+        self.seen.follow(self._ledger)
+
+    @property
+    def ledger(self) -> BindingLedger:
+        """The bindings on their way; there is one once a state is followed."""
+        if self._ledger is None:
+            raise ValueError("bindings are decided by what is followed")
+        return self._ledger
+
+    def seen_until(self, pods: SourceStatus) -> Micros:
+        """Return the moment up to which all changes of pods have been seen."""
+        silence = max(self._day_time() - (pods.last_contact or 0), 0)
+        return Micros(self.now() - silence - _LAG)
+
+
+def _going_on_from(now: Micros) -> Callable[[], Micros]:
+    """Return a time of day that only goes forward: somebody may set the clock of the machine.
+
+    What is on its way would else be forgotten at once, or count for as long as the clock went back.
+    """
+    began = steady_clock()
+    return lambda: Micros(now + int((steady_clock() - began) * SECOND))
 
 
 async def watched_cluster(

@@ -31,7 +31,7 @@ from engine.quota import (
 )
 from engine.quota.queueing import QuotaCohort
 from engine.release import QueueOrder, QueueSortName
-from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
+from webhook.cluster.usage import DEFAULT_CPU_QUERY, DEFAULT_MEMORY_QUERY
 from webhook.cluster.watch.source_status import DEFAULT_STALE_SECONDS
 from webhook.placement.held_pods import DEFAULT_HOLD_MAX, DEFAULT_HOLD_SECONDS
 from webhook.placement.live_policies import PlacementMode, WhenWorse

@@ -26,7 +26,7 @@ from engine.view import ClusterState
 from tests.eks import SUFFIX, EksCluster
 from tests.engine.measured_cluster import GI, NOW, cluster, node, pod, report
 from tests.engine.simulation.recordings import of_daemon_set, of_deployment, recorded_pod
-from webhook.cluster.files.recorded import load_recorded
+from webhook.cluster.recorded import load_recorded
 
 EKS = ("ip-10-0-1-23.eu-central-1.compute.internal", "ip-10-0-2-7.eu-central-1.compute.internal")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import ClusterState, Domain, UsageHistory
-from webhook.cluster.usage.poller import UsageFeed, UsagePoller, UsageSource
+from webhook.cluster.usage import UsageFeed, UsagePoller, UsageSource
 from webhook.cluster.watch.source_status import SourceStatus
 
 NOW = Micros(1_767_258_000 * SECOND)  # 2026-01-01T09:00:00Z

@@ -11,7 +11,7 @@ import msgspec
 from engine.view import ClusterState
 from tests.fake_api_server import FakeApiServer
 from tests.webhook.cluster.reflecting import connected_to
-from webhook.cluster.files.object_file import object_file
+from webhook.cluster.object_file import object_file
 from webhook.cluster.snapshot import Anonymizer, KindResult, take_snapshot
 from webhook.cluster.timing import ReflectorConfig
 from webhook.cluster.watch.event_applier import EventApplier

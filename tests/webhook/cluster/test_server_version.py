@@ -6,7 +6,7 @@ from engine.model.kubernetes_version import ASSUMED, KubernetesVersion
 from engine.view import Sum
 from tests.webhook.cluster.recording import node, obj
 from tests.webhook.cluster.reflecting import eventually
-from tests.webhook.cluster.watch.test_live_cluster import Live, living
+from tests.webhook.cluster.test_live_cluster import Live, living
 
 
 def requested(live: Live) -> int:

@@ -25,9 +25,9 @@ from webhook.admission.handler import Outcome
 from webhook.admission.quota import QuotaReviews
 from webhook.background import in_background
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query, connected
+from webhook.cluster.cluster import live_cluster
 from webhook.cluster.timing import MonotonicClock
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.live_cluster import live_cluster
 from webhook.quota import (
     DeploymentPods,
     ObservedPods,

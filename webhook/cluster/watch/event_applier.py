@@ -30,7 +30,7 @@ from engine.model.time import Micros, micros
 from engine.model.usage import NodeUsage, usage_of_node_metric
 from engine.view import ClusterState
 from webhook.cluster.objects import ObjectError
-from webhook.cluster.usage.poller import join_readings
+from webhook.cluster.usage import join_readings
 
 _MOST_BUFFERED = 32  # reports; the sums over the pods of their nodes take some 4 ms
 

@@ -24,7 +24,7 @@ from engine.model.caches import PartitionedDict
 from webhook.background import one_at_a_time
 from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, Query
 from webhook.cluster.client.envelopes import event_of, meta_of, page_of, status_of
-from webhook.cluster.files.object_file import JsonObject
+from webhook.cluster.object_file import JsonObject
 from webhook.cluster.objects import UNREADABLE, decode_errors, readable_part
 from webhook.cluster.timing import DEFAULT_CONFIG, Backoff, Clock, ReflectorConfig
 from webhook.cluster.watch.event_applier import KindApplier

@@ -27,14 +27,13 @@ from engine.quota.tree import QuotaTree
 from engine.release import HeldPod, HeldPodRegistry, WriteFailure
 from engine.view import ClusterState, ClusterView, Freshness
 from webhook.cluster.client.connection import Connection
-from webhook.controllers.eviction.guards import Guards, PlannedVictims, RunningPods
+from webhook.controllers.eviction.guards import Guards, PlannedVictims, RunningPods, WorkloadTurns
 from webhook.controllers.eviction.outcome import (
     EvictionEvents,
     EvictionMetrics,
     EvictionOutcome,
     EvictionWriter,
 )
-from webhook.controllers.eviction.workloads import WorkloadTurns
 from webhook.controllers.release.nominations import Nominations
 from webhook.controllers.release.pod_writer import PodWriter, WriteKind
 from webhook.placement.held_pods import HeldPods

@@ -19,6 +19,7 @@ from webhook.controllers.eviction.context import EvictionContext
 from webhook.controllers.eviction.eviction import PlanExecution
 from webhook.controllers.eviction.outcome import EvictionOutcome, victims_text
 from webhook.controllers.eviction.overuse import OveruseRevocation
+from webhook.controllers.eviction.plans import unbound_claim
 from webhook.controllers.eviction.sources import (
     PlanSource,
     PreemptionSource,
@@ -26,7 +27,6 @@ from webhook.controllers.eviction.sources import (
     WaitingForQuota,
     WaitingGangs,
 )
-from webhook.controllers.eviction.volume_claims import unbound_claim
 
 _PLAN_AGAIN: Final = Micros(10 * SECOND)
 """Between two plans for one pod."""

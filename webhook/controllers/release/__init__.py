@@ -20,10 +20,9 @@ from webhook.controllers.release.gangs import (
     Gangs,
     QueueTurns,
 )
-from webhook.controllers.release.nominations import Nominations
+from webhook.controllers.release.nominations import Nominations, ReleasedPods
 from webhook.controllers.release.pod_writer import PodWriter, WriteError
 from webhook.controllers.release.quota_queue import QuotaPace, QuotaQueue, SurgingPods
-from webhook.controllers.release.released_pods import ReleasedPods
 from webhook.controllers.release.releases import Releases
 
 __all__ = [

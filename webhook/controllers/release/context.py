@@ -20,11 +20,10 @@ from engine.release import HeldPod, HeldPodRegistry, QueueOrder, WriteFailure
 from engine.view import ClusterState
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.release.conditions import QueuedConditions
-from webhook.controllers.release.nominations import Nominations
+from webhook.controllers.release.nominations import Nominations, ReleasedPods
 from webhook.controllers.release.pod_writer import PodWriter, WriteKind
 from webhook.controllers.release.quota_queue import QuotaPace, QuotaQueue, SurgingPods
 from webhook.controllers.release.release_health import ReleaseHealth, SchedulerLease
-from webhook.controllers.release.released_pods import ReleasedPods
 from webhook.placement.held_pods import HeldPods
 
 _HOLD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)

@@ -13,7 +13,7 @@ from engine.release import HeldPod
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World
 from webhook.cluster.client.connection import connected
-from webhook.controllers.eviction.volume_claims import MOST_CLAIMS, unbound_claim
+from webhook.controllers.eviction.plans import MOST_CLAIMS, unbound_claim
 
 
 @pytest.fixture

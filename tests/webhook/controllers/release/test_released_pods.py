@@ -10,7 +10,7 @@ from engine.model.hold import HOLD_GATE, HOLD_REASONS_ANNOTATION, RELEASED_ANNOT
 from engine.model.pod import Pod
 from engine.release import HeldPodRecord, HeldPodRegistry
 from tests.engine.release.pods import pod, sent
-from webhook.controllers.release.released_pods import ReleasedPods
+from webhook.controllers.release.nominations import ReleasedPods
 
 STOCK = "default-scheduler"
 

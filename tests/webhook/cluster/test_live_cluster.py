@@ -27,8 +27,8 @@ from tests.webhook.cluster.reflecting import (
     quota,
 )
 from webhook.cluster import Cluster
+from webhook.cluster.cluster import EventSource, live_cluster
 from webhook.cluster.watch.event_applier import EventApplier
-from webhook.cluster.watch.live_cluster import EventSource, live_cluster
 from webhook.cluster.watch.source_status import SourceStatus
 
 X_GROUP = "scheduling.x-k8s.io"

@@ -10,7 +10,7 @@ from engine.documents.places import DEEPEST
 from engine.errors import Diagnostic, InvalidFileError
 from engine.model import api
 from webhook.cluster import load_recorded
-from webhook.cluster.files.object_file import (
+from webhook.cluster.object_file import (
     YamlObject,
     object_file,
     read_json,

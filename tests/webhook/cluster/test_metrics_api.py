@@ -11,7 +11,7 @@ from tests.engine.measured_cluster import node, pod
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.cluster.polling import INTERVAL_SECONDS, NOW, Polling
 from webhook.cluster.client.connection import Connection, connected
-from webhook.cluster.usage.metrics_api import MetricsApi
+from webhook.cluster.usage import MetricsApi
 
 MIB = 2**20
 

@@ -10,7 +10,7 @@ from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.plugin import LoadAwareFilter
 from engine.view import ClusterState, UsageHistory
 from tests.engine.measured_cluster import NOW, node, pod, seconds_ago
-from webhook.cluster.usage.poller import UsageFeed
+from webhook.cluster.usage import UsageFeed
 
 
 def reading(name: str, millicores: int, *, ago: int = 0) -> NodeUsage:

@@ -15,7 +15,7 @@ from engine.model.time import SECOND
 from engine.view import ClusterState
 from tests.engine.measured_cluster import node
 from tests.webhook.cluster.polling import NOW, Polling
-from webhook.cluster.usage.prometheus import DEFAULT_CPU_QUERY, PrometheusSettings, prometheus
+from webhook.cluster.usage import DEFAULT_CPU_QUERY, PrometheusSettings, prometheus
 
 MIB = 2**20
 

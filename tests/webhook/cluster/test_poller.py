@@ -13,7 +13,7 @@ from engine.model.usage import NodeUsage, PodUsage
 from engine.view import ClusterState
 from tests.webhook.cluster.polling import NOW, Polling
 from webhook.cluster import load_recorded
-from webhook.cluster.usage.poller import UsageSourceError
+from webhook.cluster.usage import UsageSourceError
 
 Json = dict[str, Any]
 

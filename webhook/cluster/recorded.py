@@ -27,7 +27,7 @@ from engine.model.kubernetes_version import kubernetes_version_of
 from engine.model.pod import Pod
 from engine.model.time import Micros
 from engine.view import ClusterState
-from webhook.cluster.files.object_file import read_json, read_object_file, read_yaml
+from webhook.cluster.object_file import read_json, read_object_file, read_yaml
 from webhook.cluster.objects import NO_KIND, UNREADABLE, ApiObject, decode_errors
 from webhook.cluster.server_version import CLUSTER_VERSION, ClusterVersion
 from webhook.cluster.watch.event_applier import EventApplier, PodObserver
