@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
 from math import inf
@@ -413,73 +413,54 @@ class _ReviewFailedError(Exception):
         self.outcome = outcome
 
 
+@dataclass(eq=False)
 class ReviewHandler:
     """Handles the reviews of one path.
 
     Attributes:
         path: in the URL and in the metrics.
         limiter: of the reviews of this path.
-
-    Args:
-        path: in the URL and in the metrics.
-        decide: decides each review.
-        fails_open: whether a review that is late or beyond the limit gets a result all the same,
-            see `undecided`; otherwise it fails, and the API server applies its failure policy.
-        limits: bounds on the cost of a review.
-        limiter: of the reviews of this path.
-        metrics: where reviews are counted.
-        clock: monotonic seconds.
-        shortcut: asked before a review waits for its turn, or is beyond the limit.
-        undecided: what that result is; by default it is admitted unmodified.
-        answered: called with each result right before it is written.
     """
 
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
-        self,
-        path: str,
-        decide: Decide,
-        *,
-        fails_open: bool,
-        limits: ReviewLimits,
-        limiter: ConcurrencyLimiter,
-        metrics: Metrics,
-        clock: Callable[[], float],
-        shortcut: Shortcut = lambda _: None,
-        undecided: Undecided = admit_unmodified,
-        answered: Answered | None = None,
-    ) -> None:
-        self.path = path
-        self._decide = decide
-        self._shortcut = shortcut
-        self._fails_open = fails_open
-        self._undecided = undecided
-        self._answered = answered
-        self._limits = limits
-        self._metrics = metrics
-        self._clock = clock
-        self.limiter = limiter
-        self._bodies = BodyReader(limits.body_seconds)
-        metrics.show_in_flight(path, lambda: self.limiter.in_flight)
+    path: str  # in the URL and in the metrics
+    decide: Decide  # decides each review
+    _: KW_ONLY
+    # whether a review that is late or beyond the limit gets a result all the same, see `undecided`;
+    # otherwise it fails, and the API server applies its failure policy
+    fails_open: bool
+    limits: ReviewLimits  # bounds on the cost of a review
+    limiter: ConcurrencyLimiter  # of the reviews of this path
+    metrics: Metrics  # where reviews are counted
+    clock: Callable[[], float]  # monotonic seconds
+    # asked before a review waits for its turn, or is beyond the limit
+    shortcut: Shortcut = lambda _: None
+    # what that result is; by default it is admitted unmodified
+    undecided: Undecided = admit_unmodified
+    answered: Answered | None = None  # called with each result right before it is written
+
+    def __post_init__(self) -> None:
+        self._bodies = BodyReader(self.limits.body_seconds)
+        self.metrics.show_in_flight(self.path, lambda: self.limiter.in_flight)
 
     async def handle(self, request: web.Request) -> web.Response:
         """Respond to one review."""
-        arrived = self._clock()
+        arrived = self.clock()
         rule_errors, abstained = 0, NOTHING
         try:
             # INVARIANT: a review is in flight once its body is here, and not before: bodies that
             # never end must not keep others out.
             body = await self._read(request)
-            result = await self._review(body, arrived + self._limits.seconds(request))
+            result = await self._review(body, arrived + self.limits.seconds(request))
         except _ReviewFailedError as failure:
             outcome = failure.outcome
             response = web.Response(status=failure.status, text=f"{failure}\n")
         else:
             outcome, rule_errors, abstained = result.outcome, result.rule_errors, result.abstained
             response = web.Response(body=wire.encode(result.response), content_type=_JSON)
-            if self._answered is not None:
-                self._answered(result, is_lost=self._is_lost(request, arrived))
-        seconds = self._clock() - arrived
-        self._metrics.reviewed(
+            if self.answered is not None:
+                self.answered(result, is_lost=self._is_lost(request, arrived))
+        seconds = self.clock() - arrived
+        self.metrics.reviewed(
             self.path, outcome, seconds, rule_errors=rule_errors, abstained=abstained
         )
         return response
@@ -487,14 +468,14 @@ class ReviewHandler:
     def _is_lost(self, request: web.Request, arrived: float) -> bool:
         """Return whether the caller cannot get an answer any more."""
         is_gone = request.transport is None or request.transport.is_closing()
-        return is_gone or self._clock() >= arrived + self._limits.timeout(request)
+        return is_gone or self.clock() >= arrived + self.limits.timeout(request)
 
     async def _review(self, body: Body, deadline: float) -> ReviewResult:
         review = self._decoded(body)
         namespace = review.namespace
         has_place = self.limiter.enter(namespace)
         try:
-            result = self._shortcut(review)
+            result = self.shortcut(review)
             if result is not None:
                 self.limiter.spare_turn()
                 return result
@@ -505,7 +486,7 @@ class ReviewHandler:
             if isinstance(decided, ReviewResult):
                 return decided
             try:
-                async with asyncio.timeout(deadline - self._clock()):
+                async with asyncio.timeout(deadline - self.clock()):
                     return await self._finished(review, decided)
             except TimeoutError:
                 return self._late(review)
@@ -515,10 +496,10 @@ class ReviewHandler:
     def _started(
         self, review: AdmissionRequest, deadline: float
     ) -> ReviewResult | Awaitable[ReviewResult]:
-        if self._clock() >= deadline:
+        if self.clock() >= deadline:
             return self._late(review)
         try:
-            return self._decide(review)
+            return self.decide(review)
         except Exception as error:
             raise self._failure(review, error) from error
 
@@ -541,12 +522,12 @@ class ReviewHandler:
         return _ReviewFailedError(500, Outcome.ERROR, "internal error, see the log")
 
     def _shed(self, review: AdmissionRequest) -> ReviewResult:
-        if self._fails_open:
+        if self.fails_open:
             return self._without_decision(review, Outcome.SHED, "too many pods at a time")
         raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
 
     def _late(self, review: AdmissionRequest) -> ReviewResult:
-        if self._fails_open:
+        if self.fails_open:
             return self._without_decision(review, Outcome.DEADLINE, "no time was left")
         raise _ReviewFailedError(503, Outcome.DEADLINE, "no time was left")
 
@@ -554,7 +535,7 @@ class ReviewHandler:
         self, review: AdmissionRequest, outcome: Outcome, reason: str
     ) -> ReviewResult:
         try:
-            return self._undecided(review, outcome, reason)
+            return self.undecided(review, outcome, reason)
         except Exception as error:
             raise self._failure(review, error) from error
 

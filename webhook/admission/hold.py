@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from engine.gang import gang_key_of, gang_of, named_gang_of
@@ -82,34 +83,24 @@ class GangHolds:
         )
 
 
+@dataclass(eq=False)
 class PodHolder:
     """Holds pods, while the guard lets it."""
 
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
-        self,
-        placer: Placer,
-        guard: HoldGuard,
-        *,
-        queues: Callable[[str, str | None], bool],
-        gangs: GangHolds,
-        now: Callable[[], Micros],
-        seconds: int,
-        counts: PolicyCounts,
-        count_refusal: Callable[[str], None] = lambda _reason: None,
-    ) -> None:
-        self._placer = placer
-        self._guard = guard
-        self._queues = queues
-        self._gangs = gangs
-        self._now = now
-        self._seconds = seconds
-        self._counts = counts
-        self._count_refusal = count_refusal
+    placer: Placer
+    guard: HoldGuard
+    _: KW_ONLY
+    queues: Callable[[str, str | None], bool]
+    gangs: GangHolds
+    now: Callable[[], Micros]
+    seconds: int
+    counts: PolicyCounts
+    count_refusal: Callable[[str], None] = lambda _reason: None
 
     def may_hold(self, request: wire.AdmissionRequest, policies: PolicySet) -> bool:
         """Return whether a pod may be held, or warned that it is not; takes microseconds."""
-        is_meant = policies.may_hold or self._queues(request.namespace, None)
-        if is_meant and not self._guard.refusal(self._now(), request.namespace):
+        is_meant = policies.may_hold or self.queues(request.namespace, None)
+        if is_meant and not self.guard.refusal(self.now(), request.namespace):
             return True
         return may_name_gang(bytes(request.object))
 
@@ -117,7 +108,7 @@ class PodHolder:
         self, request: wire.AdmissionRequest, pod: PlacementRequest, policies: PolicySet
     ) -> ReviewResult | None:
         """Return the result of `held` where that takes no decision, None where it does."""
-        return None if self._placer.decides(pod, policies) else self.held(request, pod, policies)
+        return None if self.placer.decides(pod, policies) else self.held(request, pod, policies)
 
     def held(
         self,
@@ -136,33 +127,33 @@ class PodHolder:
         """
         if is_never_held(pod.pod) or self._refusal(pod.pod):
             return None
-        applied = self._placer.policies_for(pod, policies)
+        applied = self.placer.policies_for(pod, policies)
         reasons = self._reasons(pod.pod, applied)
         if not reasons:
             return None
         advice = Patch()
         if applied and in_haste:
-            advice = self._placer.promise(pod, applied)
+            advice = self.placer.promise(pod, applied)
         elif applied:
-            placement = self._placer.place(pod, policies, dry_run=True)
+            placement = self.placer.place(pod, policies, dry_run=True)
             if placement.verdict is Verdict.DENY:
                 return None
             advice = placement.patch
             if not request.dry_run:
-                self._counts.count(placement, policies)
+                self.counts.count(placement, policies)
         operations = hold_patch(
             pod.pod,
             pod.raw,
             reasons=",".join(reasons),
-            now=self._now(),
-            seconds=self._seconds,
+            now=self.now(),
+            seconds=self.seconds,
             after=advice.operations,
         )
         if not request.dry_run:
-            self._placer.withdraw(pod.pod)
+            self.placer.withdraw(pod.pod)
         warning = ""
         if HOLD_FOR_GANG in reasons:
-            warning = self._gangs.warning(pod.pod, Refusal.NONE, is_held=True)
+            warning = self.gangs.warning(pod.pod, Refusal.NONE, is_held=True)
         audit = {"decision": f"held until it is released: {' and '.join(reasons)}"}
         if applied:
             audit["policies"] = ",".join([policy.name for policy in applied])
@@ -184,22 +175,22 @@ class PodHolder:
         return tuple(reasons)
 
     def _waits_for_quota(self, pod: Pod) -> bool:
-        queues = self._queues(pod.namespace, pod.shape.quota_name)
-        return queues and self._placer.is_in_scope(pod)
+        queues = self.queues(pod.namespace, pod.shape.quota_name)
+        return queues and self.placer.is_in_scope(pod)
 
     def _waits_for_gang(self, pod: Pod) -> bool:
-        return self._gangs.waits(pod) and self._placer.is_in_scope(pod)
+        return self.gangs.waits(pod) and self.placer.is_in_scope(pod)
 
     def warning(self, pod: Pod) -> str:
         """Return what the creator of a pod that is not held should know, "" for nothing."""
-        if pod.has_scheduling_group and self._placer.is_in_scope(pod):
-            return self._gangs.warning_of_scheduling_group(pod)
+        if pod.has_scheduling_group and self.placer.is_in_scope(pod):
+            return self.gangs.warning_of_scheduling_group(pod)
         if not self._waits_for_gang(pod):
             return ""
-        return self._gangs.warning(pod, self._refusal(pod), is_held=False)
+        return self.gangs.warning(pod, self._refusal(pod), is_held=False)
 
     def _refusal(self, pod: Pod) -> Refusal:
-        return self._guard.refusal(self._now(), pod.namespace)
+        return self.guard.refusal(self.now(), pod.namespace)
 
     def count_advised(self, placement: Placement, policies: PolicySet) -> None:
         """Count a pod that was advised, if it would have been held but for the guard."""
@@ -209,4 +200,4 @@ class PodHolder:
         if is_meant and not is_never_held(pod):
             refusal = self._refusal(pod)
             if refusal is not Refusal.NONE:
-                self._count_refusal(refusal)
+                self.count_refusal(refusal)

@@ -182,34 +182,20 @@ class ReviewQueue(Protocol):
         """Whether a pod of a namespace may wait for its decision."""
 
 
+@dataclass(eq=False)
 class PlacementReviews:
-    """Translates reviews of new pods for a placer, and its placements into responses.
+    """Translates reviews of new pods for a placer, and its placements into responses."""
 
-    Args:
-        placer: decides.
-        policies: the policies in force.
-        clock: monotonic seconds.
-        counts: where placements are counted, except those of dry runs.
-        holder: holds pods; None where none is held.
-        queue: of the reviews; None where they do not wait for each other.
-    """
+    placer: Placer  # decides
+    policies: Callable[[], PolicySet]  # the policies in force
+    clock: Callable[[], float]  # monotonic seconds
+    counts: PolicyCounts  # where placements are counted, except those of dry runs
+    holder: PodHolder | None = None  # holds pods; None where none is held
+    queue: ReviewQueue | None = None  # of the reviews; None where they do not wait for each other
 
-    def __init__(
-        self,
-        placer: Placer,
-        policies: Callable[[], PolicySet],
-        clock: Callable[[], float],
-        counts: PolicyCounts,
-        holder: PodHolder | None = None,
-        queue: ReviewQueue | None = None,
-    ) -> None:
-        self._placer = placer
-        self._policies = policies
-        self._clock = clock
-        self._counts = counts
-        self._holder = holder
-        self._queue = ConcurrencyLimiter(1, clock) if queue is None else queue
-        self._cache = DecisionCache(clock, lambda: self._queue.is_crowded)
+    def __post_init__(self) -> None:
+        self._queue = ConcurrencyLimiter(1, self.clock) if self.queue is None else self.queue
+        self._cache = DecisionCache(self.clock, lambda: self._queue.is_crowded)
 
     def review(self, request: AdmissionRequest) -> ReviewResult:
         """Advise a pod, or hold it; where there can be no advice, the pod passes unmodified."""
@@ -237,17 +223,17 @@ class PlacementReviews:
 
     def _reviewed(self, request: AdmissionRequest) -> ReviewResult:
         """Hold a pod, or advise it by a decision: its own, or that for another of its template."""
-        policies, holder, warning = self._policies(), self._holder, ""
+        policies, holder, warning = self.policies(), self.holder, ""
         may_hold = holder is not None and holder.may_hold(request, policies)
         if not may_hold:
             result = self._without_decision(request, policies)
             if result is not None:
                 return result
-        began, manifest = self._clock(), request.pod()
+        began, manifest = self.clock(), request.pod()
         excess = beyond_limits(manifest)
         if excess:
             return _not_advised(request, excess)
-        pod = _placement_request(manifest, request, self._placer.kubernetes)
+        pod = _placement_request(manifest, request, self.placer.kubernetes)
         if holder is not None and may_hold:
             # Whether this pod is held comes first: the advice of another does not say it.
             result = holder.held(request, pod, policies, in_haste=self._queue.is_overloaded)
@@ -257,7 +243,7 @@ class PlacementReviews:
             result = self._without_decision(request, policies, warning)
             if result is not None:
                 return result
-        placement = self._placer.place(pod, policies, dry_run=bool(request.dry_run))
+        placement = self.placer.place(pod, policies, dry_run=bool(request.dry_run))
         if not request.dry_run:
             self._count(placement, policies)
         self._cache.put(request, policies, placement, began)
@@ -265,7 +251,7 @@ class PlacementReviews:
         return _result(request, placement, patch, _OUTCOMES[placement.verdict], warning)
 
     def _without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
-        policies, holder = self._policies(), self._holder
+        policies, holder = self.policies(), self.holder
         if holder is not None and holder.may_hold(request, policies):
             pod = self._readable(request)
             return None if pod is None else holder.held_at_once(request, pod, policies)
@@ -276,7 +262,7 @@ class PlacementReviews:
         return result if result is not None or has_room else _shed(request)
 
     def _held_in_haste(self, request: AdmissionRequest) -> ReviewResult | None:
-        policies, holder = self._policies(), self._holder
+        policies, holder = self.policies(), self.holder
         if holder is None or not holder.may_hold(request, policies):
             return None
         pod = self._readable(request)
@@ -289,7 +275,7 @@ class PlacementReviews:
         manifest = request.pod()
         if beyond_limits(manifest):
             return None
-        return _placement_request(manifest, request, self._placer.kubernetes)
+        return _placement_request(manifest, request, self.placer.kubernetes)
 
     def _without_decision(
         self, request: AdmissionRequest, policies: PolicySet, warning: str = ""
@@ -314,14 +300,14 @@ class PlacementReviews:
         if found is None:
             return None
         placement, patch = found
-        self._placer.assume(placement.pod, patch.advice)
+        self.placer.assume(placement.pod, patch.advice)
         self._count(placement, policies)
         return _result(request, placement, patch.document, Outcome.SHARED, warning)
 
     def _count(self, placement: Placement, policies: PolicySet) -> None:
-        self._counts.count(placement, policies)
-        if self._holder is not None:
-            self._holder.count_advised(placement, policies)
+        self.counts.count(placement, policies)
+        if self.holder is not None:
+            self.holder.count_advised(placement, policies)
 
 
 _OUTCOMES = {

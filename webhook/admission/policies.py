@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
@@ -59,32 +59,22 @@ _DECODERS: Final[Mapping[str, _Decoder]] = {
 }
 
 
+@dataclass(kw_only=True, eq=False)
 class PolicyReviews:
     """Answers reviews of policies; changes nothing.
 
     They are compiled and tried in a thread of their own, those of each namespace in turn, so that
     reviews of pods go on. The interpreter runs one thread at a time: a second one would make
     nothing faster.
-
-    Args:
-        file_names: the policies in force that stand in files.
-        cost_of_others: what the policies in force for a namespace cost, but for the one of a name.
-        excluded_namespaces: those whose pods are never reviewed.
-        clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        file_names: Callable[[], Collection[str]],
-        cost_of_others: Callable[[str, str], int],
-        excluded_namespaces: Collection[str],
-        clock: Callable[[], float],
-    ) -> None:
-        self._file_names = file_names
-        self._cost_of_others = cost_of_others
-        self._excluded_namespaces = excluded_namespaces
-        self._clock = clock
+    file_names: Callable[[], Collection[str]]  # the policies in force that stand in files
+    # what the policies in force for a namespace cost, but for the one of a name
+    cost_of_others: Callable[[str, str], int]
+    excluded_namespaces: Collection[str]  # those whose pods are never reviewed
+    clock: Callable[[], float]  # monotonic seconds
+
+    def __post_init__(self) -> None:
         self._turns = FairTurns()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policies")
 
@@ -96,9 +86,9 @@ class PolicyReviews:
         if not 0 < len(request.object) <= MOST_OBJECT_BYTES:
             return _refused(request, f"the policy is larger than {MOST_OBJECT_BYTES} bytes")
         # Given up at its deadline, a review that still waits for the thread never begins.
-        names, others = frozenset(self._file_names()), 0
+        names, others = frozenset(self.file_names()), 0
         if request.namespace:
-            others = self._cost_of_others(request.namespace, request.name)
+            others = self.cost_of_others(request.namespace, request.name)
         work = partial(self._judged, request, decoder, names, others)
         async with self._turns.of(request.namespace):
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -129,7 +119,7 @@ class PolicyReviews:
             # One that has no effect anywhere has none to be warned of.
             *(
                 ()
-                if resource.namespace in self._excluded_namespaces
+                if resource.namespace in self.excluded_namespaces
                 else self._lint(compiled.policy)
             ),
         ]
@@ -137,9 +127,9 @@ class PolicyReviews:
         return ReviewResult(Outcome.ADMITTED, admitted)
 
     def _lint(self, policy: CompiledPolicy) -> list[str]:
-        end = self._clock() + _LINT_SECONDS
+        end = self.clock() + _LINT_SECONDS
         try:
-            return [str(each) for each in policy_warnings(policy, lambda: self._clock() >= end)]
+            return [str(each) for each in policy_warnings(policy, lambda: self.clock() >= end)]
         except Exception:  # noqa: BLE001 - a warning that fails keeps no policy from being stored
             _log.exception("policy `%s` cannot be looked at for warnings", policy.name)
             return []
@@ -148,7 +138,7 @@ class PolicyReviews:
         """Yield why a policy has no effect although it is valid."""
         if is_taken:
             yield f"it is not in force: {_name_taken(resource).message}"
-        if resource.namespace in self._excluded_namespaces:
+        if resource.namespace in self.excluded_namespaces:
             yield f"no pod of namespace `{resource.namespace}` is reviewed: it has no effect"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
@@ -134,52 +134,34 @@ class Ledger(Protocol):
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved."""
 
 
+@dataclass(kw_only=True, eq=False)
 class QuotaReviews:
-    """Answers the reviews of the validating webhook, where pods are final.
+    """Answers the reviews of the validating webhook, where pods are final."""
 
-    Args:
-        ledger: the reservations of quota.
-        view: the cluster.
-        mode: effect of an exceeded quota in namespaces that name none.
-        excluded_namespaces: those whose pods are always admitted.
-        rules: what is compared.
-        queues: whether pods that wait for quota hold nothing of it; as the view counts them.
-        large_pods: where large pods are decoded; a thread of their own if not given.
-        record_denial: called with each denied request, but for dry runs.
-        withdraw: called with each new pod that is denied, but for dry runs: it counts no longer on
-            the node it was advised to take.
-        version_of: the newest version at which the view had a pod, by its uid; 0 for none.
-        unseen_seconds: how long an admitted pod counts in the tree that the view never had.
-        clock: seconds that only go forward.
-    """
+    ledger: Ledger  # the reservations of quota
+    view: Callable[[], ClusterView]  # the cluster
+    mode: QuotaMode  # effect of an exceeded quota in namespaces that name none
+    excluded_namespaces: Collection[str]  # those whose pods are always admitted
+    rules: QuotaRules = RESOURCE_QUOTA_RULES  # what is compared
+    # whether pods that wait for quota hold nothing of it; as the view counts them
+    queues: bool = True
+    # where large pods are decoded, in a thread of their own
+    large_pods: LargePods = field(default_factory=LargePods)
+    # called with each denied request, but for dry runs
+    record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None
+    # called with each new pod that is denied, but for dry runs: it counts no longer on the node it
+    # was advised to take
+    withdraw: Callable[[Pod], object] = lambda _pod: None
+    # the newest version at which the view had a pod, by its uid; 0 for none
+    version_of: Callable[[str], int] = lambda _uid: 0
+    # how long an admitted pod counts in the tree that the view never had
+    unseen_seconds: float = DEFAULT_RESERVATION_SECONDS
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
 
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
-        self,
-        *,
-        ledger: Ledger,
-        view: Callable[[], ClusterView],
-        mode: QuotaMode,
-        excluded_namespaces: Collection[str],
-        rules: QuotaRules = RESOURCE_QUOTA_RULES,
-        queues: bool = True,
-        large_pods: LargePods | None = None,
-        record_denial: Callable[[str, QuotaVerdict], None] = lambda _namespace, _verdict: None,
-        withdraw: Callable[[Pod], object] = lambda _pod: None,
-        version_of: Callable[[str], int] = lambda _uid: 0,
-        unseen_seconds: float = DEFAULT_RESERVATION_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._ledger = ledger
-        self._view = view
-        self._large_pods = large_pods or LargePods()
-        self._record_denial = record_denial
-        self._withdraw = withdraw
-        self._mode = mode
-        self._excluded_namespaces = excluded_namespaces
-        self._rules = rules
-        self._queues = queues
-        self._paths = QuotaPaths(rules, version_of=version_of, unseen_seconds=unseen_seconds)
-        self._clock = clock
+    def __post_init__(self) -> None:
+        self._paths = QuotaPaths(
+            self.rules, version_of=self.version_of, unseen_seconds=self.unseen_seconds
+        )
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a pod fits the quotas of its namespace; if so, its share is reserved.
@@ -204,7 +186,7 @@ class QuotaReviews:
             outcome = Outcome.QUEUED if demand.is_queued else Outcome.ADMITTED
             return ReviewResult(outcome, wire.allowed(request.uid))
         if mode != "Audit" and request.creates_pod and not (request.dry_run or request.is_large):
-            self._withdraw(pod_in(request))
+            self.withdraw(pod_in(request))
         return self._over_quota(request, verdict, mode)
 
     async def _verdict(self, request: AdmissionRequest, demand: Demand) -> QuotaVerdict:
@@ -212,11 +194,11 @@ class QuotaReviews:
         namespace, reservation = request.namespace, demand.reservation
         judge_above = self._paths.judge_queued if demand.is_queued else self._paths.judge
         above = judge_above(
-            self._view(),
+            self.view(),
             namespace,
             demand.quota_name,
             reservation,
-            self._clock(),
+            self.clock(),
             dry_run=bool(request.dry_run),
         )
         if not above.allowed:
@@ -228,16 +210,16 @@ class QuotaReviews:
                 demand.of,
                 has_no_turn=self._has_no_turn(namespace, reservation),
             )
-            verdict = await self._ledger.admit(namespace, quota_request)
+            verdict = await self.ledger.admit(namespace, quota_request)
             if not verdict.allowed:
                 self._paths.withdraw(reservation.key)
             return verdict
-        if not self._ledger.has_quota(namespace):
+        if not self.ledger.has_quota(namespace):
             return QuotaVerdict()
-        view = self._view()
+        view = self.view()
         waiting = view.namespaces.queued.get(namespace, {}).get(PODS, 0)
         quotas = quotas_of(view, namespace)
-        return judge_queued(reservation.amounts, waiting, quotas, self._rules)
+        return judge_queued(reservation.amounts, waiting, quotas, self.rules)
 
     def _has_no_turn(self, namespace: str, reservation: Reservation) -> bool:
         """Return whether other pods of a namespace wait for their turn, and this one asks without.
@@ -245,7 +227,7 @@ class QuotaReviews:
         Whoever ends a wait has had one: the guard of the gate says who may.
         """
         is_without = bool(reservation.amounts) and not reservation.whole
-        return is_without and self._queues and self._mode_of(namespace) == "Queue"
+        return is_without and self.queues and self._mode_of(namespace) == "Queue"
 
     def _over_quota(
         self, request: AdmissionRequest, verdict: QuotaVerdict, mode: QuotaMode
@@ -255,7 +237,7 @@ class QuotaReviews:
             # A pod that is not released yet is no loss: it waits on.
             is_release = request.changes_pod and request.sub_resource != "resize"
             if not (request.dry_run or is_release):
-                self._record_denial(request.namespace, verdict)
+                self.record_denial(request.namespace, verdict)
             response = wire.denied(request.uid, verdict.message, audit_annotations=audit)
             return ReviewResult(Outcome.QUOTA_DENIED, response)
         warning = f"admitted for quota is in Audit mode: {verdict.message}"
@@ -263,25 +245,25 @@ class QuotaReviews:
         return ReviewResult(Outcome.QUOTA_AUDITED, response)
 
     def _mode_of(self, namespace: str) -> QuotaMode:
-        if namespace in self._excluded_namespaces:
+        if namespace in self.excluded_namespaces:
             return "Off"
-        return mode_of(self._view(), namespace, self._mode)
+        return mode_of(self.view(), namespace, self.mode)
 
     def _unchecked(
         self, request: AdmissionRequest, error: AdmissionError | LargePodsError, mode: QuotaMode
     ) -> ReviewResult:
         """Result for a pod that the API server can store, and that cannot be judged."""
-        if not self._ledger.has_quota(request.namespace):
+        if not self.ledger.has_quota(request.namespace):
             return ReviewResult(Outcome.UNREADABLE, wire.allowed(request.uid))
-        names = tuple(quota.name for quota in quotas_of(self._view(), request.namespace))
+        names = tuple(quota.name for quota in quotas_of(self.view(), request.namespace))
         message = f"pod not checked against quota {', '.join(names)}: {error}"
         return self._over_quota(request, QuotaVerdict(exceeded=names, message=message), mode)
 
     async def _demand(self, request: AdmissionRequest) -> Demand | None:
         """Return what a request asks for, None for nothing."""
-        view = self._view()
+        view = self.view()
         is_limited = bool(quotas_of(view, request.namespace)) or self._paths.may_have(view)
-        judge = partial(demand_of, request, queues=self._queues, kubernetes=view.kubernetes)
+        judge = partial(demand_of, request, queues=self.queues, kubernetes=view.kubernetes)
         if not (request.is_large or request.is_too_large):
             demand = judge()
         elif not is_limited:
@@ -289,7 +271,7 @@ class QuotaReviews:
         elif request.is_too_large:
             raise LargePodsError("the pod is too large")
         else:
-            demand = await self._large_pods.run(request.namespace, judge)
+            demand = await self.large_pods.run(request.namespace, judge)
         names = () if demand is None else demand.reservation.amounts
         if is_limited and len(names) > _MOST_RESOURCES:
             raise LargePodsError(f"the pod names more than {_MOST_RESOURCES} resources")

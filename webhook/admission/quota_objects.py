@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import jsonpointer
@@ -56,6 +56,7 @@ def is_of_quota(request: AdmissionRequest) -> bool:
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class QuotaObjectReviews:
     """Answers reviews of ElasticQuotas; reads nothing but the view.
 
@@ -64,18 +65,10 @@ class QuotaObjectReviews:
     on what a watch has not delivered yet.
     """
 
-    def __init__(
-        self,
-        *,
-        view: Callable[[], ClusterView],
-        rules: QuotaRules = RESOURCE_QUOTA_RULES,
-        hard_namespaces: Container[str] = (),
-        clock: MonotonicClock | None = None,
-    ) -> None:
-        self._view = view
-        self._rules = rules
-        self._hard_namespaces = hard_namespaces
-        self._clock = clock or MonotonicClock()
+    view: Callable[[], ClusterView]
+    rules: QuotaRules = RESOURCE_QUOTA_RULES
+    hard_namespaces: Container[str] = ()
+    clock: MonotonicClock = field(default_factory=MonotonicClock)
 
     async def review(self, request: AdmissionRequest) -> ReviewResult:
         """Return whether a quota may be created, changed or deleted."""
@@ -94,7 +87,7 @@ class QuotaObjectReviews:
             for _ in range(_VIEWS):
                 if result.outcome is not Outcome.INVALID:
                     break
-                await self._clock.sleep(_LAG_SECONDS / _VIEWS)
+                await self.clock.sleep(_LAG_SECONDS / _VIEWS)
                 result = judge(request)
         return result
 
@@ -103,12 +96,12 @@ class QuotaObjectReviews:
             return ignored(request)
         if request.operation == "DELETE":
             resource = request.resource
-            findings = check_deletion(resource.group, request.namespace, request.name, self._view())
+            findings = check_deletion(resource.group, request.namespace, request.name, self.view())
         elif request.operation in {"CREATE", "UPDATE"}:
             is_update = request.operation == "UPDATE"
             old = _quota_in(request, request.old_object) if is_update else None
             quota = _quota_in(request, request.object)
-            findings = check_quota(quota, old, self._view(), self._rules)
+            findings = check_quota(quota, old, self.view(), self.rules)
             warnings = (*findings.warnings, *self._not_hard(quota, old))
             findings = replace(findings, warnings=warnings)
         else:
@@ -122,7 +115,7 @@ class QuotaObjectReviews:
         asks = (quota.metadata.annotations or {}).get(RECLAIM_ANNOTATION) == HARD_RECLAIM
         before = None if old is None else (old.metadata.annotations or {}).get(RECLAIM_ANNOTATION)
         namespace = quota.metadata.namespace
-        if asks and before != HARD_RECLAIM and namespace not in self._hard_namespaces:
+        if asks and before != HARD_RECLAIM and namespace not in self.hard_namespaces:
             yield (
                 f"annotation `{RECLAIM_ANNOTATION}`: `{HARD_RECLAIM}` counts as `On` in namespace"
                 f" `{namespace}`, which is not among `quota.hardReclaimNamespaces`"
@@ -132,7 +125,7 @@ class QuotaObjectReviews:
         if not is_of_quota(request) or request.operation != "CREATE":
             return ignored(request)
         quota = _quota_in(request, request.object)
-        defaults = quota_defaults(quota, self._view())
+        defaults = quota_defaults(quota, self.view())
         if defaults.problem:
             return _refused(request, defaults.problem)
         metadata = quota.metadata

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ class _Configuration(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Configuration).decode
 
 
+@dataclass(eq=False)
 class CreationReviewController:
     """The duty of the leader to have pods reviewed at their creation as long as that is needed.
 
@@ -46,22 +48,17 @@ class CreationReviewController:
     half a minute. Between both, pods pass without advice, as they do while no replica answers.
     """
 
-    def __init__(
-        self,
-        connection: Requests,
-        name: str,
-        *,
-        # whether something may be said of a new pod, None while that is unknown
-        is_needed: Callable[[], bool | None],
-        may_write: Callable[[], bool],
-        now: Callable[[], float],
-    ) -> None:
-        self._connection = connection
+    connection: Requests
+    name: str
+    _: KW_ONLY
+    # whether something may be said of a new pod, None while that is unknown
+    is_needed: Callable[[], bool | None]
+    may_write: Callable[[], bool]
+    now: Callable[[], float]
+
+    def __post_init__(self) -> None:
         api = "/apis/admissionregistration.k8s.io/v1"
-        self._path = f"{api}/mutatingwebhookconfigurations/{name}"
-        self._is_needed = is_needed
-        self._may_write = may_write
-        self._now = now
+        self._path = f"{api}/mutatingwebhookconfigurations/{self.name}"
         self._needless_since: float | None = None
 
     async def run(self) -> None:
@@ -82,7 +79,7 @@ class CreationReviewController:
 
     async def round(self) -> None:
         """Make the change that is due."""
-        found, is_needed = await find(self._connection, self._path), self._is_needed()
+        found, is_needed = await find(self.connection, self._path), self.is_needed()
         if found is None or is_needed is None:
             return
         stored = _decode(found)
@@ -111,18 +108,18 @@ class CreationReviewController:
 
         Who asks again and again, against us, is not answered as fast.
         """
-        now = self._now()
+        now = self.now()
         if self._needless_since is None:
             self._needless_since = now
         return now - self._needless_since >= _NEEDLESS_SECONDS
 
     async def _write(self, over: _Configuration, operation: dict[str, Any], says: str) -> None:
         """Change the configuration unless somebody else has; what he wrote is read then."""
-        if not self._may_write():
+        if not self.may_write():
             return
         version = over.metadata.resource_version
         try:
-            await change(self._connection, self._path, version, [operation])
+            await change(self.connection, self._path, version, [operation])
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise

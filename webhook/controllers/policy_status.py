@@ -189,29 +189,24 @@ class _Policy:
         return self.standing.resource.version
 
 
+@dataclass(eq=False)
 class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
     """The status of policies of the API."""
 
     limits = WriteLimits(most_writes=20, apart_seconds=0.0)
 
-    def __init__(
-        self,
-        standings: Callable[[], Iterable[ResourceStanding]],
-        # of each policy in force, by its name
-        facts: Callable[[], Awaitable[Mapping[str, PolicyFacts]]],
-        today: Callable[[], str],  # the time of day, ISO 8601
-    ) -> None:
-        self._standings = standings
-        self._facts = facts
-        self._today = today
+    standings: Callable[[], Iterable[ResourceStanding]]
+    # of each policy in force, by its name
+    facts: Callable[[], Awaitable[Mapping[str, PolicyFacts]]]
+    today: Callable[[], str]  # the time of day, ISO 8601
 
     async def objects(self) -> Iterable[_Policy]:
         """Return the policies of the API, each with its facts if it is in force."""
-        standings = list(self._standings())
-        facts = await self._facts() if standings else {}
+        standings = list(self.standings())
+        facts = await self.facts() if standings else {}
         return [
             _Policy(
-                each, facts.get(each.resource.policy_name) if each.policy else None, self._today()
+                each, facts.get(each.resource.policy_name) if each.policy else None, self.today()
             )
             for each in standings
         ]
@@ -267,36 +262,32 @@ class _Errors:
     at: float
 
 
+@dataclass(eq=False)
 class PolicyObservations:
     """Facts of policies by name."""
 
-    def __init__(
-        self,
-        policies: LivePolicies,
-        counts: PolicyCounts,  # of what they decided on this replica
-        # where pods were bound; None where nobody counts
-        outcome: Callable[[], Awaitable[OutcomeReport]] | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._policies = policies
-        self._counts = counts
-        self._outcome = outcome
-        self._clock = clock
+    policies: LivePolicies
+    counts: PolicyCounts  # of what they decided on this replica
+    # where pods were bound; None where nobody counts
+    outcome: Callable[[], Awaitable[OutcomeReport]] | None
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._report: OutcomeReport | None = None
         self._read_at = float("-inf")
         self._errors: dict[str, _Errors] = {}
 
     async def read(self) -> dict[str, PolicyFacts]:
         """Return the facts of every policy in force."""
-        now = self._clock()
-        if self._outcome is not None and now - self._read_at >= _OUTCOME_SECONDS:
+        now = self.clock()
+        if self.outcome is not None and now - self._read_at >= _OUTCOME_SECONDS:
             self._read_at = now
-            self._report = await self._outcome()
+            self._report = await self.outcome()
         outcomes: dict[str, PolicyOutcome] = {}
         for each in self._report.policies if self._report else ():
             outcomes.setdefault(each.policy, each)  # that of Enforce mode comes first
         audited = self._report.audited if self._report else {}
-        in_force = {policy.name: policy for policy in self._policies.current}
+        in_force = {policy.name: policy for policy in self.policies.current}
         self._errors = {name: each for name, each in self._errors.items() if name in in_force}
         facts = {}
         for name, policy in in_force.items():
@@ -312,7 +303,7 @@ class PolicyObservations:
 
     def _error(self, name: str, now: float) -> str:
         """Return what failed last of a policy, if that was lately."""
-        count, text = self._counts.errors(name)
+        count, text = self.counts.errors(name)
         known = self._errors.get(name)
         if count and (known is None or known.count != count):
             known = self._errors[name] = _Errors(count, now)

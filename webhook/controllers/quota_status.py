@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
@@ -42,27 +43,20 @@ _RETRY_SECONDS = 60.0
 _MOST_EVENTS = 20  # in a round
 
 
+@dataclass(eq=False)
 class QuotaAudit:
     """The task of the leader that reports quotas whose pods use more than `max`."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        usages: Callable[[], Iterable[QuotaUsage]],
-        identity: str,
-        show: Callable[[int], None] = lambda _quotas: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        clock: MonotonicClock | None = None,
-        may_write: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._connection = connection
-        self._usages = usages
-        self._identity = identity
-        self._show = show
-        self._now = now
-        self._clock = clock or MonotonicClock()
-        self._may_write = may_write
+    connection: Connection
+    _: KW_ONLY
+    usages: Callable[[], Iterable[QuotaUsage]]
+    identity: str
+    show: Callable[[int], None] = lambda _quotas: None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: MonotonicClock = field(default_factory=MonotonicClock)
+    may_write: Callable[[], bool] = lambda: True
+
+    def __post_init__(self) -> None:
         self._since: dict[QuotaKey, tuple[float, datetime]] = {}
         self._due_at: dict[QuotaKey, float] = {}
 
@@ -73,21 +67,21 @@ class QuotaAudit:
         try:
             while True:
                 await self.round()
-                await self._clock.sleep(_ROUND_SECONDS)
+                await self.clock.sleep(_ROUND_SECONDS)
         finally:
-            self._show(0)  # the next leader counts them
+            self.show(0)  # the next leader counts them
 
     async def round(self) -> None:
         """Count the quotas above `max`, and write the Events that are due."""
-        now = self._clock.now()
-        above = {usage.quota.key: usage for usage in self._usages() if usage.exceeded}
-        self._since = {key: self._since.get(key, (now, self._now())) for key in above}
+        now = self.clock.now()
+        above = {usage.quota.key: usage for usage in self.usages() if usage.exceeded}
+        self._since = {key: self._since.get(key, (now, self.now())) for key in above}
         self._due_at = {key: at for key, at in self._due_at.items() if key in above}
         lasting = [key for key, (since, _) in self._since.items() if now - since >= _SETTLE_SECONDS]
-        self._show(len(lasting))
+        self.show(len(lasting))
         due = [key for key in lasting if now >= self._due_at.get(key, now)]
-        for key in due[:_MOST_EVENTS] if self._may_write() else ():
-            written = await self._event(above[key]).write(self._connection, self._identity)
+        for key in due[:_MOST_EVENTS] if self.may_write() else ():
+            written = await self._event(above[key]).write(self.connection, self.identity)
             self._due_at[key] = now + (_INTERVAL_SECONDS if written else _RETRY_SECONDS)
 
     def _event(self, usage: QuotaUsage) -> ObjectEvent:
@@ -98,7 +92,7 @@ class QuotaAudit:
             action="Audited",
             message=f"pods use more than max: {usage.clause}",
             since=since,
-            until=self._now(),
+            until=self.now(),
         )
 
 
@@ -217,20 +211,16 @@ _STUCK_SECONDS: Final = 60.0
 """Time after which a reservation that should have ended counts as drift."""
 
 
+@dataclass(eq=False)
 class ReservationPruner:
     """The task of the leader that removes ended reservations, also where nobody asks for more."""
 
-    def __init__(
-        self,
-        view: Callable[[], ClusterView],
-        prune: Callable[[], Awaitable[None]],
-        config: QuotaConfig,
-        show_stuck: Callable[[int], None],
-    ) -> None:
-        self._view = view
-        self._prune = prune
-        self._config = config
-        self._show_stuck = show_stuck
+    view: Callable[[], ClusterView]
+    prune: Callable[[], Awaitable[None]]
+    config: QuotaConfig
+    show_stuck: Callable[[int], None]
+
+    def __post_init__(self) -> None:
         self._reserved_since: dict[tuple[QuotaKey, str], float] = {}
         self._stuck: set[QuotaKey] = set()
 
@@ -241,18 +231,18 @@ class ReservationPruner:
         try:
             while True:
                 await self.round()
-                await self._config.clock.sleep(_PRUNE_SECONDS)
+                await self.config.clock.sleep(_PRUNE_SECONDS)
         finally:
-            self._show_stuck(0)  # the next leader counts them
+            self.show_stuck(0)  # the next leader counts them
 
     async def round(self) -> None:
         """Remove ended reservations, and count the quotas where some stay."""
-        await self._prune()
-        now = self._config.clock.now()
-        late = now - self._config.timeouts.unseen_seconds - _STUCK_SECONDS
+        await self.prune()
+        now = self.config.clock.now()
+        late = now - self.config.timeouts.unseen_seconds - _STUCK_SECONDS
         known: dict[tuple[QuotaKey, str], float] = {}
         stuck: set[QuotaKey] = set()
-        for quota in _quotas(self._view()):
+        for quota in _quotas(self.view()):
             reservations = decode_reservations(quota.reservations, quota.uid)
             if reservations is None:
                 stuck.add(quota.key)
@@ -270,4 +260,4 @@ class ReservationPruner:
         for namespace, _, name in stuck - self._stuck:
             _log.warning("reservations of quota `%s/%s` stay, or cannot be read", namespace, name)
         self._reserved_since, self._stuck = known, stuck
-        self._show_stuck(len(stuck))
+        self.show_stuck(len(stuck))

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -123,23 +123,18 @@ class _Difference(Generic[_Object, _State]):
     desired: _State | None
 
 
+@dataclass(eq=False)
 class Reconciler(Generic[_Object, _State]):
     """The task of the leader for one kind of state; restarted whenever this replica leads."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        state: DesiredState[_Object, _State],
-        *,
-        may_write: Callable[[], bool],
-        clock: MonotonicClock | None = None,
-        show_drift: Callable[[int], None] = lambda _objects: None,
-    ) -> None:
-        self._connection = connection
-        self._state = state
-        self._may_write = may_write
-        self._clock = clock or MonotonicClock()
-        self._show_drift = show_drift
+    connection: Connection
+    state: DesiredState[_Object, _State]
+    _: KW_ONLY
+    may_write: Callable[[], bool]
+    clock: MonotonicClock = field(default_factory=MonotonicClock)
+    show_drift: Callable[[int], None] = lambda _objects: None
+
+    def __post_init__(self) -> None:
         self._records: dict[Any, _Record] = {}
 
     async def run(self) -> None:
@@ -148,22 +143,22 @@ class Reconciler(Generic[_Object, _State]):
         try:
             while True:
                 await self.round()
-                await self._clock.sleep(_ROUND_SECONDS)
+                await self.clock.sleep(_ROUND_SECONDS)
         finally:
-            self._show_drift(0)  # the next leader counts it
+            self.show_drift(0)  # the next leader counts it
 
     async def round(self) -> None:
         """Write what differs and is due, those objects first that were tried longest ago."""
-        now = self._clock.now()
-        found = {each.key: each for each in await self._state.objects()}
+        now = self.clock.now()
+        found = {each.key: each for each in await self.state.objects()}
         self._records = {key: self._records.get(key) or _Record() for key in found}
         differences = list(self._differences(found, now))
         due = [each for each in differences if self._is_due(each, now)]
         due.sort(key=lambda each: (each.record.attempted_at, each.found.key))
-        for each in due[: self._state.limits.most_writes]:
-            if self._may_write():
+        for each in due[: self.state.limits.most_writes]:
+            if self.may_write():
                 await self._reconcile(each)
-        self._show_drift(sum(self._has_drifted(each, now) for each in differences))
+        self.show_drift(sum(self._has_drifted(each, now) for each in differences))
 
     def _differences(
         self, found: Mapping[Any, _Object], now: float
@@ -174,11 +169,11 @@ class Reconciler(Generic[_Object, _State]):
             is_ahead = (
                 record.version > each.version and now - record.attempted_at < _UNOBSERVED_SECONDS
             )
-            current = record.written if is_ahead else self._state.current(each)
-            desired = self._state.desired(each, current)
+            current = record.written if is_ahead else self.state.current(each)
+            desired = self.state.desired(each, current)
             if desired is not None and desired == current:
                 if record.is_drift_logged:
-                    _log.info("%s is right again", self._state.title(each))
+                    _log.info("%s is right again", self.state.title(each))
                 record.differs_since, record.is_drift_logged = None, False
                 continue
             if record.differs_since is None:
@@ -186,7 +181,7 @@ class Reconciler(Generic[_Object, _State]):
             yield _Difference(each, record, current, desired)
 
     def _is_due(self, each: _Difference[_Object, _State], now: float) -> bool:
-        record, state = each.record, self._state
+        record, state = each.record, self.state
         pause = record.retry_seconds or state.apart_seconds(each.current, each.desired)
         differs_for = now - (record.differs_since or 0.0)
         return differs_for >= state.limits.settle_seconds and now - record.attempted_at >= pause
@@ -194,14 +189,14 @@ class Reconciler(Generic[_Object, _State]):
     async def _reconcile(self, each: _Difference[_Object, _State]) -> None:
         """Write an object unless it proves to be right; it is tried again when it is due."""
         record, desired = each.record, each.desired
-        record.attempted_at = self._clock.now()
+        record.attempted_at = self.clock.now()
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 if desired is None:
-                    desired = await self._state.read(each.found, each.current)
+                    desired = await self.state.read(each.found, each.current)
                 if desired != each.current:
-                    path, body = self._state.merge_patch(each.found, each.current, desired)
-                    answer = await self._connection.write(
+                    path, body = self.state.merge_patch(each.found, each.current, desired)
+                    answer = await self.connection.write(
                         "PATCH", path, msgspec.json.encode(body), content_type=MERGE_PATCH
                     )
                     record.version, record.written = _written(answer).metadata.version, desired
@@ -209,20 +204,20 @@ class Reconciler(Generic[_Object, _State]):
             twice = min(2 * record.retry_seconds, _LONGEST_RETRY_SECONDS)
             record.retry_seconds = twice or _RETRY_SECONDS
             reason = str(error) or "no answer in time"
-            _log.debug("%s is not written: %s", self._state.title(each.found), reason)
+            _log.debug("%s is not written: %s", self.state.title(each.found), reason)
             return
         record.retry_seconds = 0.0
-        record.differs_since = self._clock.now()  # if it differs again, then by something new
+        record.differs_since = self.clock.now()  # if it differs again, then by something new
 
     def _has_drifted(self, each: _Difference[_Object, _State], now: float) -> bool:
         """Whether an object has differed for too long; logged once."""
         record = each.record
         if each.desired is None and not record.retry_seconds:
             return False  # it has not been read yet
-        pause = self._state.apart_seconds(each.current, each.desired)
+        pause = self.state.apart_seconds(each.current, each.desired)
         if now - (record.differs_since or 0.0) < pause + _DRIFT_SECONDS:
             return False
         if not record.is_drift_logged:
             record.is_drift_logged = True
-            _log.warning("%s stays wrong", self._state.title(each.found))
+            _log.warning("%s stays wrong", self.state.title(each.found))
         return True

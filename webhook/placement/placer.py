@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol, TypeAlias
 
@@ -136,48 +136,26 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     advice: Advice
 
 
+@dataclass(kw_only=True, eq=False)
 class Placer:
-    """Places pods on the cluster as it is known now.
+    """Places pods on the cluster as it is known now."""
 
-    Args:
-        view: the cluster as it is known.
-        now: the moment at which ages of measurements are judged.
-        scope: which pods are placed at all.
-        encode: writes a decision on its pod.
-        clock: monotonic seconds that limit the evaluation of expressions; None for no limit.
-        freshness: age of each source of the view.
-        explanations: where decisions are recorded.
-        assumed: the pods in flight, so that the next decision sees this one; None where no pod will
-            ever be observed, as in a recording.
-        decides_bindings: whether somebody decides the pods of policies with `at: Binding` when they
-            are bound: then they get promises at their creation, and no decision.
-        rule_times: where the time that rules take is noted.
-    """
-
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
-        self,
-        *,
-        view: Callable[[], ClusterView],
-        now: Callable[[], Micros],
-        scope: Scope,
-        encode: Encoder = encode,
-        clock: Callable[[], float] | None = None,
-        freshness: Callable[[], Freshness] = Freshness,
-        explanations: Explanations | None = None,
-        assumed: AssumedPods | None = None,
-        decides_bindings: bool = False,
-        rule_times: RuleTimes | None = None,
-    ) -> None:
-        self._view = view
-        self._now = now
-        self._scope = scope
-        self._encode = encode
-        self._clock = clock
-        self._freshness = freshness
-        self._explanations = Explanations(0) if explanations is None else explanations
-        self._assumed = assumed
-        self._decides_bindings = decides_bindings
-        self._rule_times = rule_times
+    view: Callable[[], ClusterView]  # the cluster as it is known
+    now: Callable[[], Micros]  # the moment at which ages of measurements are judged
+    scope: Scope  # which pods are placed at all
+    encode: Encoder = encode  # writes a decision on its pod
+    # monotonic seconds that limit the evaluation of expressions; None for no limit
+    clock: Callable[[], float] | None = None
+    freshness: Callable[[], Freshness] = Freshness  # age of each source of the view
+    # where decisions are recorded
+    explanations: Explanations = field(default_factory=lambda: Explanations(0))
+    # the pods in flight, so that the next decision sees this one; None where no pod will ever be
+    # observed, as in a recording
+    assumed: AssumedPods | None = None
+    # whether somebody decides the pods of policies with `at: Binding` when they are bound: then
+    # they get promises at their creation, and no decision
+    decides_bindings: bool = False
+    rule_times: RuleTimes | None = None  # where the time that rules take is noted
 
     def place(
         self, request: PlacementRequest, policies: PolicySet, *, dry_run: bool = False
@@ -200,14 +178,14 @@ class Placer:
     @property
     def kubernetes(self) -> KubernetesVersion:
         """The version by which pods are to be counted."""
-        return self._view().kubernetes
+        return self.view().kubernetes
 
     def policies_for(
         self, request: PlacementRequest, policies: PolicySet
     ) -> Sequence[CompiledPolicy]:
         """Return the policies that would decide for a pod, highest priority first."""
-        completed = self.completed(request, self._view())
-        return policies_for(completed, policies, self._now(), scope=self._scope)
+        completed = self.completed(request, self.view())
+        return policies_for(completed, policies, self.now(), scope=self.scope)
 
     def decides(self, request: PlacementRequest, policies: PolicySet) -> bool:
         """Return whether policies in Enforce mode have a decision made of a pod at its creation.
@@ -216,38 +194,38 @@ class Placer:
         """
         if not self.is_in_scope(request.pod):
             return False
-        match = policies.match(self.completed(request, self._view()), self._now())
+        match = policies.match(self.completed(request, self.view()), self.now())
         if not match.enforced or match.audited:
             return bool(match.enforced)
         at = match.enforced[0].placement.at
-        return not (self._decides_bindings and at is PlacementAt.BINDING)
+        return not (self.decides_bindings and at is PlacementAt.BINDING)
 
     def promise(self, request: PlacementRequest, policies: Sequence[CompiledPolicy]) -> Patch:
         """Return what policies promise a pod, whenever its node is decided."""
-        view = self._view()
-        return encode_promises(policies, self.completed(request, view), view, self._now())
+        view = self.view()
+        return encode_promises(policies, self.completed(request, view), view, self.now())
 
     def is_in_scope(self, pod: Pod) -> bool:
         """Return whether a pod is one that may be placed at all."""
-        return not skip_reason(pod, self._scope)
+        return not skip_reason(pod, self.scope)
 
     def withdraw(self, pod: Pod) -> Advice | None:
         """Stop counting an advised pod; return its advice, None if it did not count."""
-        return None if self._assumed is None else self._assumed.withdraw(pod)
+        return None if self.assumed is None else self.assumed.withdraw(pod)
 
     def assume(self, pod: Pod, advice: Advice) -> None:
         """Count a pod on its advised node, if there is any, until it is observed."""
-        if self._assumed is not None and advice.nodes:
-            self._assumed.assume(pod, advice)
+        if self.assumed is not None and advice.nodes:
+            self.assumed.assume(pod, advice)
 
     def decide(self, request: PlacementRequest, policies: PolicySet) -> tuple[Decision, Patch]:
         """Full decision with its encoding; keeps the view alive, and assumes nothing."""
-        view = self._view()
-        completed, freshness = self.completed(request, view), self._freshness()
+        view = self.view()
+        completed, freshness = self.completed(request, view), self.freshness()
         decision = decide(
-            completed, policies, view, self._now(), scope=self._scope, freshness=freshness
+            completed, policies, view, self.now(), scope=self.scope, freshness=freshness
         )
-        return decision, self._encode(decision, request, view)
+        return decision, self.encode(decision, request, view)
 
     def binding_cycle(
         self, request: PlacementRequest, node_name: str, view: ClusterView, limits: MoveLimits
@@ -257,9 +235,9 @@ class Placer:
             request=self.completed(request, view),
             node_name=node_name,
             view=view,
-            now=self._now(),
-            scope=self._scope,
-            freshness=self._freshness(),
+            now=self.now(),
+            scope=self.scope,
+            freshness=self.freshness(),
             limits=limits,
         )
 
@@ -267,8 +245,8 @@ class Placer:
         """Record the decision on a binding."""
         decisions = [each.decision for each in (made, made.audit) if each is not None]
         has_errors = any(each is not None and each.errors for each in decisions)
-        self._explanations.offer(
-            lambda: _binding_excerpt(pod, made, self._now()),
+        self.explanations.offer(
+            lambda: _binding_excerpt(pod, made, self.now()),
             always=made.action is BindingAction.DENY or has_errors,
         )
 
@@ -280,23 +258,23 @@ class Placer:
         Returns:
             What would become of them, and the view without them; keeps the view alive.
         """
-        view = self._view()
+        view = self.view()
         completed = [self.completed(request, view) for request in gang.requests]
         gang = msgspec.structs.replace(gang, requests=completed)
-        freshness, scope = self._freshness(), self._scope
-        placement = place_gang(gang, policies, view, self._now(), scope=scope, freshness=freshness)
+        freshness, scope = self.freshness(), self.scope
+        placement = place_gang(gang, policies, view, self.now(), scope=scope, freshness=freshness)
         return placement, view
 
     def _decided_later(self, request: PlacementRequest, policies: PolicySet) -> Placement | None:
         """Return the promises for a pod that is decided at its binding, None for any other."""
-        if not (self._decides_bindings and policies.may_bind):
+        if not (self.decides_bindings and policies.may_bind):
             return None
-        view, now, freshness = self._view(), self._now(), self._freshness()
+        view, now, freshness = self.view(), self.now(), self.freshness()
         completed = self.completed(request, view)
-        applied = policies_for(completed, policies, now, scope=self._scope)
+        applied = policies_for(completed, policies, now, scope=self.scope)
         if not applied or applied[0].placement.at is not PlacementAt.BINDING:
             return None
-        audited = audit(completed, policies, view, now, scope=self._scope, freshness=freshness)
+        audited = audit(completed, policies, view, now, scope=self.scope, freshness=freshness)
         patch = encode_promises(applied, completed, view, now)
         names = ", ".join([policy.name for policy in applied])
         return Placement(
@@ -312,7 +290,7 @@ class Placer:
     def _placement(self, decision: Decision, patch: Patch, *, dry_run: bool) -> Placement:
         """Return a decision without its view; record its explanation, unless it is a dry run."""
         if not dry_run:
-            self._explanations.offer(
+            self.explanations.offer(
                 lambda: excerpt_of(decision, _NODES_EXPLAINED),
                 always=decision.verdict is Verdict.DENY or bool(decision.errors),
             )
@@ -339,13 +317,13 @@ class Placer:
             request,
             namespace_labels=labels,
             expired=self._time_limit(),
-            rule_times=self._rule_times,
+            rule_times=self.rule_times,
         )
 
     def _time_limit(self) -> Callable[[], bool] | None:
-        if self._clock is None:
+        if self.clock is None:
             return None
-        clock, until = self._clock, self._clock() + _LONGEST_EVALUATION_SECONDS
+        clock, until = self.clock, self.clock() + _LONGEST_EVALUATION_SECONDS
         return lambda: clock() > until
 
 

@@ -217,6 +217,7 @@ def all_synced(sources: Iterable[SourceStatus]) -> bool:
 _MOST_CONFIRMED = 16  # pods at a time; there are more only after an outage
 
 
+@dataclass(eq=False)
 class QuotaCache:
     """The quotas of a namespace as this replica knows them.
 
@@ -224,21 +225,15 @@ class QuotaCache:
         backs_off_until: an earlier write would take the turn of other replicas.
     """
 
-    def __init__(
-        self,
-        namespace: str,
-        observed: ObservedCluster,
-        store: Store,
-        config: QuotaConfig,
-        count_write: Callable[[str], None],
-    ) -> None:
+    namespace: str
+    observed: ObservedCluster
+    store: Store
+    config: QuotaConfig
+    count_write: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         self.backs_off_until = 0.0
-        self._namespace = namespace
-        self._observed = observed
-        self._store = store
-        self._config = config
-        self._clock = config.clock
-        self._count_write = count_write
+        self._clock = self.config.clock
         self._states: dict[QuotaKey, QuotaState] = {}
         self._stale: dict[QuotaKey, int] = {}  # a version newer than that is needed to judge again
         self._gone: dict[QuotaKey, int] = {}  # deleted after that version, not observed yet
@@ -250,7 +245,7 @@ class QuotaCache:
 
         Observed pods are not marked.
         """
-        now, quotas = self._clock.now(), quotas_of(self._observed.view(), self._namespace)
+        now, quotas = self._clock.now(), quotas_of(self.observed.view(), self.namespace)
         states = []
         for quota in quotas:
             state = self._states.get(quota.key)
@@ -262,8 +257,8 @@ class QuotaCache:
 
     def sync(self) -> list[QuotaState]:
         """Return the states with everything observed by now, pods included."""
-        now, observed_version = self._clock.now(), self._observed.observed_version()
-        quotas = quotas_of(self._observed.view(), self._namespace)
+        now, observed_version = self._clock.now(), self.observed.observed_version()
+        quotas = quotas_of(self.observed.view(), self.namespace)
         in_view = {quota.key: quota for quota in quotas}
         self._gone = {key: version for key, version in self._gone.items() if key in in_view}
         for key in self._states.keys() - in_view.keys():
@@ -278,16 +273,16 @@ class QuotaCache:
                     quota,
                     now,
                     replica=new_identity(),
-                    timeouts=self._config.timeouts,
-                    allowances=self._config.allowances,
+                    timeouts=self.config.timeouts,
+                    allowances=self.config.allowances,
                 )
         for state in self._states.values():
-            state.mark_observed(self._observed.pods.version, observed_version, now)
+            state.mark_observed(self.observed.pods.version, observed_version, now)
         return list(self._states.values())
 
     def is_current_for(self, states: Sequence[QuotaState]) -> bool:
         """Whether all pods have been observed that the writers of these versions had observed."""
-        observed_version = self._observed.observed_version()
+        observed_version = self.observed.observed_version()
         return all(state.is_current(observed_version) for state in states)
 
     # By request to the API server.
@@ -299,8 +294,8 @@ class QuotaCache:
             if state.quota.version > self._stale[key]:
                 continue  # by watch
             try:
-                async with asyncio.timeout(self._config.call_seconds):
-                    quota = await self._store.read(state.quota)
+                async with asyncio.timeout(self.config.call_seconds):
+                    quota = await self.store.read(state.quota)
             except (UnreachableError, TimeoutError):
                 return False
             self._update(state, quota)
@@ -318,14 +313,14 @@ class QuotaCache:
 
     async def _confirm(self, state: QuotaState, reservation: Reservation) -> None:
         try:
-            async with asyncio.timeout(self._config.call_seconds):
-                pod = await self._store.pod(self._namespace, reservation.name)
+            async with asyncio.timeout(self.config.call_seconds):
+                pod = await self.store.pod(self.namespace, reservation.name)
         except (StoreError, TimeoutError):
             return  # it still counts
         if pod is None or pod.uid != reservation.uid or not pod.is_active:
             state.mark_missing(reservation.key)
         else:
-            self._observed.pods.observe(self._namespace, pod.uid, pod.version)
+            self.observed.pods.observe(self.namespace, pod.uid, pod.version)
             state.confirm(reservation.key, pod.version, self._clock.now())
 
     async def confirm_abandoned(self) -> None:
@@ -333,20 +328,20 @@ class QuotaCache:
         for state in self.sync():
             for allowance in state.others.abandoned(self._clock.now()):
                 try:
-                    async with asyncio.timeout(self._config.call_seconds):
-                        newest = await self._store.newest_pod_version(self._namespace)
+                    async with asyncio.timeout(self.config.call_seconds):
+                        newest = await self.store.newest_pod_version(self.namespace)
                 except (StoreError, TimeoutError):
                     return  # they still count
                 state.others.mark_drained(allowance, newest)
 
     async def list_replaceable(self) -> None:
         """List the pods that others may replace, once for a quota that lets Deployments surge."""
-        namespace, deployments = self._namespace, self._observed.deployments
+        namespace, deployments = self.namespace, self.observed.deployments
         if deployments.is_listed(namespace):
             return
         try:
-            async with asyncio.timeout(self._config.call_seconds):
-                deployments.add_listed(namespace, await self._store.pods(namespace))
+            async with asyncio.timeout(self.config.call_seconds):
+                deployments.add_listed(namespace, await self.store.pods(namespace))
         except (StoreError, TimeoutError):
             return  # a surge waits
 
@@ -355,24 +350,24 @@ class QuotaCache:
         key, started = state.quota.key, self._clock.now()
         self._stale[key] = INT64_MAX  # until the outcome is known, only reading helps
         try:
-            async with asyncio.timeout(self._config.call_seconds):
-                quota = await self._store.write(state.quota, state.begin_write(pending, started))
+            async with asyncio.timeout(self.config.call_seconds):
+                quota = await self.store.write(state.quota, state.begin_write(pending, started))
         except ConflictError:
-            self._count_write("conflict")
+            self.count_write("conflict")
             self._stale[key] = state.quota.version
             state.abort_write()
             return False
         except (UnreachableError, TimeoutError):
-            self._count_write("unknown")
+            self.count_write("unknown")
             return False
         except StoreError:
-            self._count_write("refused")
+            self.count_write("refused")
             state.abort_write()
             raise
         del self._stale[key]
         self._update(state, quota)
         self._back_off(self._clock.now() - started)
-        self._count_write("gone" if quota is None else "written")
+        self.count_write("gone" if quota is None else "written")
         return quota is not None
 
     def _back_off(self, seconds: float) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 from engine.errors import QuotaUndecidedError
@@ -64,25 +64,23 @@ class _Waiter:
             self.answer.set_exception(QuotaUndecidedError(reason))
 
 
+@dataclass(eq=False)
 class NamespaceBatcher:
     """Judges the requests of a namespace, one batch after the other."""
 
-    def __init__(
-        self,
-        namespace: str,
-        observed: ObservedCluster,
-        store: Store,
-        config: QuotaConfig,
-        count_write: Callable[[str], None],
-        rules: QuotaRules,
-        lends: Lends | None = None,
-    ) -> None:
-        self._namespace = namespace
-        self._observed = observed
-        self._clock = config.clock
-        self._rules = rules
-        self._lends = lends
-        self._cache = QuotaCache(namespace, observed, store, config, count_write)
+    namespace: str
+    observed: ObservedCluster
+    store: Store
+    config: QuotaConfig
+    count_write: Callable[[str], None]
+    rules: QuotaRules
+    lends: Lends | None = None
+
+    def __post_init__(self) -> None:
+        self._clock = self.config.clock
+        self._cache = QuotaCache(
+            self.namespace, self.observed, self.store, self.config, self.count_write
+        )
         self._judged_versions: list[int] = []  # of the quotas
         self._refresh_due = False
         self._waiting: list[_Waiter] = []
@@ -96,7 +94,7 @@ class NamespaceBatcher:
 
     async def admit(self, request: QuotaRequest) -> QuotaVerdict:
         """Return the verdict on a request; if it is admitted, its share is reserved."""
-        record_demand(request, self._cache.cached() or [], self._rules, self._clock.now())
+        record_demand(request, self._cache.cached() or [], self.rules, self._clock.now())
         if self._draws(request):
             return QuotaVerdict()
         waiter = _Waiter(request, asyncio.get_running_loop().create_future())
@@ -123,10 +121,10 @@ class NamespaceBatcher:
                 return
             states = self._cache.sync()
             if self._cache.is_current_for(states):
-                used = used_by_namespace(self._observed.view(), self._rules.count_pods)
+                used = used_by_namespace(self.observed.view(), self.rules.count_pods)
                 for state in states:
-                    of_pods = used.get(self._namespace, {})
-                    end_surges(state, of_pods, self._counted, self._rules)
+                    of_pods = used.get(self.namespace, {})
+                    end_surges(state, of_pods, self._counted, self.rules)
             for state in states:
                 pending = state.pruning_write(self._clock.now())
                 if pending is not None:
@@ -145,7 +143,7 @@ class NamespaceBatcher:
 
     def _wake(self) -> None:
         if self._worker is None:
-            self._worker = asyncio.create_task(self._work(), name=f"quotas of {self._namespace}")
+            self._worker = asyncio.create_task(self._work(), name=f"quotas of {self.namespace}")
 
     async def _work(self) -> None:
         try:
@@ -172,7 +170,7 @@ class NamespaceBatcher:
         except StoreError as error:
             reason = f"the quota cannot be written: {error}"
         except Exception:  # noqa: BLE001 - a bug of ours must not leave others waiting
-            _log.exception("no verdict on quotas of `%s`", self._namespace)
+            _log.exception("no verdict on quotas of `%s`", self.namespace)
             reason = "internal error, see the log"
         finally:
             for waiter in batch:
@@ -203,18 +201,18 @@ class NamespaceBatcher:
             await self._clock.sleep(_SYNC_SECONDS)
 
         # 3. Judge the state of this moment: nothing is awaited since `sync`.
-        view, rules = self._observed.view(), self._rules
+        view, rules = self.observed.view(), self.rules
         used = used_by_namespace(view, rules.count_pods)
         result = judge_batch(
             [waiter.request for waiter in batch],
-            used.get(self._namespace, {}),
+            used.get(self.namespace, {}),
             states,
             self._clock.now(),
             rules,
             None if rules.borrowing == "Off" else cohort_usage(view.namespaces.quotas, used),
             counted=self._counted,
-            replaced=partial(self._observed.deployments.replaced_by, self._namespace),
-            lends=self._lends,
+            replaced=partial(self.observed.deployments.replaced_by, self.namespace),
+            lends=self.lends,
         )
 
         # 4. Write, if those are still the newest versions; only then answer.
@@ -231,8 +229,8 @@ class NamespaceBatcher:
 
     def _counted(self, name: str) -> Amounts:
         """Return what the view counts for the pod of a name."""
-        scheduled = self._rules.count_pods == "Scheduled"
-        return self._observed.requests(f"{self._namespace}/{name}", scheduled)
+        scheduled = self.rules.count_pods == "Scheduled"
+        return self.observed.requests(f"{self.namespace}/{name}", scheduled)
 
     async def _read(self) -> bool:
         """Read stale quotas and unconfirmed pods from the API server; False if that fails."""
@@ -248,7 +246,7 @@ class NamespaceBatcher:
     def _draws(self, request: QuotaRequest) -> bool:
         """Admit a request from the allowance, if it fits."""
         states, now = self._cache.cached(), self._clock.now()
-        if not states or not draw(request, states, self._rules, now):
+        if not states or not draw(request, states, self.rules, now):
             return False
         if any(state.allowance_runs_low(now) for state in states):
             self._refresh()
@@ -277,38 +275,26 @@ class NamespaceBatcher:
 _REFRESH_SECONDS = 0.1  # soon enough for requests that wait for a recall; sends no request
 
 
+@dataclass(eq=False)
 class QuotaLedger:
     """Admits pods against the ElasticQuotas of their namespace, each exactly once.
 
     INVARIANT: pods that were admitted here, or by other replicas with the same store, and are
     stored never hold more than `max`, as long as `max` is not lowered and all pods pass this way.
-
-    Args:
-        observed: the cluster as this replica observes it.
-        store: where reservations are kept.
-        config: clock, timeouts and allowances.
-        rules: what is compared.
-        lending: judges the pods that have no turn; None where no pod waits for one.
-        count_write: called with the outcome of each write: written, conflict, unknown, refused,
-            gone.
     """
 
-    def __init__(
-        self,
-        observed: ObservedCluster,
-        store: Store,
-        config: QuotaConfig | None = None,
-        *,
-        rules: QuotaRules = RESOURCE_QUOTA_RULES,
-        lending: CohortLending | None = None,
-        count_write: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._observed = observed
-        self._store = store
-        self._config = config or QuotaConfig()
-        self._rules = rules
-        self._lending = lending
-        self._count_write = count_write
+    observed: ObservedCluster  # the cluster as this replica observes it
+    store: Store  # where reservations are kept
+    # clock, timeouts and allowances
+    config: QuotaConfig = field(default_factory=QuotaConfig)
+    _: KW_ONLY
+    rules: QuotaRules = RESOURCE_QUOTA_RULES  # what is compared
+    # judges the pods that have no turn; None where no pod waits for one
+    lending: CohortLending | None = None
+    # called with the outcome of each write: written, conflict, unknown, refused, gone
+    count_write: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
         self._batchers: dict[str, NamespaceBatcher] = {}
 
     def has_quota(self, namespace: str) -> bool:
@@ -328,11 +314,11 @@ class QuotaLedger:
         Raises:
             QuotaUndecidedError: there is no verdict; as far as is known, nothing was reserved.
         """
-        quotas, rules = self._quotas(namespace), self._rules
+        quotas, rules = self._quotas(namespace), self.rules
         amounts = request.reservation.amounts
         is_limited = (
             rules.compares_every_pod
-            or (request.has_no_turn and self._lending is not None)
+            or (request.has_no_turn and self.lending is not None)
             or any(limited(amounts, quota, rules) for quota in quotas)
         )
         if not (quotas and is_limited):
@@ -341,7 +327,7 @@ class QuotaLedger:
 
     async def prune_reservations(self) -> None:
         """Remove ended reservations from all quotas; a periodic task of the leader."""
-        quotas = self._observed.view().namespaces.quotas
+        quotas = self.observed.view().namespaces.quotas
         for namespace, batcher in list(self._batchers.items()):
             if namespace not in quotas and batcher.is_idle:
                 del self._batchers[namespace]
@@ -355,7 +341,7 @@ class QuotaLedger:
     async def run(self) -> None:
         """Refresh allowances until cancelled."""
         while True:
-            await self._config.clock.sleep(_REFRESH_SECONDS)
+            await self.config.clock.sleep(_REFRESH_SECONDS)
             self.refresh_allowances()
 
     def refresh_allowances(self) -> None:
@@ -366,24 +352,24 @@ class QuotaLedger:
     async def close(self) -> None:
         """End; waiting requests get no verdict, and allowances are given back."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._config.call_seconds):
+            async with asyncio.timeout(self.config.call_seconds):
                 await asyncio.gather(*(batcher.close() for batcher in self._batchers.values()))
 
     def _quotas(self, namespace: str) -> tuple[ElasticQuota, ...]:
-        if not self._observed.quotas_synced():
+        if not self.observed.quotas_synced():
             raise QuotaUndecidedError("the quotas are not known yet")
-        return quotas_of(self._observed.view(), namespace)
+        return quotas_of(self.observed.view(), namespace)
 
     def _batcher(self, namespace: str) -> NamespaceBatcher:
         batcher = self._batchers.get(namespace)
         if batcher is None:
             batcher = self._batchers[namespace] = NamespaceBatcher(
                 namespace,
-                self._observed,
-                self._store,
-                self._config,
-                self._count_write,
-                self._rules,
-                lends=None if self._lending is None else partial(self._lending.judge, namespace),
+                self.observed,
+                self.store,
+                self.config,
+                self.count_write,
+                self.rules,
+                lends=None if self.lending is None else partial(self.lending.judge, namespace),
             )
         return batcher

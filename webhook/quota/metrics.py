@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -138,51 +138,38 @@ class _Denials:
     reported_at: float = float("-inf")  # by the monotonic clock
 
 
+@dataclass(eq=False)
 class QuotaEventRecorder:
-    """Counts denials, and writes at most one Event per quota and minute.
+    """Counts denials, and writes at most one Event per quota and minute."""
 
-    Args:
-        connection: to the API server.
-        view: the cluster.
-        identity: of this process, written in each Event.
-        now: the time of day, written in Events.
-        clock: of the interval between Events.
-    """
+    connection: Connection  # to the API server
+    _: KW_ONLY
+    view: Callable[[], ClusterView]  # the cluster
+    identity: str  # of this process, written in each Event
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)  # the time of day, written in Events
+    clock: MonotonicClock = field(default_factory=MonotonicClock)  # of the interval between Events
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        view: Callable[[], ClusterView],
-        identity: str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        clock: MonotonicClock | None = None,
-    ) -> None:
-        self._connection = connection
-        self._view = view
-        self._identity = identity
-        self._clock = clock or MonotonicClock()
-        self._now = now
+    def __post_init__(self) -> None:
         self._denials: dict[QuotaKey, _Denials] = {}
 
     def record(self, namespace: str, verdict: QuotaVerdict) -> None:
         """Count a denied request; quick, and bounded by the number of quotas."""
-        quotas = self._view().namespaces.quotas.get(namespace, ())
+        quotas = self.view().namespaces.quotas.get(namespace, ())
         for quota in _named(verdict.exceeded, quotas):
             denials = self._denials.setdefault(quota.key, _Denials())
             denials.count += 1
-            denials.since = denials.since or self._now()
+            denials.since = denials.since or self.now()
             denials.last_message = verdict.message
 
     async def run(self) -> None:
         """Write Events until cancelled."""
         while True:
-            await self._clock.sleep(_FLUSH_SECONDS)
+            await self.clock.sleep(_FLUSH_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
         """Write the Events that are due; those that fail are written a minute later."""
-        now, quotas = self._clock.now(), self._view().namespaces.quotas
+        now, quotas = self.clock.now(), self.view().namespaces.quotas
         left = _MOST_EVENTS
         for key, denials in list(self._denials.items()):
             if now - denials.reported_at < _INTERVAL_SECONDS:
@@ -196,7 +183,7 @@ class QuotaEventRecorder:
                 await self._write(quota, denials)
 
     async def _write(self, quota: ElasticQuota, denials: _Denials) -> None:
-        until, count = self._now(), denials.count
+        until, count = self.now(), denials.count
         since = denials.since or until
         requests = counted(count, "request")
         event = ObjectEvent(
@@ -209,9 +196,9 @@ class QuotaEventRecorder:
             since=since,
             until=until,
         )
-        if await event.write(self._connection, self._identity):
+        if await event.write(self.connection, self.identity):
             denials.count -= count  # more may have been recorded meanwhile
-            denials.since = self._now() if denials.count else None
+            denials.since = self.now() if denials.count else None
 
 
 def _named(names: Iterable[str], quotas: Sequence[ElasticQuota]) -> Sequence[ElasticQuota]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from engine.model.policy_resource import PlacementAt, PlacementOptions
 from engine.model.time import SECOND, Micros, date
@@ -22,6 +23,7 @@ from webhook.placement.policy_files import Acceptance
 from webhook.serving.tls import LiveCertificate
 
 
+@dataclass(kw_only=True, eq=False)
 class Health:
     """Readiness and state; the certificate is loaded before the listeners start.
 
@@ -37,40 +39,30 @@ class Health:
     authorities in the webhook configurations signed it.
     """
 
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
-        self,
-        *,
-        policies: LivePolicies,
-        cluster: Cluster,
-        certificate: LiveCertificate,
-        now: Callable[[], Micros],
-        modes: Mapping[str, str],
-        reviews: Callable[[], Mapping[str, int]],
-        held: Callable[[], HeldStatus] | None = None,
-        bindings: Callable[[], BindingStatus] | None = None,
-    ) -> None:
-        self._policies = policies
-        self._cluster = cluster
-        self._certificate = certificate
-        self._now = now
-        self._modes = modes
-        self._reviews = reviews
-        self._held = held
-        self._bindings = bindings
+    policies: LivePolicies
+    cluster: Cluster
+    certificate: LiveCertificate
+    now: Callable[[], Micros]
+    modes: Mapping[str, str]
+    reviews: Callable[[], Mapping[str, int]]
+    held: Callable[[], HeldStatus] | None = None
+    bindings: Callable[[], BindingStatus] | None = None
+
+    def __post_init__(self) -> None:
         self.draining = False
         self.preparing = False  # set while caches are filled at the start, in long steps
 
     @property
     def view_age_seconds(self) -> float:
         """Time since the latest contact with any source of the view."""
-        return (self._now() - self._cluster.last_contact()) / SECOND
+        return (self.now() - self.cluster.last_contact()) / SECOND
 
     def ready(self) -> bool:
         """Whether new reviews should be sent here."""
-        moment = date(self._now())
-        is_valid = moment < self._certificate.current.expires_at
-        is_trusted = self._certificate.bundle_matches is not False
-        is_informed = self._cluster.is_synced and self._policies.is_loaded
+        moment = date(self.now())
+        is_valid = moment < self.certificate.current.expires_at
+        is_trusted = self.certificate.bundle_matches is not False
+        is_informed = self.cluster.is_synced and self.policies.is_loaded
         is_busy = self.preparing or self.draining
         return is_informed and is_valid and is_trusted and not is_busy
 
@@ -80,42 +72,42 @@ class Health:
             ready=self.ready(),
             draining=self.draining,
             preparing=self.preparing,
-            modes=self._modes,
-            reviews=self._reviews(),
+            modes=self.modes,
+            reviews=self.reviews(),
             policies=PoliciesStatus(
-                loaded=len(self._policies.current.policies),
-                digest=self._policies.digest,
-                loaded_at=self._policies.loaded_at.isoformat(),
-                last_reload_error=self._policies.last_error,
+                loaded=len(self.policies.current.policies),
+                digest=self.policies.digest,
+                loaded_at=self.policies.loaded_at.isoformat(),
+                last_reload_error=self.policies.last_error,
                 holding=self._names(lambda placement: bool(placement.hold_reasons)),
                 at_binding=self._names(lambda placement: placement.at is PlacementAt.BINDING),
                 refused=tuple(
                     each.resource.policy_name
-                    for each in self._policies.standings
+                    for each in self.policies.standings
                     if each.acceptance is not Acceptance.ACCEPTED
                 ),
             ),
             view=ViewStatus(
-                version=self._cluster.state.version,
-                nodes=self._cluster.state.node_count,
+                version=self.cluster.state.version,
+                nodes=self.cluster.state.node_count,
                 age_seconds=round(self.view_age_seconds, 3),
-                stale=tuple(self._cluster.freshness().stale.values()),
+                stale=tuple(self.cluster.freshness().stale.values()),
             ),
-            sources=tuple(self._source(source) for source in self._cluster.sources.values()),
+            sources=tuple(self._source(source) for source in self.cluster.sources.values()),
             certificate=CertificateStatus(
-                expires_at=self._certificate.current.expires_at.isoformat(),
-                is_trusted=self._certificate.bundle_matches,
+                expires_at=self.certificate.current.expires_at.isoformat(),
+                is_trusted=self.certificate.bundle_matches,
             ),
-            held=None if self._held is None else self._held(),
-            bindings=None if self._bindings is None else self._bindings(),
+            held=None if self.held is None else self.held(),
+            bindings=None if self.bindings is None else self.bindings(),
         )
 
     def _names(self, applies: Callable[[PlacementOptions], bool]) -> tuple[str, ...]:
-        policies = self._policies.current.policies
+        policies = self.policies.current.policies
         return tuple(policy.name for policy in policies if applies(policy.placement))
 
     def _source(self, source: SourceStatus) -> SourceReport:
-        age = age_seconds(source, self._now())
+        age = age_seconds(source, self.now())
         return SourceReport(
             name=source.name,
             required=source.required,

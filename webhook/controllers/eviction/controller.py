@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 from engine.eviction import NoPlan, NoPlanReason, Plan
@@ -127,39 +128,30 @@ _IN_VAIN: Final = {
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class EvictionController:
-    """The task of the leader; restarted whenever this replica starts to lead.
+    """The task of the leader; restarted whenever this replica starts to lead."""
 
-    Args:
-        context: what evictions work with.
-        sources: of plans; where a pod is in several, the first goes first.
-        is_ready: whether all that plans are made from is known.
-    """
+    context: EvictionContext  # what evictions work with
+    sources: Sequence[PlanSource]  # of plans; where a pod is in several, the first goes first
+    _: KW_ONLY
+    is_ready: Callable[[], bool]  # whether all that plans are made from is known
 
-    def __init__(
-        self,
-        context: EvictionContext,
-        sources: Sequence[PlanSource],
-        *,
-        is_ready: Callable[[], bool],
-    ) -> None:
-        self._context = context
-        self._sources = sources
-        self._overuse = OveruseRevocation(context)
-        self._is_ready = is_ready
-        self._due = DuePods(context, sources)
+    def __post_init__(self) -> None:
+        self._overuse = OveruseRevocation(self.context)
+        self._due = DuePods(self.context, self.sources)
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by uid
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
-        self._context.pods.begin_evictions()
+        self.context.pods.begin_evictions()
         self._due.begin()
         self._overuse.begin()
         try:
             await self._load_guards()
             while True:
                 await self.cycle()
-                await self._context.sleep(_TICK_SECONDS)
+                await self.context.sleep(_TICK_SECONDS)
         finally:
             await self.end()
 
@@ -171,19 +163,19 @@ class EvictionController:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         await self._overuse.end()
-        self._context.pods.end_evictions()
+        self.context.pods.end_evictions()
 
     async def cycle(self) -> None:
         """Start the reclaims that are due."""
-        context = self._context
-        if not self._is_ready():
+        context = self.context
+        if not self.is_ready():
             return
 
         # 1. Go on with what an earlier leader has begun.
         for each in context.held:
             is_left = context.pods.of(each).reclaim is ReclaimStage.LEFT
             if is_left and each.raw and each.pod.uid not in self._tasks:
-                source = _by_mode(self._sources, each)[0]
+                source = _by_mode(self.sources, each)[0]
                 if pods := source.together(each):
                     self._start(pods, None, source)
 
@@ -212,7 +204,7 @@ class EvictionController:
 
     async def _plan(self, due: DuePod) -> Sequence[Plan | NoPlan]:
         """Make a plan for a due pod, and begin with it; return all that were made."""
-        held, record = due.held, self._context.pods.of(due.held)
+        held, record = due.held, self.context.pods.of(due.held)
         self._due.planned(held)
         no_plans: list[NoPlan] = []
         for source in _by_mode(due.sources, held):
@@ -241,7 +233,7 @@ class EvictionController:
     async def _without_claims(self, pods: Sequence[HeldPod]) -> NoPlan | None:
         """Return that there is no plan where a volume claim keeps a pod from all nodes."""
         for held in pods:
-            if name := await unbound_claim(self._context.connection, held):
+            if name := await unbound_claim(self.context.connection, held):
                 message = f"volume claim `{name}` of pod `{held.key}` is not bound"
                 return NoPlan(reason=NoPlanReason.UNBOUND_CLAIM, message=message)
         return None
@@ -260,25 +252,25 @@ class EvictionController:
 
     def _nodes_of(self, pods: Sequence[HeldPod]) -> list[str]:
         """Return where each of some pods counts; nothing if one of them is not held any more."""
-        held, state = self._context.held, self._context.state
+        held, state = self.context.held, self.context.state
         if not all(held.holds(each.pod) for each in pods):
             return []
         return [state.assumed_node(each.key) for each in pods]
 
     def _note(self, pods: Sequence[HeldPod], note: ReclaimNote | None) -> None:
         for held in pods:
-            self._context.pods.of(held).reclaim_note = note
+            self.context.pods.of(held).reclaim_note = note
 
     async def _report(self, held: HeldPod, plan: Plan, source: PlanSource) -> None:
         """Say what mode On would do."""
-        self._context.metrics.ended(source.name, EvictionOutcome.REPORTED)
+        self.context.metrics.ended(source.name, EvictionOutcome.REPORTED)
         about = pod_reference(held.pod.namespace, held.pod.name, held.pod.uid)
-        await self._context.events.would_evict(about, plan, source.event_reasons)
+        await self.context.events.would_evict(about, plan, source.event_reasons)
 
     async def _report_unplaced(self) -> None:
         """Say what mode On would do for pods that were released and that no node has taken."""
-        context = self._context
-        for source in self._sources:
+        context = self.context
+        for source in self.sources:
             before = Micros(context.now() - source.eviction_delay)
             for held in context.pods.take_released_without_node(source.name, before):
                 is_waiting = context.state.entry(held.key) and not context.running.get(held.key)
@@ -292,10 +284,10 @@ class EvictionController:
     def _start(self, pods: Sequence[HeldPod], plan: Plan | None, source: PlanSource) -> None:
         uids = [held.pod.uid for held in pods]
         for held in pods:
-            self._context.pods.of(held).reclaim_begins()
+            self.context.pods.of(held).reclaim_begins()
         if plan is not None:
-            self._context.planned.set(uids[0], plan.victims)
-        execution = PlanExecution(pods, plan, source, self._context)
+            self.context.planned.set(uids[0], plan.victims)
+        execution = PlanExecution(pods, plan, source, self.context)
         task = asyncio.create_task(self._carry_out(execution, source))
         self._tasks |= dict.fromkeys(uids, task)
 
@@ -307,7 +299,7 @@ class EvictionController:
 
     async def _carry_out(self, execution: PlanExecution, source: PlanSource) -> None:
         try:
-            self._context.metrics.ended(source.name, await execution.run())
+            self.context.metrics.ended(source.name, await execution.run())
         except Exception:  # noqa: BLE001 - no bug in one reclaim ends the others
             _log.exception("a reclaim failed")
 
@@ -315,10 +307,10 @@ class EvictionController:
         """Read what earlier leaders have done; nothing is evicted before that is known."""
         while True:
             try:
-                await self._context.guards.load()
+                await self.context.guards.load()
             except ApiError as error:
                 _log.warning("reclaim waits for what is known of earlier ones: %s", error)
-                await self._context.sleep(_TICK_SECONDS)
+                await self.context.sleep(_TICK_SECONDS)
             else:
                 return
 

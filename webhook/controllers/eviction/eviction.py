@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from engine.eviction import NoPlan, NoPlanReason, Plan, RunningPod, Victim
@@ -41,6 +42,7 @@ _REFUSED: Final = {EvictionResult.BLOCKED, EvictionResult.REFUSED}
 _TRY_AGAIN_SECONDS: Final = 2.0
 
 
+@dataclass(eq=False)
 class EvictionRound:
     """The evictions of one plan; each step may end in an EndedError.
 
@@ -49,26 +51,17 @@ class EvictionRound:
     carried out any further.
     """
 
-    def __init__(
-        self,
-        victims: Sequence[Victim],
-        context: EvictionContext,
-        *,
-        is_evicted: Callable[[Victim], Awaitable[None]],
-        is_blocked: Callable[[str], None] = lambda _text: None,
-        check: Callable[[], object] = lambda: None,
-        overrides_budgets: bool = False,
-    ) -> None:
-        self._victims = victims
-        self._context = context
-        self._is_evicted = is_evicted
-        self._is_blocked = is_blocked
-        self._check = check
-        self._overrides_budgets = overrides_budgets
+    victims: Sequence[Victim]
+    context: EvictionContext
+    _: KW_ONLY
+    is_evicted: Callable[[Victim], Awaitable[None]]
+    is_blocked: Callable[[str], None] = lambda _text: None
+    check: Callable[[], object] = lambda: None
+    overrides_budgets: bool = False
 
     async def dry_run(self) -> None:
         """Let the API server check all evictions."""
-        for victim in self._victims:
+        for victim in self.victims:
             eviction = await self._evict(victim, is_dry_run=True)
             if eviction.result in _DONE:
                 continue
@@ -80,14 +73,14 @@ class EvictionRound:
 
     async def record(self) -> None:
         """Write the evictions down, before any: else an ApiError, and nobody may be evicted."""
-        await self._context.guards.about_to_evict(self._victims)
+        await self.context.guards.about_to_evict(self.victims)
 
     async def evict(self) -> None:
         """Evict all, as their workloads allow.
 
         What may have failed is tried again until the time for it is over.
         """
-        context, left, begin = self._context, list(self._victims), self._context.clock()
+        context, left, begin = self.context, list(self.victims), self.context.clock()
         while True:
             await context.turns.read(left)
             results = {
@@ -98,7 +91,7 @@ class EvictionRound:
             left = [victim for victim in left if results.get(victim.uid) not in _DONE]
             if not left:
                 return
-            self._check()
+            self.check()
             if not _DONE.isdisjoint(results.values()):
                 begin = context.clock()
             is_refused = not _REFUSED.isdisjoint(results.values()) or context.turns.keeps(left)
@@ -109,10 +102,10 @@ class EvictionRound:
 
     async def wait_until_gone(self) -> None:
         """Wait until no victim runs any more, or those that do should be gone by now."""
-        context, left = self._context, {victim.uid: victim.key for victim in self._victims}
+        context, left = self.context, {victim.uid: victim.key for victim in self.victims}
 
         def are_gone() -> bool:
-            self._check()
+            self.check()
             for uid, key in list(left.items()):
                 if not context.running.runs(key, uid) or context.state.is_overdue(key):
                     del left[uid]
@@ -125,32 +118,32 @@ class EvictionRound:
         eviction = await self._evict(victim)
         match eviction.result:
             case EvictionResult.EVICTED | EvictionResult.DELETED:
-                self._context.metrics.evicted_pod(victim.quota)
-                await self._is_evicted(victim)
+                self.context.metrics.evicted_pod(victim.quota)
+                await self.is_evicted(victim)
             case EvictionResult.NOT_LEADING:
                 raise EndedError(EvictionOutcome.UNREACHABLE, eviction.message)
             case EvictionResult.BLOCKED:
-                self._is_blocked(self._blocked_text(victim))
+                self.is_blocked(self._blocked_text(victim))
             case _:
                 pass
         if eviction.result in _REFUSED:
-            self._context.turns.give_back(victim)
+            self.context.turns.give_back(victim)
         return eviction.result
 
     async def _evict(self, victim: Victim, *, is_dry_run: bool = False) -> Eviction:
         namespace, _, name = victim.key.partition("/")
-        evictions = self._context.evictions
+        evictions = self.context.evictions
         eviction = await evictions.evict(namespace, name, victim.uid, is_dry_run=is_dry_run)
-        if eviction.result is EvictionResult.BLOCKED and self._overrides_budgets:
+        if eviction.result is EvictionResult.BLOCKED and self.overrides_budgets:
             return await evictions.delete(namespace, name, victim.uid, is_dry_run=is_dry_run)
         return eviction
 
     def _blocked_text(self, victim: Victim) -> str:
-        running = self._context.running.get(victim.key)
+        running = self.context.running.get(victim.key)
         labels = {} if running is None else running.labels
         names = [
             f"`{budget.key}`"
-            for budget in self._context.state.view().all_of(DisruptionBudget)
+            for budget in self.context.state.view().all_of(DisruptionBudget)
             if budget.selects(victim.key.partition("/")[0], labels)
         ]
         of = f" {', '.join(names)}" if names else ""

@@ -309,6 +309,7 @@ class _Sent:
     until: float
 
 
+@dataclass(eq=False)
 class WorkloadTurns:
     """Lets evictions through as fast as `maxUnavailable` of the workloads of the pods allows.
 
@@ -316,25 +317,15 @@ class WorkloadTurns:
     nothing watches workloads. Pods that wait for quota or for a node do not count as missing: what
     was taken back from a workload would keep the rest from being taken back, for as long as it
     borrows.
-
-    Args:
-        connection: to the API server.
-        running: the pods that are bound.
-        is_overdue: whether a pod by `namespace/name` should be gone by now: its node may be dead.
-        clock: seconds that only go forward.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        running: RunningPods,
-        is_overdue: Callable[[str], bool],
-        clock: Callable[[], float],
-    ) -> None:
-        self._connection = connection
-        self._running = running
-        self._is_overdue = is_overdue
-        self._clock = clock
+    connection: Connection  # to the API server
+    running: RunningPods  # the pods that are bound
+    # whether a pod by `namespace/name` should be gone by now: its node may be dead
+    is_overdue: Callable[[str], bool]
+    clock: Callable[[], float]  # seconds that only go forward
+
+    def __post_init__(self) -> None:
         self._known: dict[WorkloadKey, _Known] = {}  # the one that was read last is the last
         self._sent: dict[str, _Sent] = {}  # by uid
 
@@ -346,20 +337,18 @@ class WorkloadTurns:
         for workload in list(islice(unknown, MOST_READ)):
             most = await self._read(workload)
             self._known.pop(workload, None)
-            self._known[workload] = _Known(most, self._clock() + _KNOWN_SECONDS)
+            self._known[workload] = _Known(most, self.clock() + _KNOWN_SECONDS)
         for workload in list(self._known)[:-_MOST_KNOWN]:
             del self._known[workload]
 
     def exhausted(self) -> frozenset[WorkloadKey]:
         """Return the known workloads that miss too many pods, though nobody evicts any of them."""
-        overdue = Counter(
-            pod.workload for pod in self._running.deleting if self._is_overdue(pod.key)
-        )
+        overdue = Counter(pod.workload for pod in self.running.deleting if self.is_overdue(pod.key))
         return frozenset(
             workload
             for workload, known in self._known.items()
             if known.most_unavailable is not None
-            and self._running.unready_of(workload) + overdue[workload] >= known.most_unavailable
+            and self.running.unready_of(workload) + overdue[workload] >= known.most_unavailable
             and self._is_known(workload)
         )
 
@@ -378,11 +367,11 @@ class WorkloadTurns:
         if known is None or known.most_unavailable is None:
             return True
         if self._is_available(pod):
-            missing = self._running.unavailable_of(pod.workload)
+            missing = self.running.unavailable_of(pod.workload)
             missing += sum(each.workload == pod.workload for each in self._sent_unseen())
             if missing >= known.most_unavailable:
                 return False
-        self._sent[pod.uid] = _Sent(pod.key, pod.workload, self._clock() + _SEEN_SECONDS)
+        self._sent[pod.uid] = _Sent(pod.key, pod.workload, self.clock() + _SEEN_SECONDS)
         return True
 
     def give_back(self, victim: Victim) -> None:
@@ -391,10 +380,10 @@ class WorkloadTurns:
 
     def _is_known(self, workload: WorkloadKey) -> bool:
         known = self._known.get(workload)
-        return known is not None and self._clock() < known.until
+        return known is not None and self.clock() < known.until
 
     def _pod(self, victim: Victim) -> RunningPod | None:
-        pod = self._running.get(victim.key)
+        pod = self.running.get(victim.key)
         return pod if pod is not None and pod.uid == victim.uid else None
 
     def _is_available(self, pod: RunningPod) -> bool:
@@ -403,9 +392,9 @@ class WorkloadTurns:
 
     def _sent_unseen(self) -> Iterator[_Sent]:
         """Yield the evictions of ready pods that the watch does not show yet."""
-        now = self._clock()
+        now = self.clock()
         for uid, sent in list(self._sent.items()):
-            pod = self._running.get(sent.key)
+            pod = self.running.get(sent.key)
             if now >= sent.until or pod is None or pod.uid != uid or pod.deleting:
                 del self._sent[uid]
             elif pod.is_ready:
@@ -416,7 +405,7 @@ class WorkloadTurns:
         plural = f"{workload.kind.lower()}s"
         path = f"/apis/apps/v1/namespaces/{workload.namespace}/{plural}/{workload.name}"
         try:
-            body = await find(self._connection, path)
+            body = await find(self.connection, path)
             if body is None:
                 return None
             spec = msgspec.json.decode(body, type=_Workload).spec

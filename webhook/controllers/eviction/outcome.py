@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol
@@ -95,27 +96,19 @@ _MOST_TRIES: Final = 3
 """Of a deletion of a pod that changes meanwhile."""
 
 
+@dataclass(eq=False)
 class EvictionWriter:
-    """Evicts pods; one at a time, or some.
+    """Evicts pods; one at a time, or some."""
 
-    Args:
-        connection: to the API server.
-        may_write: whether this replica leads at this very moment.
-        clock: seconds that only go forward.
-        count: called with the result of each eviction that is no dry run.
-    """
+    connection: Connection  # to the API server
+    _: KW_ONLY
+    may_write: Callable[[], bool]  # whether this replica leads at this very moment
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
+    # called with the result of each eviction that is no dry run
+    count: Callable[[EvictionResult], None] = lambda _result: None
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        may_write: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
-        count: Callable[[EvictionResult], None] = lambda _result: None,
-    ) -> None:
-        self._connection = connection
-        self._paced = PacedConnection(connection, may_write=may_write, clock=clock)
-        self._count = count
+    def __post_init__(self) -> None:
+        self._paced = PacedConnection(self.connection, may_write=self.may_write, clock=self.clock)
 
     @property
     def pause_seconds(self) -> float:
@@ -150,7 +143,7 @@ class EvictionWriter:
             result = EvictionResult.GONE if _is_conflict(error) else EvictionResult.REFUSED
             eviction = Eviction(result, error.message)
         if not is_dry_run:
-            self._count(eviction.result)
+            self.count(eviction.result)
         return eviction
 
     async def delete(
@@ -175,13 +168,13 @@ class EvictionWriter:
             message = "it changes faster than it can be deleted"
             eviction = Eviction(EvictionResult.REFUSED, message)
         if not is_dry_run:
-            self._count(eviction.result)
+            self.count(eviction.result)
         return eviction
 
     async def _delete_as_read(self, path: str, uid: str, *, is_dry_run: bool) -> Eviction | None:
         """Delete a pod unless it changes meanwhile; return None where it does."""
         try:
-            body = await find(self._connection, path)
+            body = await find(self.connection, path)
             pod = None if body is None else msgspec.json.decode(body, type=_Stored).metadata
             if pod is None or pod.uid != uid:
                 return Eviction(EvictionResult.GONE)
@@ -241,19 +234,14 @@ class Evicting(Protocol):
         """Why, in one line."""
 
 
+@dataclass(eq=False)
 class EvictionEvents:
     """Writes Events; one that cannot be written is left out."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        identity: str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._connection = connection
-        self._identity = identity
-        self._now = now
+    connection: Connection
+    _: KW_ONLY
+    identity: str
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def would_evict(
         self, about: ObjectReference, plan: Evicting, reasons: EventReasons
@@ -280,7 +268,7 @@ class EvictionEvents:
         reason: str,
         message: str,
     ) -> None:
-        now = self._now()
+        now = self.now()
         event = ObjectEvent(
             about=about,
             type=kind,
@@ -290,7 +278,7 @@ class EvictionEvents:
             since=now,
             until=now,
         )
-        await event.write(self._connection, self._identity)
+        await event.write(self.connection, self.identity)
 
 
 def victims_text(victims: Sequence[Victim]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 import msgspec
@@ -72,24 +72,15 @@ class _Waiter:
     covered: asyncio.Future[None]
 
 
+@dataclass(eq=False)
 class QuotaCoverage:
-    """Makes API servers ask about namespaces; all that wait are served by one write.
+    """Makes API servers ask about namespaces; all that wait are served by one write."""
 
-    Args:
-        configuration: the stored selection.
-        servers: that must have taken it up.
-        clock: of all waits.
-    """
+    configuration: RolloutConfiguration  # the stored selection
+    servers: ApiServers  # that must have taken it up
+    clock: MonotonicClock = field(default_factory=MonotonicClock)  # of all waits
 
-    def __init__(
-        self,
-        configuration: RolloutConfiguration,
-        servers: ApiServers,
-        clock: MonotonicClock | None = None,
-    ) -> None:
-        self._configuration = configuration
-        self._servers = servers
-        self._clock = clock or MonotonicClock()
+    def __post_init__(self) -> None:
         self._waiting: list[_Waiter] = []
         self._worker: asyncio.Task[None] | None = None
 
@@ -116,16 +107,16 @@ class QuotaCoverage:
         """
         wait = _FIRST_WAIT_SECONDS
         while True:
-            stored = await self._configuration.read()
+            stored = await self.configuration.read()
             if stored is None:
                 return None
             selection = covering(stored.selection, reach)
             if selection == stored.selection and stored.stamp:
                 return stored
             try:
-                return await self._configuration.write(stored, selection)
+                return await self.configuration.write(stored, selection)
             except ConflictError:
-                await self._clock.sleep(wait * self._clock.jitter())
+                await self.clock.sleep(wait * self.clock.jitter())
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     async def close(self) -> None:
@@ -179,10 +170,10 @@ class QuotaCoverage:
                 return
             # 2. INVARIANT: a version that an API server has taken up after the namespaces were
             #    added is followed by none without them. So what is proven stays so.
-            known = known or await self._servers.known()
+            known = known or await self.servers.known()
             unproven = [server for server in known.servers if server not in proven]
             answers = await asyncio.gather(
-                *(self._servers.has_taken_up(server, stored.stamp) for server in unproven)
+                *(self.servers.has_taken_up(server, stored.stamp) for server in unproven)
             )
             proven.update(
                 server for server, is_taken_up in zip(unproven, answers, strict=True) if is_taken_up
@@ -190,9 +181,9 @@ class QuotaCoverage:
             # 3. Those that cannot be asked are given time.
             if len(proven) == len(known.servers):
                 if not known.are_all:
-                    await self._servers.settle()
+                    await self.servers.settle()
                 return
-            await self._clock.sleep(wait)
+            await self.clock.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
 
@@ -215,44 +206,28 @@ _ROUND_SECONDS = 2.0
 _SURPLUS_SECONDS = 10.0  # the watch shows a quota some moments after its namespace was listed
 
 
+@dataclass(eq=False)
 class QuotaRolloutController:
     """Keeps the selection as narrow as the quotas allow.
 
     Additions do not depend on it: every replica makes them itself, before a quota is stored. So
     while nobody leads, namespaces stay longer than they must, and no other harm is done.
-
-    Args:
-        configuration: the stored selection.
-        coverage: through which namespaces are added.
-        known: returns the reach of the quotas that a watch has shown.
-        stored: returns that of all quotas that are stored at the moment it is called.
-        settle_seconds: longer than any request to an API server lasts, from its review by a webhook
-            to the moment in which its object is stored.
-        may_write: whether this replica leads at this very moment.
-        show: called in each round with the namespaces that are asked about.
-        clock: of rounds and announcements.
     """
 
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
-        self,
-        configuration: RolloutConfiguration,
-        coverage: QuotaCoverage,
-        *,
-        known: Callable[[], Reach],
-        stored: Callable[[], Awaitable[Reach]],
-        settle_seconds: float,
-        may_write: Callable[[], bool],
-        show: Callable[[Reach], None],
-        clock: MonotonicClock | None = None,
-    ) -> None:
-        self._configuration = configuration
-        self._coverage = coverage
-        self._known = known
-        self._list_stored = stored
-        self._settle_seconds = settle_seconds
-        self._may_write = may_write
-        self._show = show
-        self._clock = clock or MonotonicClock()
+    configuration: RolloutConfiguration  # the stored selection
+    coverage: QuotaCoverage  # through which namespaces are added
+    _: KW_ONLY
+    known: Callable[[], Reach]  # returns the reach of the quotas that a watch has shown
+    # returns that of all quotas that are stored at the moment it is called
+    stored: Callable[[], Awaitable[Reach]]
+    # longer than any request to an API server lasts, from its review by a webhook to the moment in
+    # which its object is stored
+    settle_seconds: float
+    may_write: Callable[[], bool]  # whether this replica leads at this very moment
+    show: Callable[[Reach], None]  # called in each round with the namespaces that are asked about
+    clock: MonotonicClock = field(default_factory=MonotonicClock)  # of rounds and announcements
+
+    def __post_init__(self) -> None:
         self._announced: tuple[str, float] | None = None
         self._surplus_since: float | None = None
 
@@ -267,9 +242,9 @@ class QuotaRolloutController:
                     pass  # somebody was faster; what he wrote is read in the next round
                 except (ApiError, RolloutError, msgspec.DecodeError) as error:
                     _log.warning("namespaces of quotas not kept: %s", error)
-                await self._clock.sleep(_ROUND_SECONDS)
+                await self.clock.sleep(_ROUND_SECONDS)
         finally:
-            self._show(frozenset())  # the next leader shows them
+            self.show(frozenset())  # the next leader shows them
 
     async def round(self) -> None:
         """Make the next change that is due.
@@ -279,39 +254,39 @@ class QuotaRolloutController:
             ApiError: something cannot be read or written.
             RolloutError: the configuration is not one for an automatic roll-out.
         """
-        stored = await self._configuration.read()
-        known = self._known()
-        if stored is None or not self._may_write():
+        stored = await self.configuration.read()
+        known = self.known()
+        if stored is None or not self.may_write():
             return
-        self._show(stored.selection.names)
+        self.show(stored.selection.names)
         has_surplus = may_be_narrowed(stored.selection, known)
         if not has_surplus or self._surplus_since is None:
-            self._surplus_since = self._clock.now()
+            self._surplus_since = self.clock.now()
         # 1. A quota that no replica was asked about, such as while all were away.
         if not stored.selection.covers(known):
-            await self._coverage.add(known)
+            await self.coverage.add(known)
         # 2. Namespaces without a quota: announce that they will leave, and later let them.
         elif has_surplus:
             await self._narrow(stored, self._surplus_since)
         # 3. None of them left.
         elif stored.selection.narrowing is not None:
-            await self._configuration.write(stored, Selection(names=stored.selection.names))
+            await self.configuration.write(stored, Selection(names=stored.selection.names))
 
     async def _narrow(self, stored: StoredSelection, surplus_since: float) -> None:
-        now, selection = self._clock.now(), stored.selection
+        now, selection = self.clock.now(), stored.selection
         if selection.narrowing is None:
             if now - surplus_since < _SURPLUS_SECONDS:
                 return
             announcement = Narrowing(id=new_identity())
             announcing = Selection(names=selection.names, narrowing=announcement)
-            await self._configuration.write(stored, announcing)
-            self._announced = announcement.id, self._clock.now()
+            await self.configuration.write(stored, announcing)
+            self._announced = announcement.id, self.clock.now()
         elif self._announced is None or self._announced[0] != selection.narrowing.id:
             # That of an earlier leader, of unknown age: counted from here on.
             self._announced = selection.narrowing.id, now
-        elif now - self._announced[1] >= self._settle_seconds:
+        elif now - self._announced[1] >= self.settle_seconds:
             # INVARIANT: whoever saw no announcement has stored his quota by now, or never will;
             # whoever saw it has noted his namespace. If one is noted from here on, the write fails.
-            reach = await self._list_stored()
-            if self._may_write():
-                await self._configuration.write(stored, narrowed(selection, reach))
+            reach = await self.stored()
+            if self.may_write():
+                await self.configuration.write(stored, narrowed(selection, reach))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -184,45 +184,39 @@ class ReleaseCheck:
         return bool(node_name)
 
 
+@dataclass(eq=False)
 class ReleaseController:
     """The task of the leader; restarted whenever this replica starts to lead.
 
     All that must outlive it is on the pods: a new leader finds them held or nominated in its own
     view, and goes on. Each write may be repeated, applies to one pod by its uid, and is sent only
     while this replica leads, so it may end between any two of them.
-
-    Args:
-        context: what it works with.
-        releases: writes the pods that are to be released.
-        gangs: the gangs whose members are held.
-        is_ready: whether view and policies are complete; before that only overdue pods are
-            released.
     """
 
-    def __init__(
-        self,
-        context: ReleaseContext,
-        releases: Releases,
-        gangs: Gangs,
-        *,
-        is_ready: Callable[[], bool],
-    ) -> None:
-        self._context = context
-        self._held, self._unbound, self._pods = context.held, context.unbound, context.pods
-        self._quota_queue = context.quota_queue
-        self._gangs = gangs
-        self._releases = releases
-        self._is_ready = is_ready
-        self._clock = context.clock
-        self._conditions = ConditionWriter(context, gangs)
-        self._release_check = ReleaseCheck(context, gangs)
+    context: ReleaseContext  # what it works with
+    releases: Releases  # writes the pods that are to be released
+    gangs: Gangs  # the gangs whose members are held
+    _: KW_ONLY
+    # whether view and policies are complete; before that only overdue pods are released
+    is_ready: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self._held, self._unbound, self._pods = (
+            self.context.held,
+            self.context.unbound,
+            self.context.pods,
+        )
+        self._quota_queue = self.context.quota_queue
+        self._clock = self.context.clock
+        self._conditions = ConditionWriter(self.context, self.gangs)
+        self._release_check = ReleaseCheck(self.context, self.gangs)
 
     async def run(self) -> None:
         """Repeat cycles until cancelled."""
         self._pods.forget_releases()
-        self._gangs.begin()
+        self.gangs.begin()
         beside = [
-            asyncio.create_task(self._context.scheduler_lease.run(self._touch)),
+            asyncio.create_task(self.context.scheduler_lease.run(self._touch)),
             asyncio.create_task(self._write_events()),
         ]
         try:
@@ -244,8 +238,8 @@ class ReleaseController:
     async def end(self) -> None:
         """End all writes, and take back what the view counts ahead of them."""
         await self._conditions.end()
-        await self._gangs.end()
-        await self._releases.end()
+        await self.gangs.end()
+        await self.releases.end()
         # Nobody does so while this replica does not lead, and the pods come and go.
         self._pods.retain(lambda _: False)
         self._quota_queue.clear()
@@ -257,60 +251,60 @@ class ReleaseController:
         self._forget_lost()
 
         waiting: Sequence[HeldPod] = ()
-        if not self._context.writer.pause_seconds:
+        if not self.context.writer.pause_seconds:
             # 2. Release overdue pods, whatever happens.
             self._release_overdue()
 
             # 3. Write again what failed. Withdraw nominations that were not followed.
-            self._releases.retry()
+            self.releases.retry()
             for record in self._pods.take_unfollowed(self._clock()):
-                self._releases.withdraw_unfollowed(record)
+                self.releases.withdraw_unfollowed(record)
 
             # 4. Release the next ones in order.
-            if self._is_ready():
+            if self.is_ready():
                 waiting = await self._release_next()
                 decided = [attempt.held.key for attempt in self._pods.releasing()]
-                self._context.pace.cycle_ended(self._quota_queue.waits, decided)
+                self.context.pace.cycle_ended(self._quota_queue.waits, decided)
 
             # 5. Tell those that stay why they wait.
             self._conditions.write_due(waiting)
         records = [self._pods.of(held) for held in self._held]
-        self._context.health.cycle_ended(
+        self.context.health.cycle_ended(
             waiting=self._is_any_due(records),
             refused=Counter(record.pod.namespace for record in records if record.is_refused),
         )
 
     def _release_overdue(self) -> None:
         """Release pods that are held for too long with the node that they are nominated to."""
-        now = self._context.now()
+        now = self.context.now()
         for held in self._held:
-            if held.release_by > now or not self._releases.may_try(held):
+            if held.release_by > now or not self.releases.may_try(held):
                 continue
             attempt = self._pods.attempt(held.pod)
             if attempt is None or attempt.is_idle:
                 node_name = held.pod.nominated_node_name
-                self._context.nominations.nominate(held.pod, node_name)
+                self.context.nominations.nominate(held.pod, node_name)
                 reason = "" if node_name else _OVERDUE
                 decision = ReleaseDecision(node_name=node_name, reason=reason)
-                self._releases.begin(held, decision, is_overdue=True)
+                self.releases.begin(held, decision, is_overdue=True)
 
     async def _release_next(self) -> Sequence[HeldPod]:
         """Release pods in order; return those that stay, in order."""
         waiting = self._undecided(self._held)
-        view = self._context.state.view()
+        view = self.context.state.view()
         if not waiting:
             self._quota_queue.clear()
-            self._gangs.turns((), view)
+            self.gangs.turns((), view)
             self._pods.set_order(())
             return ()
-        ordered = self._context.rules.order.sorted(
-            waiting, view, pod_of=lambda held: held.pod, failed_at=self._gangs.failed_at
+        ordered = self.context.rules.order.sorted(
+            waiting, view, pod_of=lambda held: held.pod, failed_at=self.gangs.failed_at
         )
-        turns = self._gangs.turns(ordered, view)
+        turns = self.gangs.turns(ordered, view)
         remaining = self._releasable(turns, view)
         del view  # each nomination would have to copy it
         for held in self._quota_queue.nominated_in_vain(turns.queue):
-            self._releases.take_back(held)
+            self.releases.take_back(held)
         await self._release_each(remaining, turns)
         return self._undecided(ordered)
 
@@ -322,10 +316,10 @@ class ReleaseController:
             if self._clock() - began >= _AT_ONCE_SECONDS:
                 await asyncio.sleep(0)  # reviews and events come in between
                 began = self._clock()
-            if self._held.get(held.key) is not held or not self._releases.may_try(held):
+            if self._held.get(held.key) is not held or not self.releases.may_try(held):
                 continue
             if held.key in turns.together:
-                if not self._gangs.prepare(held):
+                if not self.gangs.prepare(held):
                     self._release_check.keep_gang(held, quota_release)
                 continue
             scheduler = held.pod.scheduler_name
@@ -339,13 +333,13 @@ class ReleaseController:
         if self._pods.of(held).take_room():
             # It goes where others have made room, if that is still there.
             node_name = held.pod.nominated_node_name
-            if not would_stay(self._context.state.view(), node_name, held.pod):
+            if not would_stay(self.context.state.view(), node_name, held.pod):
                 return False
-            self._releases.begin(held, ReleaseDecision(node_name=node_name))
+            self.releases.begin(held, ReleaseDecision(node_name=node_name))
             return True
         if self._release_check.keeps(held, quota_release):
             return False
-        self._releases.begin(held, ReleaseDecision(reason=_UNRESERVED))
+        self.releases.begin(held, ReleaseDecision(reason=_UNRESERVED))
         return True
 
     def _releasable(self, turns: QueueTurns, view: ClusterView) -> Iterator[Turn]:
@@ -366,7 +360,7 @@ class ReleaseController:
 
     def _reserved(self) -> Iterator[HeldPod]:
         """Return the pods that are nominated, and wait for others to be gone or nominated too."""
-        return chain(self._pods.kept_for_reclaim(), self._gangs.prepared())
+        return chain(self._pods.kept_for_reclaim(), self.gangs.prepared())
 
     async def _touch(self) -> None:
         """Let a scheduler that was restarted note all nominations again that it has forgotten."""
@@ -374,7 +368,7 @@ class ReleaseController:
             if not held.pod.nominated_node_name:
                 continue
             try:
-                await self._context.writer.touch(held)
+                await self.context.writer.touch(held)
             except WriteError as error:
                 _log.info("pod `%s` is not touched: %s", held.key, error)
 
@@ -396,7 +390,7 @@ class ReleaseController:
 
     async def _write_events(self) -> None:
         """Keep up with refusals: forget those of pods that are gone, and report those that last."""
-        context = self._context
+        context = self.context
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._pods.retain(self._held.holds)
@@ -408,7 +402,7 @@ class ReleaseController:
             self._unbound.changed.set()
             _log.info("pod `%s` was released and is not bound", record.pod.key)
             if record.attempt is None:
-                self._context.nominations.withdraw(record.pod)
+                self.context.nominations.withdraw(record.pod)
 
     async def _event(self) -> None:
         """Wait for an event of a held or a released pod, or for a while."""

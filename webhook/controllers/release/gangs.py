@@ -124,29 +124,17 @@ class GangDecision(NamedTuple):
     reason: str = ""
 
 
+@dataclass(eq=False)
 class GangDecider:
     """Decides where all members of some gangs go, and counts each on its node at once.
 
     No mistake in a policy and no bug in a rule keeps a pod: it is released without a node then.
-
-    Args:
-        placer: decides.
-        policies: those in force.
-        nominations: counts the pods on their nodes.
-        counts: where decisions are counted, also those of a pod that is decided again.
     """
 
-    def __init__(
-        self,
-        placer: Placer,
-        policies: Callable[[], PolicySet],
-        nominations: Nominations,
-        counts: PolicyCounts,
-    ) -> None:
-        self._placer = placer
-        self._policies = policies
-        self._nominations = nominations
-        self._counts = counts
+    placer: Placer  # decides
+    policies: Callable[[], PolicySet]  # those in force
+    nominations: Nominations  # counts the pods on their nodes
+    counts: PolicyCounts  # where decisions are counted, also those of a pod that is decided again
 
     def decide(
         self, parts: Sequence[GangPart], reserved: Mapping[str, ReleaseDecision] = _NOTHING
@@ -163,23 +151,23 @@ class GangDecider:
         members = [held for part in parts for held in part.members]
         decisions = dict(reserved)
         for held in members:
-            self._nominations.withdraw(held.pod)
+            self.nominations.withdraw(held.pod)
         for held in members:
             if held.key in reserved:
-                self._nominations.nominate(held.pod, reserved[held.key].node_name)
+                self.nominations.nominate(held.pod, reserved[held.key].node_name)
         reason = ""
         for part in parts:
             placed = self._place(part, reserved)
             for held in part.members:
                 if held.key in placed.decisions:
-                    self._nominations.nominate(held.pod, placed.decisions[held.key].node_name)
+                    self.nominations.nominate(held.pod, placed.decisions[held.key].node_name)
             decisions |= placed.decisions
             reason = reason or placed.reason
             if reason:
                 break
         if reason:
             for held in members:
-                self._nominations.withdraw(held.pod)
+                self.nominations.withdraw(held.pod)
             return GangDecision(decisions, reason)
         return GangDecision({held.key: _TOO_LARGE for held in members} | decisions)
 
@@ -196,7 +184,7 @@ class GangDecider:
         decisions = dict(reserved)
         for held in members:
             if held.key in decisions:
-                self._nominations.nominate(held.pod, decisions[held.key].node_name)
+                self.nominations.nominate(held.pod, decisions[held.key].node_name)
         for part in parts:
             homeless = set[PodShape]()
             while len(homeless) < _MOST_HOMELESS:
@@ -204,14 +192,14 @@ class GangDecider:
                 placed = self._place(part._replace(members=tuple(left)), decisions)
                 for held in left:
                     if held.key in placed.decisions:
-                        self._nominations.nominate(held.pod, placed.decisions[held.key].node_name)
+                        self.nominations.nominate(held.pod, placed.decisions[held.key].node_name)
                 decisions |= placed.decisions
                 failed = [each for each in left if each.raw and each.key not in decisions]
                 if not failed:
                     break
                 homeless.add(failed[0].pod.shape)
         for held in members:
-            self._nominations.withdraw(held.pod)
+            self.nominations.withdraw(held.pod)
         return decisions
 
     def _place(self, part: GangPart, reserved: Mapping[str, ReleaseDecision]) -> GangDecision:
@@ -220,10 +208,10 @@ class GangDecider:
         nodes = (reserved[held.key].node_name for held in part.members if held.key in reserved)
         beside = (*part.beside, *filter(None, nodes))
         try:
-            policies = self._policies()
+            policies = self.policies()
             requests = [held.placement_request for held in pods]
             gang = StartingGang(requests=requests, topology=part.gang.topology, beside=beside)
-            placement, _view = self._placer.place_gang(gang, policies)
+            placement, _view = self.placer.place_gang(gang, policies)
             outcomes = [each for each in placement.trial.outcomes if each.node]
             decisions = {
                 held.key: _decision_of(outcome)
@@ -234,7 +222,7 @@ class GangDecider:
             return GangDecision({held.key: _FAILED_BY_BUG for held in pods})
         if placement.trial.failed is None:
             for outcome in outcomes:
-                self._counts.count_release(outcome.decision, outcome.verdict, policies)
+                self.counts.count_release(outcome.decision, outcome.verdict, policies)
         return GangDecision(decisions, placement.trial.message)
 
 

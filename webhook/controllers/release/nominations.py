@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import msgspec
 
@@ -24,26 +25,20 @@ from webhook.placement.held_pods import HeldPods
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Nominations:
-    """The nodes that held pods count on in the view.
+    """The nodes that held pods count on in the view."""
 
-    Args:
-        state: the view's.
-        held: the pods that are held.
-        pods: the records of these, and of the released ones.
-    """
-
-    def __init__(self, state: ClusterState, held: HeldPods, pods: HeldPodRegistry) -> None:
-        self._state = state
-        self._held = held
-        self._pods = pods
+    state: ClusterState  # the view's
+    held: HeldPods  # the pods that are held
+    pods: HeldPodRegistry  # the records of these, and of the released ones
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node, in place of the one that it counted on; "" for none.
 
         A pod that was withdrawn in between still names the node of its last nomination.
         """
-        before = self._state.assumed_node(pod.key) or pod.nominated_node_name
+        before = self.state.assumed_node(pod.key) or pod.nominated_node_name
         if node_name and before not in {"", node_name}:
             _log.info("pod `%s` is nominated to `%s`, not to `%s`", pod.key, node_name, before)
         self._count(pod, node_name)
@@ -54,13 +49,13 @@ class Nominations:
 
     def follow(self, held: HeldPod) -> None:
         """Count a pod on the node that the watch shows it nominated to, if any."""
-        now = self._held.now(held)
+        now = self.held.now(held)
         self._count(held.pod, "" if now is None else now.pod.nominated_node_name)
 
     @contextmanager
     def set_aside(self, pods: Sequence[HeldPod]) -> Iterator[None]:
         """Count pods on no node for a moment: they compete with others, not with themselves."""
-        nodes = {held.key: self._state.assumed_node(held.key) for held in pods}
+        nodes = {held.key: self.state.assumed_node(held.key) for held in pods}
         counted = [(held.pod, nodes[held.key]) for held in pods if nodes[held.key]]
         for pod, _ in counted:
             self._count(pod, "")
@@ -72,9 +67,9 @@ class Nominations:
 
     def _count(self, pod: Pod, node_name: str) -> None:
         """Count a pod, unless another one has its name by now: the view knows pods by names."""
-        known = self._held.get(pod.key) or self._pods.by_key(pod.key)
+        known = self.held.get(pod.key) or self.pods.by_key(pod.key)
         if known is None or known.pod.uid == pod.uid:
-            self._state.nominate(pod.key, node_name)
+            self.state.nominate(pod.key, node_name)
         else:
             _log.info("pod `%s` is another one by now: it keeps its nomination", pod.key)
 

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from http import HTTPStatus
@@ -362,37 +363,27 @@ class WriteKind(StrEnum):
     RELEASE = "release"
 
 
+@dataclass(eq=False)
 class PodWriter:
     """Writes held pods; any number of calls may be made at a time, some are in flight.
 
     Every method raises a `WriteError`, and says by its `failure` what to do. All may be repeated:
     a write that was made but not answered is made again, or found made.
-
-    Args:
-        connection: to the API server, of its own: renewals of the Lease must not wait behind it.
-        may_write: whether this replica leads at this very moment.
-        clock: seconds that only go forward.
-        now: the time of day.
-        count_write: called with each write, and what became of it.
-        observe_hold: called with the seconds from a pod's creation to its release.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        may_write: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        count_write: Callable[[WriteKind, WriteFailure | None], None] = lambda _kind, _failure: (
-            None
-        ),
-        observe_hold: Callable[[float], None] = lambda _seconds: None,
-    ) -> None:
-        self._paced = PacedConnection(connection, may_write=may_write, clock=clock)
-        self._now = now
-        self._count_write = count_write
-        self._observe_hold = observe_hold
+    # to the API server, of its own: renewals of the Lease must not wait behind it
+    connection: Connection
+    _: KW_ONLY
+    may_write: Callable[[], bool]  # whether this replica leads at this very moment
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)  # the time of day
+    # called with each write, and what became of it
+    count_write: Callable[[WriteKind, WriteFailure | None], None] = lambda _kind, _failure: None
+    # called with the seconds from a pod's creation to its release
+    observe_hold: Callable[[float], None] = lambda _seconds: None
+
+    def __post_init__(self) -> None:
+        self._paced = PacedConnection(self.connection, may_write=self.may_write, clock=self.clock)
 
     @property
     def pause_seconds(self) -> float:
@@ -446,7 +437,7 @@ class PodWriter:
         A scheduler before 1.37 forgets those of gated pods until the pod is updated, and a write
         that changes nothing is no update.
         """
-        moment = f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        moment = f"{self.now().astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         metadata = {"uid": held.pod.uid, "annotations": {RESERVED_AT_ANNOTATION: moment}}
         with self._counted(WriteKind.TOUCH):
             await self._patch_held(held, _MERGE_PATCH, {"metadata": metadata})
@@ -478,7 +469,7 @@ class PodWriter:
         with self._counted(WriteKind.RELEASE):
             await self._release(held, annotations, is_repeated=is_repeated)
         if held.pod.created is not None:
-            self._observe_hold((self._now() - held.pod.created).total_seconds())
+            self.observe_hold((self.now() - held.pod.created).total_seconds())
 
     async def _release(
         self, held: HeldPod, annotations: Mapping[str, str], *, is_repeated: bool
@@ -559,9 +550,9 @@ class PodWriter:
         try:
             yield
         except WriteError as error:
-            self._count_write(kind, error.failure)
+            self.count_write(kind, error.failure)
             raise
-        self._count_write(kind, None)
+        self.count_write(kind, None)
 
 
 async def all_of(writes: Iterable[Awaitable[None]]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -270,49 +271,32 @@ class Turn(NamedTuple):
     release: QuotaRelease | None = None
 
 
+@dataclass(eq=False)
 class QuotaQueue:
     """The pods that wait for quota, as the leader sees them.
-
-    Args:
-        state: the cluster.
-        held: the pods that are held.
-        pods: their records.
-        rules: by which pods wait.
-        now: the time of day.
-        reclaims: whether pods are evicted for others where their quota says so. Then a pod within
-            min that no node takes stays held.
-        hard_namespaces: whose quotas may ask for Hard reclaim.
-        surges: finds the pods that may go above `max`; none does where it is not given.
-        clock: seconds that only go forward.
 
     Attributes:
         situation: of the last cycle, before it released any; None before the first.
     """
 
-    def __init__(  # noqa: PLR0913 - named parts, joined in one place
-        self,
-        state: ClusterState,
-        held: HeldPods,
-        pods: HeldPodRegistry,
-        rules: QueueRules,
-        *,
-        now: Callable[[], Micros],
-        reclaims: bool = False,
-        hard_namespaces: Container[str] = (),
-        surges: SurgingPods | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._state = state
-        self._held = held
-        self._records = pods
-        self._queues = NamespaceQueues(rules)
-        self._now = now
-        self._reclaims = reclaims
-        self._hard_namespaces = hard_namespaces
-        self._surges = surges
-        self._clock = clock
-        self._pods = QueuedPods(state, self._queues)
-        self._exceeded = ExceededQuotas(state, clock)
+    state: ClusterState  # the cluster
+    held: HeldPods  # the pods that are held
+    records: HeldPodRegistry  # theirs
+    rules: QueueRules  # by which pods wait
+    _: KW_ONLY
+    now: Callable[[], Micros]  # the time of day
+    # whether pods are evicted for others where their quota says so. Then a pod within min that no
+    # node takes stays held
+    reclaims: bool = False
+    hard_namespaces: Container[str] = ()  # whose quotas may ask for Hard reclaim
+    # finds the pods that may go above `max`; none does where it is not given
+    surges: SurgingPods | None = None
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
+
+    def __post_init__(self) -> None:
+        self._queues = NamespaceQueues(self.rules)
+        self._queued = QueuedPods(self.state, self._queues)
+        self._exceeded = ExceededQuotas(self.state, self.clock)
         self._cycle: QueueCycle | None = None
         self._without_room: dict[str, QuotaWait] = {}
         self._waits: QuotaWaits | None = None  # made when they are asked for
@@ -345,12 +329,12 @@ class QuotaQueue:
             self.clear()
             return map(Turn, ordered)
         self._without_room, self._waits = {}, None
-        now = self._now()
+        now = self.now()
         self._queues.update(view)
         self.situation = situation = self._situation(view, decided, ordered)
-        self._pods.update(ordered, together)
+        self._queued.update(ordered, together)
         cycle = QueueCycle(
-            self._exceeded.marked((pod for _, pod in self._pods.items()), view),
+            self._exceeded.marked((pod for _, pod in self._queued.items()), view),
             situation.quotas,
             situation.usage,
             situation.cohort,
@@ -364,8 +348,8 @@ class QuotaQueue:
         """Note that no pod waits for quota."""
         self._cycle, self._together = None, _ALONE
         self._without_room, self._waits = {}, None
-        self._pods.clear()
-        for record in self._records:
+        self._queued.clear()
+        for record in self.records:
             record.waits_within_min_no_more()
 
     def nominated_in_vain(self, ordered: Iterable[HeldPod]) -> list[HeldPod]:
@@ -401,10 +385,10 @@ class QuotaQueue:
 
         One that stands for others is within it with all of them.
         """
-        waits, records = self.waits, self._records
+        waits, records = self.waits, self.records
         return [
             held
-            for held, pod in self._pods.items()
+            for held, pod in self._queued.items()
             if records.of(held).within_min_since is not None
             and (wait := waits.get(pod.key)) is not None
             and _is_blocked(wait)
@@ -412,11 +396,11 @@ class QuotaQueue:
 
     def situation_without(self, pods: Sequence[HeldPod]) -> QueueSituation:
         """Return the situation of now, as if held pods were neither under way nor nominated."""
-        view = self._state.view()
+        view = self.state.view()
         self._queues.update(view)
         left_out = {held.key for held in pods}
         decided = [key for key in self._decided if key not in left_out]
-        others = [each for each in self._held if each.key not in left_out]
+        others = [each for each in self.held if each.key not in left_out]
         return self._situation(view, decided, others)
 
     def quota_of(self, namespace: str, labels: Mapping[str, str]) -> ElasticQuota | None:
@@ -440,7 +424,7 @@ class QuotaQueue:
         return (
             quota is not None
             and quota.asks_for_hard_reclaim
-            and quota.namespace in self._hard_namespaces
+            and quota.namespace in self.hard_namespaces
         )
 
     def mode_without_node(self, held: HeldPod, release: QuotaRelease | None) -> EvictionMode:
@@ -448,13 +432,13 @@ class QuotaQueue:
 
         On: it stays held, as pods that borrow are evicted for it. DryRun: it is released, and told.
         """
-        may_reclaim = self._reclaims and release is not None and release.is_within_min
+        may_reclaim = self.reclaims and release is not None and release.is_within_min
         return self.mode_of(held.pod) if may_reclaim else EvictionMode.OFF
 
     def keep_without_node(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that no node takes a pod that stays held then."""
         self._wait_for_capacity(held, release)
-        self._records.of(held).finds_no_node_within_min(self._now(), self._clock())
+        self.records.of(held).finds_no_node_within_min(self.now(), self.clock())
 
     def refused(self, held: HeldPod, message: str) -> None:
         """Note that the release of a pod was refused as it exceeds its quota.
@@ -470,13 +454,13 @@ class QuotaQueue:
         under_way = [
             PodUnderWay(
                 held.pod.namespace,
-                self._state.pod_requests(held.key),
+                self.state.pod_requests(held.key),
                 quota_label(held.pod.labels),
             )
             for key in keys
-            if (held := self._held.get(key)) is not None
+            if (held := self.held.get(key)) is not None
             and held.is_queued
-            and self._pods.queue_of(held) is not None
+            and self._queued.queue_of(held) is not None
         ]
         nominated = (
             held.key
@@ -486,13 +470,13 @@ class QuotaQueue:
         )
         # INVARIANT: each of these that is assumed is released and unbound, too, or waits.
         candidates = dict.fromkeys(
-            (*keys, *(each.pod.key for each in self._records.unbound()), *nominated)
+            (*keys, *(each.pod.key for each in self.records.unbound()), *nominated)
         )
         assumed = [
-            (node_name, self._state.pod_requests(key))
+            (node_name, self.state.pod_requests(key))
             for key in candidates
             if self._queues.is_in_cohort(key.partition("/")[0])
-            and (node_name := self._state.assumed_node(key))
+            and (node_name := self.state.assumed_node(key))
         ]
         return self._queues.situation(view, under_way=under_way, assumed=assumed)
 
@@ -507,10 +491,10 @@ class QuotaQueue:
 
         After them come the pods of rollouts that may go though their quota has no room.
         """
-        by_key = {pod.key: held for held, pod in self._pods.items()}
-        at, let_go = self._clock(), set[str]()
+        by_key = {pod.key: held for held, pod in self._queued.items()}
+        at, let_go = self.clock(), set[str]()
         for held in ordered:
-            if held not in self._pods:
+            if held not in self._queued:
                 yield Turn(held)
                 continue
             release = next(releases, None)
@@ -519,21 +503,21 @@ class QuotaQueue:
             turn = by_key[release.key]
             let_go.add(release.key)
             self._waits = None
-            again_at = self._records.of(turn).capacity_again_at
+            again_at = self.records.of(turn).capacity_again_at
             if again_at is not None and again_at > at:
                 self._wait_for_capacity(turn, release)
             else:
                 yield Turn(turn, release)
-        if self._surges is None:
+        if self.surges is None:
             return
         waiting = (
             held
-            for held, pod in self._pods.items()
+            for held, pod in self._queued.items()
             if pod.key not in let_go and not self._exceeded.keep(held, view)
         )
-        decided = (self._held.get(key) for key in self._decided)
+        decided = (self.held.get(key) for key in self._decided)
         under_way = [held for held in decided if held is not None]
-        yield from map(Turn, self._surges.among(waiting, under_way, view))
+        yield from map(Turn, self.surges.among(waiting, under_way, view))
 
     def _wait_for_capacity(self, held: HeldPod, release: QuotaRelease) -> None:
         """Note that a pod within min waits for a node, after those of its quota that do."""
@@ -545,14 +529,14 @@ class QuotaQueue:
             position=position,
             of=position,
             is_within_min=True,
-            since=self._pods[held].since,
+            since=self._queued[held].since,
         )
 
     def _note_within_min(self, cycle: QueueCycle, now: Micros) -> None:
         """Note since when pods within min wait, those without a node included."""
-        queued = {held.pod.uid: (held, pod.key) for held, pod in self._pods.items()}
+        queued = {held.pod.uid: (held, pod.key) for held, pod in self._queued.items()}
         within = {key for key, is_within in cycle.waiting() if is_within}
-        for record in self._records:
+        for record in self.records:
             found = queued.get(record.pod.uid)
             if found is None:
                 record.waits_within_min_no_more()
@@ -560,7 +544,7 @@ class QuotaQueue:
                 record.within_min_since = None
         for held, key in queued.values() if within else ():
             if key in within:
-                self._records.of(held).waits_within_min(now)
+                self.records.of(held).waits_within_min(now)
 
 
 def _is_blocked(wait: QuotaWait) -> bool:

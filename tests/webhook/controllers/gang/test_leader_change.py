@@ -119,7 +119,7 @@ async def test_what_was_taken_back_is_left_alone_while_the_watch_does_not_show_i
     held = replica.held.get("shop/one")
     assert held is not None
     assert held.pod.nominated_node_name == "a"
-    assert not replica.controller._releases.may_try(held)  # noqa: SLF001 (what holds all writes)
+    assert not replica.controller.releases.may_try(held)
     replica.see()
     world.member("three", "train")
     await replica.cycle()
