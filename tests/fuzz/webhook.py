@@ -23,7 +23,7 @@ from webhook.admission import wire
 from webhook.admission.handler import Outcome, ReviewResult
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.quota import QuotaReviews
-from webhook.admission.quota_objects import QuotaObjectReviews, by_resource
+from webhook.admission.quota_objects import QuotaObjectReviews
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.cluster import Cluster
 from webhook.placement.explanations import Explanations
@@ -101,7 +101,7 @@ class FuzzedWebhook:
             withdraw=self.cluster.withdraw,
         )
         quotas = QuotaObjectReviews(view=self.cluster.view)
-        self._validate = by_resource(pods=pods.review, quotas=quotas.review)
+        self._pods, self._quotas = pods, quotas
         self._runner = asyncio.Runner()
 
     def close(self) -> None:
@@ -147,8 +147,8 @@ class FuzzedWebhook:
     async def _judged(self, request: AdmissionRequest) -> ReviewResult | None:
         """Return the result of the path of quotas, None where it is an error of a known kind."""
         try:
-            result = self._validate(request)
-            return result if isinstance(result, ReviewResult) else await result
+            result = (self._quotas if request.is_of_quota else self._pods).review(request)
+            return await result
         except AdmissionError as error:
             _check_text(error)
         except QuotaUndecidedError:

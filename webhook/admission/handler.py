@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import inf
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -99,8 +100,6 @@ class BodyReader:
 def _body(data: bytes, most_bytes: int) -> Body:
     return Body(data, is_whole=len(data) <= most_bytes)
 
-
-_T = TypeVar("_T")
 
 _CROWD: Final = 16
 """Reviews in flight: a caller waits for some milliseconds before its own is decided."""
@@ -229,14 +228,27 @@ class ConcurrencyLimiter:
         """Count the turn of a review that needs none: others are paced by turns."""
         self.taken += 1
 
-    async def run_serialized(self, namespace: str, decide: Callable[[], _T]) -> _T:
-        """Result of `decide`, called when it is the turn of a review that has entered."""
+    @asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncIterator[None]:
+        """Wait for the turn of a review that has entered, which decides without waiting in it."""
         load, late_at = self._loads[namespace], self._clock() + _LATE_SECONDS
         self.waiting += 1
         try:
-            async with self._turns.of(namespace):
+            await self._turns.take(namespace)
+            try:
                 await self._pass_on()
-                return self._in_turn(load, late_at, decide)
+                began = self._clock()
+                self.is_overloaded = began > late_at and self._is_standing(load)
+                if self.is_overloaded:
+                    load.overloaded_until = began + _OVERLOAD_SECONDS
+                try:
+                    yield
+                finally:
+                    spent = self._clock() - began
+                    self._turns.spend(spent)
+                    self._passes = _PASSES if spent > _LONG_SECONDS else 1
+            finally:
+                self._turns.end()
         finally:
             load.decided += 1
             self._decided += 1
@@ -250,18 +262,6 @@ class ConcurrencyLimiter:
             if number >= self._passes and not others_wait:
                 return
             await asyncio.sleep(0)
-
-    def _in_turn(self, load: _Load, late_at: float, decide: Callable[[], _T]) -> _T:
-        now = self._clock()
-        self.is_overloaded = now > late_at and self._is_standing(load)
-        if self.is_overloaded:
-            load.overloaded_until = now + _OVERLOAD_SECONDS
-        try:
-            return decide()
-        finally:
-            spent = self._clock() - now
-            self._turns.spend(spent)
-            self._passes = _PASSES if spent > _LONG_SECONDS else 1
 
     def _has_place(self, load: _Load) -> bool:
         if self._in_flight <= self._limit:
@@ -415,12 +415,7 @@ class _ReviewFailedError(Exception):
 
 @dataclass(eq=False)
 class ReviewHandler:
-    """Handles the reviews of one path.
-
-    Attributes:
-        path: in the URL and in the metrics.
-        limiter: of the reviews of this path.
-    """
+    """Handles the reviews of one path."""
 
     path: str  # in the URL and in the metrics
     decide: Decide  # decides each review
@@ -437,6 +432,8 @@ class ReviewHandler:
     # what that result is; by default it is admitted unmodified
     undecided: Undecided = admit_unmodified
     answered: Answered | None = None  # called with each result right before it is written
+    # decides the reviews of ElasticQuotas that have the path of pods; None where they have another
+    decide_quota: Decide | None = None
 
     def __post_init__(self) -> None:
         self._bodies = BodyReader(self.limits.body_seconds)
@@ -472,44 +469,33 @@ class ReviewHandler:
 
     async def _review(self, body: Body, deadline: float) -> ReviewResult:
         review = self._decoded(body)
-        namespace = review.namespace
-        has_place = self.limiter.enter(namespace)
+        decide = self.decide_quota if self.decide_quota and review.is_of_quota else self.decide
+        has_place = self.limiter.enter(review.namespace)
         try:
             result = self.shortcut(review)
             if result is not None:
                 self.limiter.spare_turn()
                 return result
             if not has_place:
-                return self._shed(review)
-            start = partial(self._started, review, deadline)
-            decided = await self.limiter.run_serialized(namespace, start)
+                what = "pods" if self.fails_open else "reviews"
+                return self._without_decision(review, Outcome.SHED, f"too many {what} at a time")
+            async with self.limiter.turn(review.namespace):
+                decided = decide(review) if self.clock() < deadline else self._late(review)
             if isinstance(decided, ReviewResult):
                 return decided
             try:
-                async with asyncio.timeout(deadline - self.clock()):
-                    return await self._finished(review, decided)
+                async with asyncio.timeout(deadline - self.clock()) as limit:
+                    return await decided
             except TimeoutError:
+                if not limit.expired():
+                    raise
                 return self._late(review)
+        except _ReviewFailedError:
+            raise
+        except Exception as error:
+            raise self._failure(review, error) from error
         finally:
-            self.limiter.leave(namespace)
-
-    def _started(
-        self, review: AdmissionRequest, deadline: float
-    ) -> ReviewResult | Awaitable[ReviewResult]:
-        if self.clock() >= deadline:
-            return self._late(review)
-        try:
-            return self.decide(review)
-        except Exception as error:
-            raise self._failure(review, error) from error
-
-    async def _finished(
-        self, review: AdmissionRequest, result: Awaitable[ReviewResult]
-    ) -> ReviewResult:
-        try:
-            return await result
-        except Exception as error:
-            raise self._failure(review, error) from error
+            self.limiter.leave(review.namespace)
 
     def _failure(self, review: AdmissionRequest, error: Exception) -> _ReviewFailedError:
         """Failure to respond with; an internal error also goes into the log."""
@@ -521,23 +507,15 @@ class ReviewHandler:
         _log.error("a review failed", exc_info=error, extra=extra)
         return _ReviewFailedError(500, Outcome.ERROR, "internal error, see the log")
 
-    def _shed(self, review: AdmissionRequest) -> ReviewResult:
-        if self.fails_open:
-            return self._without_decision(review, Outcome.SHED, "too many pods at a time")
-        raise _ReviewFailedError(503, Outcome.SHED, "too many reviews at a time")
-
     def _late(self, review: AdmissionRequest) -> ReviewResult:
-        if self.fails_open:
-            return self._without_decision(review, Outcome.DEADLINE, "no time was left")
-        raise _ReviewFailedError(503, Outcome.DEADLINE, "no time was left")
+        return self._without_decision(review, Outcome.DEADLINE, "no time was left")
 
     def _without_decision(
         self, review: AdmissionRequest, outcome: Outcome, reason: str
     ) -> ReviewResult:
-        try:
+        if self.fails_open:
             return self.undecided(review, outcome, reason)
-        except Exception as error:
-            raise self._failure(review, error) from error
+        raise _ReviewFailedError(503, outcome, reason)
 
     async def _read(self, request: web.Request) -> Body:
         """Read the body of a review."""

@@ -7,7 +7,7 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -162,8 +162,6 @@ def _template(request: AdmissionRequest) -> _Template:
     return _TOKEN_VOLUME.sub(b'{"name":""', request.object), context
 
 
-_R = TypeVar("_R")
-
 _log = logging.getLogger(__name__)
 
 
@@ -203,7 +201,10 @@ class PlacementReviews:
             return ignored(request)
         if request.is_too_large or len(request.object) > MOST_BYTES:
             return _not_advised(request, f"more than {MOST_BYTES} bytes")
-        return _failing_open(request, self._reviewed)
+        try:
+            return self._reviewed(request)
+        except Exception as error:  # noqa: BLE001 - advice is never worth a pod
+            return _unadvised(request, error)
 
     def without_waiting(self, request: AdmissionRequest) -> ReviewResult | None:
         """Hold a pod, or advise it by the decision for another of its template; None for a review.
@@ -214,11 +215,17 @@ class PlacementReviews:
         """
         if not request.creates_pod:
             return None
-        return _failing_open(request, self._without_waiting)
+        try:
+            return self._without_waiting(request)
+        except Exception as error:  # noqa: BLE001 - advice is never worth a pod
+            return _unadvised(request, error)
 
     def undecided(self, request: AdmissionRequest, outcome: Outcome, reason: str) -> ReviewResult:
         """Hold a pod that there is no time to decide on, if it may be held; else admit it."""
-        held = _failing_open(request, self._held_in_haste) if request.creates_pod else None
+        try:
+            held = self._held_in_haste(request) if request.creates_pod else None
+        except Exception as error:  # noqa: BLE001 - advice is never worth a pod
+            return _unadvised(request, error)
         return held or admit_unmodified(request, outcome, reason)
 
     def _reviewed(self, request: AdmissionRequest) -> ReviewResult:
@@ -317,18 +324,14 @@ _OUTCOMES = {
 }
 
 
-def _failing_open(
-    request: AdmissionRequest, advise: Callable[[AdmissionRequest], _R]
-) -> _R | ReviewResult:
-    """Return what became of a pod, which passes unmodified where it cannot be advised."""
-    try:
-        return advise(request)
-    except AdmissionError as error:
-        _log.warning("no advice for a pod: %s", error, extra={"uid": request.uid})
+def _unadvised(request: AdmissionRequest, error: Exception) -> ReviewResult:
+    """Return the result for a pod that passes unmodified, as it cannot be advised."""
+    extra = {"uid": request.uid}
+    if isinstance(error, AdmissionError):
+        _log.warning("no advice for a pod: %s", error, extra=extra)
         return admit_unmodified(request, Outcome.UNREADABLE, str(error))
-    except Exception:  # noqa: BLE001 - advice is never worth a pod
-        _log.exception("no advice for a pod", extra={"uid": request.uid})
-        return admit_unmodified(request, Outcome.ERROR, "an internal error, see its log")
+    _log.error("no advice for a pod", exc_info=error, extra=extra)
+    return admit_unmodified(request, Outcome.ERROR, "an internal error, see its log")
 
 
 def _shed(request: AdmissionRequest) -> ReviewResult:

@@ -15,7 +15,6 @@ from engine.model.elastic_quota import (
     HARD_RECLAIM,
     KOORDINATOR_GROUP,
     RECLAIM_ANNOTATION,
-    UPSTREAM_GROUP,
 )
 from engine.quota import (
     RESOURCE_QUOTA_RULES,
@@ -28,32 +27,15 @@ from engine.quota import (
 )
 from engine.view import ClusterView
 from webhook.admission import wire
-from webhook.admission.handler import Decide, Outcome, ReviewResult, ignored
+from webhook.admission.handler import Outcome, ReviewResult, ignored
 from webhook.admission.wire import AdmissionError, AdmissionRequest
 from webhook.cluster.objects import UNREADABLE
 from webhook.cluster.timing import MonotonicClock
-
-_GROUPS = frozenset({UPSTREAM_GROUP, KOORDINATOR_GROUP})
 
 _LAG_SECONDS = 1.0  # of a watch behind the store; a quota is written seldom
 _VIEWS = 10  # in that time
 
 _decode = msgspec.json.Decoder(api.ElasticQuota).decode
-
-
-def by_resource(*, pods: Decide, quotas: Decide) -> Decide:
-    """Return the handler of reviews of pods and of quotas under one path."""
-    return lambda request: (quotas if is_of_quota(request) else pods)(request)
-
-
-def is_of_quota(request: AdmissionRequest) -> bool:
-    """Whether a request is about an ElasticQuota, and not one of its subresources."""
-    resource = request.resource
-    return (
-        resource.resource == "elasticquotas"
-        and resource.group in _GROUPS
-        and not request.sub_resource
-    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -92,7 +74,7 @@ class QuotaObjectReviews:
         return result
 
     def _judged(self, request: AdmissionRequest) -> ReviewResult:
-        if not is_of_quota(request):
+        if not request.is_of_quota:
             return ignored(request)
         if request.operation == "DELETE":
             resource = request.resource
@@ -122,7 +104,7 @@ class QuotaObjectReviews:
             )
 
     def _filled(self, request: AdmissionRequest) -> ReviewResult:
-        if not is_of_quota(request) or request.operation != "CREATE":
+        if not request.is_of_quota or request.operation != "CREATE":
             return ignored(request)
         quota = _quota_in(request, request.object)
         defaults = quota_defaults(quota, self.view())
@@ -182,7 +164,7 @@ class QuotaRolloutReviews:
         """Return whether a quota is in force from now on; a probe of an API server is refused."""
         if request.resource.resource == "leases":
             return ReviewResult(Outcome.PROBED, wire.denied(request.uid, _PROBED))
-        if not is_of_quota(request) or request.operation != "CREATE" or request.dry_run:
+        if not request.is_of_quota or request.operation != "CREATE" or request.dry_run:
             return ignored(request)
         reach = reach_of([(request.namespace, request.resource.group, request.name)])
         if reach != frozenset():

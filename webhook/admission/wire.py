@@ -16,6 +16,7 @@ import msgspec
 
 from engine.errors import StowplanError
 from engine.model import api
+from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP
 from engine.model.pod_shape import decode_large_pod
 from webhook.background import one_at_a_time
 from webhook.cluster.objects import shallow
@@ -148,6 +149,12 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         """Whether a stored pod is being changed, directly, through `resize` or `status`."""
         is_pod = self.resource == PODS and self.sub_resource in {"", "resize", "status"}
         return self.operation == "UPDATE" and is_pod
+
+    @property
+    def is_of_quota(self) -> bool:
+        """Whether it is about an ElasticQuota, and not one of its subresources."""
+        is_quota = self.resource.resource == "elasticquotas" and not self.sub_resource
+        return is_quota and self.resource.group in {UPSTREAM_GROUP, KOORDINATOR_GROUP}
 
     @property
     def is_large(self) -> bool:

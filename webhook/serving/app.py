@@ -31,7 +31,7 @@ from webhook.admission.hold import GangHolds, PodHolder
 from webhook.admission.placement import PlacementReviews
 from webhook.admission.policies import PolicyReviews
 from webhook.admission.quota import QuotaReviews
-from webhook.admission.quota_objects import QuotaObjectReviews, QuotaRolloutReviews, by_resource
+from webhook.admission.quota_objects import QuotaObjectReviews, QuotaRolloutReviews
 from webhook.background import one_at_a_time
 from webhook.binding import BindingDecider, BindingReviews
 from webhook.cluster import Cluster
@@ -115,14 +115,21 @@ def review_paths(context: Context) -> tuple[ReviewHandler, ...]:
     limiter = ConcurrencyLimiter(most, time.monotonic, yields_to=quota_limiter)
     pods = _placement(context, limiter)
     advise = ignored if pods is None else pods.review
-    mutate = by_resource(pods=advise, quotas=quota_objects.fill)
-    handle = partial(handler, "mutate", mutate, fails_open=True, limiter=limiter)
+    handle = partial(
+        handler,
+        "mutate",
+        advise,
+        fails_open=True,
+        limiter=limiter,
+        decide_quota=quota_objects.fill,
+    )
     if pods is not None:
         handle = partial(handle, shortcut=pods.without_waiting, undecided=pods.undecided)
     handlers = [handle()]
     # 2. Quota.
-    validate = by_resource(pods=_judge_quota(settings, services), quotas=quota_objects.review)
-    handlers.append(handler("validate", validate, fails_open=False, limiter=quota_limiter))
+    judge = partial(handler, "validate", _judge_quota(settings, services))
+    judge_quota = quota_objects.review
+    handlers.append(judge(fails_open=False, limiter=quota_limiter, decide_quota=judge_quota))
     # 3. Policies that are resources: few at a time, which wait for each other.
     policy = PolicyReviews(
         file_names=lambda: policies.file_names,

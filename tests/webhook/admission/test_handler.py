@@ -136,7 +136,8 @@ async def serialized(limiter: ConcurrencyLimiter, decide: Callable[[], T], at: s
     """Return the result of a review that enters, decides and leaves."""
     limiter.enter(at)
     try:
-        return await limiter.run_serialized(at, decide)
+        async with limiter.turn(at):
+            return decide()
     finally:
         limiter.leave(at)
 
@@ -244,7 +245,8 @@ class Overload:
         if namespace == "shop":
             self.had_room.append(self.limiter.has_room(namespace))
         try:
-            return await self.limiter.run_serialized(namespace, self._decide)
+            async with self.limiter.turn(namespace):
+                return self._decide()
         finally:
             self.limiter.leave(namespace)
 
@@ -409,7 +411,7 @@ def admit(request: AdmissionRequest) -> ReviewResult:
 class Webhook:
     """One handler behind real HTTP, and what its metrics say."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - those of a handler
         self,
         decide: Decide = admit,
         *,
@@ -419,6 +421,7 @@ class Webhook:
         body_seconds: float = 60.0,
         shortcut: Shortcut = lambda _: None,
         undecided: Undecided = admit_unmodified,
+        decide_quota: Decide | None = None,
     ) -> None:
         self.lost: list[str] = []
         self.metrics = Metrics()
@@ -435,6 +438,7 @@ class Webhook:
             shortcut=shortcut,
             undecided=undecided,
             answered=self._note,
+            decide_quota=decide_quota,
         )
         app = web.Application(client_max_size=LARGEST)
         app.router.add_post("/review", handler.handle)
@@ -501,6 +505,32 @@ class SlowBody:
         self.begun.set()
         await self.rest.wait()
         yield BODY[10:]
+
+
+async def test_reviews_of_one_path_are_decided_by_their_resource() -> None:
+    def deny(request: AdmissionRequest) -> ReviewResult:
+        return ReviewResult(Outcome.INVALID, wire.denied(request.uid, "of a quota"))
+
+    def body(group: str, resource: str) -> bytes:
+        review = json.loads(BODY)
+        review["request"]["resource"] = {"group": group, "version": "v1", "resource": resource}
+        return json.dumps(review).encode()
+
+    async with Webhook(decide_quota=deny) as webhook:
+        await webhook.post(body("", "pods"))
+        await webhook.post(body("example.com", "elasticquotas"))
+        assert webhook.counted() == {"admitted": 2}
+        await webhook.post(body("scheduling.x-k8s.io", "elasticquotas"))
+        assert webhook.counted() == {"admitted": 2, "invalid": 1}
+
+
+async def test_a_decision_that_times_out_by_itself_is_an_internal_error() -> None:
+    async def time_out(_: AdmissionRequest) -> ReviewResult:
+        raise TimeoutError
+
+    async with Webhook(time_out) as webhook:
+        assert (await webhook.post(BODY)).status == 500
+        assert webhook.counted() == {"error": 1}
 
 
 async def test_a_response_is_json_and_is_counted_and_timed() -> None:

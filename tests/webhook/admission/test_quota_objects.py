@@ -10,7 +10,7 @@ from engine.quota import Reach
 from engine.view import ClusterState
 from webhook.admission import wire
 from webhook.admission.handler import Outcome, ReviewResult
-from webhook.admission.quota_objects import QuotaObjectReviews, QuotaRolloutReviews, by_resource
+from webhook.admission.quota_objects import QuotaObjectReviews, QuotaRolloutReviews
 from webhook.admission.wire import AdmissionError
 from webhook.cluster.timing import MonotonicClock
 
@@ -190,10 +190,3 @@ async def test_another_object_is_an_error() -> None:
 )
 async def test_other_requests_pass(request_: wire.AdmissionRequest) -> None:
     assert (await REVIEWS.review(request_)).outcome is Outcome.IGNORED
-
-
-def test_reviews_of_one_path_go_by_their_resource() -> None:
-    pods, quotas = (ReviewResult(Outcome.ADMITTED, wire.allowed(uid)) for uid in ("pods", "quotas"))
-    answer = by_resource(pods=lambda _: pods, quotas=lambda _: quotas)
-    assert answer(quota_request()) is quotas
-    assert answer(quota_request(resource={"version": "v1", "resource": "pods"})) is pods
