@@ -224,7 +224,5 @@ def _source(stack: AsyncExitStack, shown: _Shown, paths: Sequence[Path]) -> Clus
         read_pod=shown.read_pod,
         outcome=None,
         crowd=shown.replicas.crowd,
-        held=lambda namespace: held.report(
-            None, lists=lambda pod: namespace in {"", pod.namespace}
-        ),
+        held=lambda namespace: held.report(namespace=namespace),
     )

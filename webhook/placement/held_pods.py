@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
+from math import isfinite
 from types import MappingProxyType
 from typing import Final
 
@@ -21,7 +22,7 @@ from engine.model.quantity import INT64_MAX
 from engine.model.time import SECOND, Micros, micros
 from engine.quota.queueing import NamespaceQueues, QueueRules
 from engine.release import HeldPod, QueueOrder
-from engine.report import QueueEntry, QueueReport, ReleaserReport, queue_report
+from engine.report import HeldStatus, QueueEntry, QueueReport, ReleaserReport, queue_report
 from engine.view import ClusterView
 from webhook.fairness import Shares
 from webhook.placement.placer import MOST_BYTES, beyond_limits
@@ -302,51 +303,6 @@ def _identity_of(pod: Pod) -> Pod:
     )
 
 
-_MOST_LISTED: Final = 1_000  # in some 20 ms, during which no review is answered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOrder:
-    """The held pods in order."""
-
-    held: HeldPods  # the pods that are held
-    order: QueueOrder  # in which they are released
-    queue_rules: QueueRules  # by which they wait for quota
-    view: Callable[[], ClusterView]  # for the order
-    now: Callable[[], Micros]  # the time of day
-
-    def report(
-        self,
-        releaser: ReleaserReport | None,
-        *,
-        lists: Callable[[Pod], bool],
-        limit: int | None = None,
-    ) -> QueueReport:
-        """Return the queue of this moment."""
-        view, queues = self.view(), NamespaceQueues(self.queue_rules)
-        queues.update(view)
-        ordered = self.order.sorted(self.held, view, pod_of=lambda held: held.pod)
-        return queue_report(
-            [_entry(held, queues) for held in ordered],
-            self.now(),
-            queue_sort=self.order.sort,
-            releaser=releaser,
-            lists=lists,
-            most=_MOST_LISTED if limit is None else min(limit, _MOST_LISTED),
-        )
-
-
-def _entry(held: HeldPod, queues: NamespaceQueues) -> QueueEntry:
-    pod = held.pod
-    queue = queues.of(pod) if pod.is_queued else None
-    return QueueEntry(
-        pod=pod,
-        release_by=held.release_by,
-        raw=held.raw,
-        quota=None if queue is None else queue.quota,
-    )
-
-
 _LONGEST_SILENCE_SECONDS: Final = 15.0
 """Since the last renewal of the Lease; then another replica takes over."""
 
@@ -404,3 +360,63 @@ class HoldGuard:
         if len(overdue.get(namespace, ())) >= _MANY or not overdue.keys() <= refused.keys():
             return Refusal.OVERDUE
         return Refusal.FULL if self._held.is_full(namespace) else Refusal.NONE
+
+    def status(self, now: Micros) -> HeldStatus:
+        """Return the held pods in numbers, and whether further ones may be held."""
+        return HeldStatus(
+            held=len(self._held),
+            overdue_seconds=round(self._held.oldest_overdue_seconds(now), 3),
+            not_holding=self.refusal(now),
+        )
+
+    def releaser(self) -> ReleaserReport:
+        """Return who releases held pods."""
+        lease = self._lease()
+        age = lease.age_seconds
+        return ReleaserReport(
+            holder=lease.holder,
+            renewed_seconds_ago=round(age, 3) if isfinite(age) else None,
+            releasing=lease.annotations.get(RELEASING_ANNOTATION) == "true",
+        )
+
+
+_MOST_LISTED: Final = 1_000  # in some 20 ms, during which no review is answered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOrder:
+    """The held pods in order; any replica can tell, whoever leads."""
+
+    held: HeldPods  # the pods that are held
+    order: QueueOrder  # in which they are released
+    queue_rules: QueueRules  # by which they wait for quota
+    view: Callable[[], ClusterView]  # for the order
+    now: Callable[[], Micros]  # the time of day
+    guard: HoldGuard | None = None  # knows who releases them; None where nobody does
+
+    def report(
+        self, *, pod: str = "", namespace: str = "", limit: int | None = None
+    ) -> QueueReport:
+        """Return the queue of this moment, with the pods whose keys have a part, of a namespace."""
+        view, queues = self.view(), NamespaceQueues(self.queue_rules)
+        queues.update(view)
+        ordered = self.order.sorted(self.held, view, pod_of=lambda held: held.pod)
+        return queue_report(
+            [_entry(held, queues) for held in ordered],
+            self.now(),
+            queue_sort=self.order.sort,
+            releaser=None if self.guard is None else self.guard.releaser(),
+            lists=lambda listed: pod in listed.key and namespace in {"", listed.namespace},
+            most=_MOST_LISTED if limit is None else min(limit, _MOST_LISTED),
+        )
+
+
+def _entry(held: HeldPod, queues: NamespaceQueues) -> QueueEntry:
+    pod = held.pod
+    queue = queues.of(pod) if pod.is_queued else None
+    return QueueEntry(
+        pod=pod,
+        release_by=held.release_by,
+        raw=held.raw,
+        quota=None if queue is None else queue.quota,
+    )

@@ -38,9 +38,10 @@ from webhook.cluster import Cluster
 from webhook.fairness import CrowdedError, RenderLimiter
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
+from webhook.placement.held_pods import HeldOrder
 from webhook.serving.authorization import Authorize
 from webhook.serving.health import Health
-from webhook.serving.services import Context, HeldQueueReporter, Services
+from webhook.serving.services import Context, Services
 from webhook.serving.tls import AllowedClients
 from webhook.settings import Settings
 
@@ -289,7 +290,7 @@ def build_monitoring_app(
     *,
     metrics: Metrics,
     explanations: Explanations,
-    queue: HeldQueueReporter | None,
+    queue: HeldOrder | None,
     outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     authorize: Authorize | None,
 ) -> web.Application:

@@ -30,7 +30,7 @@ from webhook.serving.services import (
     Context,
     LiveServices,
     Role,
-    held_queue,
+    held_order,
     live_policies,
     live_services,
     placer_of,
@@ -95,7 +95,7 @@ async def run_server(
                 control = await build_control(context)
                 outcome = control.outcome.report if control.outcome else None
             hand_over = _take_part(stack, live, control, role)
-        queue = held_queue(settings, services, now)
+        queue, guard = held_order(settings, services, now), services.hold_guard
 
         # 4. Certificate, readiness and metrics.
         if isinstance(services.certificate, SecretSource):
@@ -112,7 +112,7 @@ async def run_server(
             now=now,
             modes={"placement": settings.placement_mode, "quota": settings.quota_mode},
             reviews=metrics.answered,
-            held=queue.status if queue else None,
+            held=(lambda: guard.status(now())) if guard else None,
             bindings=control.bindings.status if control.bindings else None,
         )
         _show_state(context, certificate, health)

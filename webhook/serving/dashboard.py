@@ -21,13 +21,14 @@ from webhook.dashboard import (
     build_dashboard,
     stored_pods,
 )
-from webhook.serving.services import Context, HeldQueueReporter
+from webhook.placement.held_pods import HeldOrder
+from webhook.serving.services import Context
 
 
 def webhook_dashboard(
     context: Context,
     *,
-    queue: HeldQueueReporter | None,
+    queue: HeldOrder | None,
     outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     recorded_pods: RecordedPods | None,
     bindings: Callable[[], BindingStatus] | None,

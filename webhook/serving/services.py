@@ -5,7 +5,6 @@ The one place in which a live cluster and a recording differ.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -17,14 +16,12 @@ from typing import Final
 
 from engine.binding import BindingLedger
 from engine.model.decision import RuleTimes
-from engine.model.hold import RELEASING_ANNOTATION
 from engine.model.kinds import WATCHED, WATCHED_FOR_EVICTION, WATCHED_FOR_POLICIES, Domain, Kind
 from engine.model.selectors import parse_selector_text
 from engine.model.time import SECOND, Micros, date
 from engine.placement import encode
 from engine.quota import QuotaVerdict, ReservationTimeouts
 from engine.quota.queueing import CohortLending
-from engine.report import HeldStatus, QueueReport, ReleaserReport
 from engine.view import ClusterState, UsageHistory
 from webhook.background import in_background
 from webhook.binding import (
@@ -58,7 +55,7 @@ from webhook.controllers.release import ReleasedPods
 from webhook.identity import new_identity
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
-from webhook.placement.held_pods import GangMembers, HeldOrder, HeldPods, HoldGuard, ObservedLease
+from webhook.placement.held_pods import GangMembers, HeldOrder, HeldPods, HoldGuard
 from webhook.placement.live_policies import LivePolicies, PolicyCounts, WarmUp
 from webhook.placement.placer import Placer
 from webhook.placement.policy_files import PolicyResources
@@ -479,60 +476,19 @@ def local_certificate(settings: Settings, today: datetime) -> CertificateSource:
     return SelfSigned(now=today, names=(*host, *settings.certificate_names))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldQueueReporter:
-    """The held pods in order; any replica can tell, whoever leads."""
-
-    pods: HeldOrder  # those that are held, in order
-    guard: HoldGuard  # says whether further ones may be held
-    lease: Callable[[], ObservedLease]  # as this replica observes it
-
-    def report(
-        self, *, pod: str = "", namespace: str = "", limit: int | None = None
-    ) -> QueueReport:
-        """Return the queue of this moment."""
-        return self.pods.report(
-            self._releaser(),
-            lists=lambda listed: pod in listed.key and namespace in {"", listed.namespace},
-            limit=limit,
-        )
-
-    def status(self) -> HeldStatus:
-        """Return the held pods in numbers."""
-        held, now = self.pods.held, self.pods.now()
-        return HeldStatus(
-            held=len(held),
-            overdue_seconds=round(held.oldest_overdue_seconds(now), 3),
-            not_holding=self.guard.refusal(now),
-        )
-
-    def _releaser(self) -> ReleaserReport:
-        lease = self.lease()
-        age = lease.age_seconds
-        return ReleaserReport(
-            holder=lease.holder,
-            renewed_seconds_ago=round(age, 3) if math.isfinite(age) else None,
-            releasing=lease.annotations.get(RELEASING_ANNOTATION) == "true",
-        )
-
-
-def held_queue(
+def held_order(
     settings: Settings, services: Services, now: Callable[[], Micros]
-) -> HeldQueueReporter | None:
-    """Reporter of a process; None where no pod is held."""
-    live, guard = services.live, services.hold_guard
-    if live is None or guard is None:
+) -> HeldOrder | None:
+    """Return the held pods in order, None where no pod is held."""
+    if services.live is None or services.hold_guard is None:
         return None
-    return HeldQueueReporter(
-        pods=HeldOrder(
-            held=live.held,
-            order=settings.queue_order(),
-            queue_rules=settings.queue_rules(),
-            view=services.cluster.state.view,
-            now=now,
-        ),
-        guard=guard,
-        lease=lambda: live.elector.observed,
+    return HeldOrder(
+        held=services.live.held,
+        order=settings.queue_order(),
+        queue_rules=settings.queue_rules(),
+        view=services.cluster.state.view,
+        now=now,
+        guard=services.hold_guard,
     )
 
 

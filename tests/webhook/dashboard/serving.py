@@ -99,7 +99,7 @@ def source(
     )
 
     def queue(namespace: str) -> QueueReport:
-        return order.report(None, lists=lambda pod: namespace in {"", pod.namespace})
+        return order.report(namespace=namespace)
 
     return ClusterSource(
         name="test",

@@ -62,7 +62,7 @@ class KindApplier:
     kind: Kind  # the kind
     # adds or replaces an object; raises `ValueError` and changes nothing if it cannot be used
     apply: Callable[[Any], None]
-    delete: Callable[[str, str], None]  # by namespace, "" for none, and name
+    delete: Callable[[str, str], object]  # by namespace, "" for none, and name
     # returns the string to hold for `namespace/name`, so that equal ones are one object
     intern: Callable[[str], str] = str
     # does what of `apply` needs no state, and so may run in a thread; returns the rest. Gets the
@@ -129,47 +129,36 @@ class EventApplier:
         self._buffered.clear()
 
     def _applier_of(self, kind: Kind) -> KindApplier:
-        match kind.wire:
-            case api.Node:
-                return KindApplier(kind=kind, apply=self.node, delete=self.delete_node)
-            case api.Pod:
-                return KindApplier(
-                    kind=kind,
-                    apply=self.pod,
-                    delete=self.delete_pod,
-                    intern=self.state.pod_key,
-                    prepare=self.prepare_pod,
-                )
-            case api.Namespace:
-                return KindApplier(kind=kind, apply=self.namespace, delete=self.delete_namespace)
-            case api.ElasticQuota:
-                delete_quota = partial(self.delete_quota, group=kind.group)
-                return KindApplier(kind=kind, apply=self.quota, delete=delete_quota)
-            case api.NodeMetric:
-                return KindApplier(
-                    kind=kind, apply=self.node_metric, delete=self.delete_node_metric
-                )
-            case usage.NodeMetrics:
-                return KindApplier(
-                    kind=kind, apply=self.node_metrics, delete=self.delete_node_metrics
-                )
-            case usage.PodMetrics:
-                return KindApplier(
-                    kind=kind, apply=self.pod_metrics, delete=self.delete_pod_metrics
-                )
-            case api.PlacementPolicy | api.NamespacedPlacementPolicy:
-                delete_policy = partial(self.delete_policy, kind=PolicyKind(kind.kind))
-                return KindApplier(kind=kind, apply=self.policy, delete=delete_policy)
-            case api.DeviceClass:
-                return KindApplier(
-                    kind=kind, apply=self.device_class, delete=self.delete_device_class
-                )
-            case _:
-                return KindApplier(
-                    kind=kind,
-                    apply=partial(self.aux, decode=kind.decode),
-                    delete=partial(self.delete_aux, wire=kind.wire),
-                )
+        state = self.state
+        if kind.wire is api.Pod:
+            return KindApplier(
+                kind=kind,
+                apply=self.pod,
+                delete=self.delete_pod,
+                intern=state.pod_key,
+                prepare=self.prepare_pod,
+            )
+        policy = self.policy, partial(self.delete_policy, kind=kind.kind)
+        aux = partial(self.aux, decode=kind.decode), partial(self.delete_aux, wire=kind.wire)
+        appliers: dict[object, tuple[Callable[[Any], None], Callable[[str, str], object]]] = {
+            api.Node: (self.node, lambda _, name: state.delete_node(name)),
+            api.Namespace: (self.namespace, lambda _, name: state.delete_namespace(name)),
+            api.ElasticQuota: (self.quota, partial(state.delete_quota, group=kind.group)),
+            api.NodeMetric: (self.node_metric, self.delete_node_metric),
+            usage.NodeMetrics: (
+                self.node_metrics,
+                lambda _, name: self._node_readings.pop(name, None),
+            ),
+            usage.PodMetrics: (
+                self.pod_metrics,
+                lambda namespace, name: self._pod_readings.pop(f"{namespace}/{name}", None),
+            ),
+            api.PlacementPolicy: policy,
+            api.NamespacedPlacementPolicy: policy,
+            api.DeviceClass: (self.device_class, self.delete_device_class),
+        }
+        apply, delete = appliers.get(kind.wire, aux)
+        return KindApplier(kind=kind, apply=apply, delete=delete)
 
     # Nodes, pods, namespaces and quotas.
 
@@ -180,10 +169,6 @@ class EventApplier:
         self._observe_time(wire.metadata.creation_timestamp)
         for condition in wire.status.conditions or ():
             self._observe_time(condition.last_heartbeat_time)
-
-    def delete_node(self, _namespace: str, name: str) -> None:
-        """Delete a node."""
-        self.state.delete_node(name)
 
     def pod(self, wire: api.Pod) -> None:
         """Apply a pod; the state drops one that has finished."""
@@ -216,10 +201,6 @@ class EventApplier:
         self.state.set_namespace(namespace.name, namespace.labels, quota_mode=namespace.quota_mode)
         self._observe_time(wire.metadata.creation_timestamp)
 
-    def delete_namespace(self, _namespace: str, name: str) -> None:
-        """Delete a namespace."""
-        self.state.delete_namespace(name)
-
     def quota(self, wire: api.ElasticQuota) -> None:
         """Apply an ElasticQuota."""
         _check_name(wire.metadata)
@@ -228,20 +209,16 @@ class EventApplier:
         self.state.set_quota(quota_of(wire))
         self._observe_time(wire.metadata.creation_timestamp)
 
-    def delete_quota(self, namespace: str, name: str, *, group: str) -> None:
-        """Delete an ElasticQuota."""
-        self.state.delete_quota(namespace, name, group)
-
     def policy(self, wire: api.PlacementPolicy) -> None:
         """Hand on a policy of either kind."""
         _check_name(wire.metadata)
         if self._policies is not None:
             self._policies.set(policy_resource_of(wire))
 
-    def delete_policy(self, namespace: str, name: str, *, kind: PolicyKind) -> None:
+    def delete_policy(self, namespace: str, name: str, *, kind: str) -> None:
         """Hand on that a policy is gone."""
         if self._policies is not None:
-            self._policies.delete(kind, policy_name(namespace, name))
+            self._policies.delete(PolicyKind(kind), policy_name(namespace, name))
 
     # Usage.
 
@@ -267,20 +244,12 @@ class EventApplier:
         self._node_readings[wire.metadata.name] = usage.node_reading(wire)
         self._observe_time(wire.timestamp)
 
-    def delete_node_metrics(self, _namespace: str, name: str) -> None:
-        """Drop the usage of a node by metrics.k8s.io."""
-        self._node_readings.pop(name, None)
-
     def pod_metrics(self, wire: usage.PodMetrics) -> None:
         """Hold the usage of a pod by metrics.k8s.io until `finished`."""
         _check_name(wire.metadata)
         reading = usage.pod_reading(wire, namespace=DEFAULT_NAMESPACE)
         self._pod_readings[reading.key] = reading
         self._observe_time(wire.timestamp)
-
-    def delete_pod_metrics(self, namespace: str, name: str) -> None:
-        """Drop the usage of a pod by metrics.k8s.io."""
-        self._pod_readings.pop(f"{namespace}/{name}", None)
 
     # Objects that only some rules read.
 

@@ -225,8 +225,10 @@ class ReplicaModel:
         known = self.pods if kind == "pods" else self.nodes
         if raw is None:
             known.pop(change.key.name, None)
-            delete = applier.delete_pod if kind == "pods" else applier.delete_node
-            delete(change.key.namespace, change.key.name)
+            if kind == "pods":
+                applier.delete_pod(change.key.namespace, change.key.name)
+            else:
+                applier.state.delete_node(change.key.name)
         elif kind == "pods":
             self._note_pod(change.key, msgspec.json.decode(raw))
             applier.prepare_pod(msgspec.json.decode(raw, type=api.Pod), raw)()
