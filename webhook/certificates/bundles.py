@@ -14,8 +14,9 @@ from cryptography import x509
 from engine.model import api
 from webhook.background import in_background
 from webhook.certificates.authority import certificates_of
-from webhook.cluster.client.connection import ApiError, Requests, change, find
-from webhook.cluster.timing import DEFAULT_CONFIG, Backoff
+from webhook.cluster.client.connection import ApiError, Requests, change, find_as, object_changes
+from webhook.cluster.objects import UNREADABLE
+from webhook.cluster.timing import Backoff
 
 _API = "/apis/admissionregistration.k8s.io/v1"
 _GATHER_SECONDS = 0.2  # Helm installs one configuration after the other
@@ -112,25 +113,17 @@ class CaBundles:
 
     async def _watch(self, path: str, changed: Callable[[], None]) -> None:
         """Call `changed` for each change, and at the start of each watch; never returns."""
-        collection, _, name = path.rpartition("/")
-        query = [
-            ("watch", "true"),
-            ("allowWatchBookmarks", "true"),
-            ("fieldSelector", f"metadata.name={name}"),
-        ]
         while True:
             try:
-                async with self._connection.watch(
-                    collection, query, read_timeout_seconds=DEFAULT_CONFIG.silence_seconds
-                ) as lines:
-                    async for _ in lines:  # any event: the configuration is then read again
+                async with object_changes(self._connection, path) as changes:
+                    async for _ in changes:  # the configuration is then read again
                         changed()
-            except ApiError as error:
+            except (ApiError, *UNREADABLE) as error:
                 _log.debug("%s not watched: %s", path.removeprefix(f"{_API}/"), error)
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
 
     async def _existing(self) -> AsyncIterator[tuple[str, _Configuration]]:
         for path in self._paths:
-            answer = await find(self._connection, path)
-            if answer is not None:
-                yield path, msgspec.json.decode(answer, type=_Configuration)
+            configuration = await find_as(self._connection, path, _Configuration)
+            if configuration is not None:
+                yield path, configuration

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
-import msgspec
 from rich.console import Console
 
 from engine.errors import StowplanError
@@ -20,14 +19,13 @@ from webhook.cli.cluster_loading import load_cluster
 from webhook.cli.pods import Target, manifest_of, target_of
 from webhook.cli.snapshot import read_errors, record
 from webhook.cluster import Recording
-from webhook.cluster.client.connection import ApiError, Connection, connected, find
+from webhook.cluster.client.connection import ApiError, Connection, connected, find_as
 from webhook.cluster.client.lists import list_kind
 from webhook.cluster.object_file import JsonObject
 from webhook.cluster.objects import ApiObject
 from webhook.doctor.objects import ConfigMap, Deployment
 from webhook.placement.policy_files import PolicyResources
 
-_T = TypeVar("_T")
 _POLICY_FILES: Final = (".yaml", ".yml", ".json")
 _VOLUME: Final = "policies"
 
@@ -118,23 +116,17 @@ async def _policy_files(connection: Connection, installation: str) -> dict[str, 
     """Return the policies in the ConfigMap of a Deployment, by their names; none without one."""
     namespace, _, name = installation.rpartition("/")
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
-    deployment = await _optional(connection, path, Deployment)
+    deployment = await find_as(connection, path, Deployment)
     if deployment is None:
         return {}
     for volume in deployment.spec.template.spec.volumes:
         if volume.name != _VOLUME or volume.config_map is None:
             continue
         path = f"/api/v1/namespaces/{namespace}/configmaps/{volume.config_map.name}"
-        config_map = await _optional(connection, path, ConfigMap)
+        config_map = await find_as(connection, path, ConfigMap)
         return {
             f"configmaps/{volume.config_map.name}/{key}": text.encode()
             for key, text in ({} if config_map is None else config_map.data).items()
             if key.endswith(_POLICY_FILES) and key != CASES_FILE
         }
     return {}
-
-
-async def _optional(connection: Connection, path: str, kind: type[_T]) -> _T | None:
-    """Return an object, None where there is none."""
-    found = await find(connection, path)
-    return None if found is None else msgspec.json.decode(found, type=kind)

@@ -18,7 +18,7 @@ import msgspec
 
 from engine.model import api
 from engine.model.well_known import CREATION_CONDITION, PLACEMENT_WEBHOOK
-from webhook.cluster.client.connection import ApiError, Requests, change, find
+from webhook.cluster.client.connection import ApiError, Requests, change, find_as
 
 _LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 10.0
@@ -35,9 +35,6 @@ class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
 class _Configuration(msgspec.Struct, frozen=True):
     metadata: api.ObjectMeta
     webhooks: list[_Webhook] | None = None
-
-
-_decode = msgspec.json.Decoder(_Configuration).decode
 
 
 @dataclass(eq=False)
@@ -79,10 +76,10 @@ class CreationReviewController:
 
     async def round(self) -> None:
         """Make the change that is due."""
-        found, is_needed = await find(self.connection, self._path), self.is_needed()
-        if found is None or is_needed is None:
+        stored = await find_as(self.connection, self._path, _Configuration)
+        is_needed = self.is_needed()
+        if stored is None or is_needed is None:
             return
-        stored = _decode(found)
         names = [webhook.name for webhook in stored.webhooks or ()]
         if PLACEMENT_WEBHOOK not in names:
             return

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, find
+from webhook.cluster.client.connection import ApiError, Connection, find_as, object_changes
 from webhook.placement.held_pods import ObservedLease
 
 Duty: TypeAlias = Callable[[], Awaitable[None]]
@@ -32,7 +32,6 @@ Duty: TypeAlias = Callable[[], Awaitable[None]]
 _NEVER = float("-inf")
 _DOMAIN = "stowplan.dev/"  # of the annotations that a leader writes
 _JITTER = 0.2  # part of a pause, so that replicas that start together spread their requests
-_SILENCE_SECONDS = 90.0  # of a watch: there is a bookmark about once a minute
 _WATCH_AGAIN_SECONDS = 5.0
 _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts suspended time too
 
@@ -197,33 +196,23 @@ class LeaseElector:
 
     async def _watch(self) -> None:
         """Observe each change of the Lease, until cancelled."""
-        query = (
-            ("watch", "true"),
-            ("allowWatchBookmarks", "true"),
-            ("fieldSelector", f"metadata.name={self._metadata['name']}"),
-        )
         while True:
             try:
-                async with self._connection.watch(
-                    self._collection, query, read_timeout_seconds=_SILENCE_SECONDS
-                ) as lines:
+                async with object_changes(self._connection, self._path) as changes:
                     self._is_watching = True
                     if not self.is_leader:
                         self._version = 0  # versions begin again where a backup was restored
-                    async for line in lines:
-                        self._take(msgspec.json.decode(line))
+                    async for event in changes:
+                        self._take(event.type, msgspec.json.decode(event.object))
             except _FAILURES as error:
                 _log.debug("lease not watched: %s", error)
             finally:
                 self._is_watching = False
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
 
-    def _take(self, event: dict[str, Any]) -> None:
-        """Observe an event of the watch; one that is older than what is known tells nothing."""
-        kind, lease = event.get("type"), event.get("object") or {}
-        if kind == "ERROR":
-            raise ApiError(NO_CONTACT, "", "the watch of the Lease has ended")
-        if kind not in {"ADDED", "MODIFIED", "DELETED"} or _version(lease) <= self._version:
+    def _take(self, kind: str, lease: dict[str, Any]) -> None:
+        """Observe a change; one that is older than what is known tells nothing."""
+        if _version(lease) <= self._version:
             return
         before = self._holder
         if kind == "DELETED":
@@ -345,8 +334,7 @@ class LeaseElector:
         return self._clock() - self._changed_at >= self._observed_duration
 
     async def _read(self) -> dict[str, Any] | None:
-        lease = await find(self._connection, self._path)
-        return None if lease is None else msgspec.json.decode(lease, type=dict[str, Any])
+        return await find_as(self._connection, self._path, dict[str, Any])
 
     async def _write(self, lease: dict[str, Any] | None, **changes: object) -> None:
         """Create or replace the Lease; fails with 409 if another replica was faster."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from webhook.cluster.client.connection import ApiError, Connection, find
+from webhook.cluster.client.connection import ApiError, Connection, find_as
 
 PORT_NAME: Final = "webhook"
 """Name of the port, as the Service has it."""
@@ -125,8 +125,7 @@ class LeaderEndpoint:
         await self._connection.write("DELETE", path, msgspec.json.encode(options))
 
     async def _read(self, name: str) -> dict[str, Any] | None:
-        found = await find(self._connection, f"{self._collection}/{name}")
-        return None if found is None else msgspec.json.decode(found, type=dict[str, Any])
+        return await find_as(self._connection, f"{self._collection}/{name}", dict[str, Any])
 
 
 def _slice(

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlencode
 from urllib.request import getproxies_environment
 
@@ -25,7 +25,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from engine.errors import Diagnostic, InvalidFileError, StowplanError
 from webhook.cluster.client.credentials import SERVICE_ACCOUNT, Credentials, credentials
-from webhook.cluster.client.envelopes import Status, status_of
+from webhook.cluster.client.envelopes import Event, Status, event_of, status_of
 from webhook.cluster.objects import UNREADABLE
 
 Query = Sequence[tuple[str, str]]
@@ -38,9 +38,12 @@ NO_CONTACT = 0
 
 _PERMITTED = "`kubectl auth can-i --list` shows what is permitted"
 
+_T = TypeVar("_T")
+
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 30.0
 _REQUEST_SECONDS = 60.0
+_SILENCE_SECONDS = 90.0  # of a watch: there is a bookmark about once a minute
 _LONGEST_MESSAGE = 500
 _UNAUTHORIZED = 401
 _ERRORS_FROM = 400
@@ -276,6 +279,35 @@ async def find(connection: Requests, path: str) -> bytes | None:
         if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
+
+
+async def find_as(connection: Requests, path: str, kind: type[_T]) -> _T | None:
+    """Return an object, None where there is none; raises `DecodeError` if it is another."""
+    found = await find(connection, path)
+    return None if found is None else msgspec.json.decode(found, type=kind)
+
+
+@asynccontextmanager
+async def object_changes(connection: Requests, path: str) -> AsyncIterator[AsyncIterator[Event]]:
+    """Watch one object: yields its changes, the first of which is its present state, if any."""
+    collection, _, name = path.rpartition("/")
+    query = (
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("fieldSelector", f"metadata.name={name}"),
+    )
+    watch = connection.watch(collection, query, read_timeout_seconds=_SILENCE_SECONDS)
+    async with watch as lines:
+        yield _changes(lines)
+
+
+async def _changes(lines: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+    async for line in lines:
+        event = event_of(line)
+        if event.type == "ERROR":
+            raise ApiError(NO_CONTACT, "", "the watch has ended")
+        if event.type in {"ADDED", "MODIFIED", "DELETED"}:
+            yield event
 
 
 async def change(

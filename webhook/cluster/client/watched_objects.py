@@ -20,11 +20,11 @@ from webhook.cluster.client.connection import (
     Connection,
     Query,
     find,
+    object_changes,
 )
-from webhook.cluster.client.envelopes import event_of, meta_of
+from webhook.cluster.client.envelopes import meta_of
 from webhook.cluster.objects import UNREADABLE
 
-_SILENCE_SECONDS: Final = 90.0  # there is a bookmark about once a minute
 _WATCH_AGAIN_SECONDS: Final = 5.0
 
 _log = logging.getLogger(__name__)
@@ -100,35 +100,20 @@ class WatchedObjects:
         known.take(answer, known.version if answer is None else _version(answer))
 
     async def _keep_watching(self, path: str) -> None:
-        collection, _, name = path.rpartition("/")
-        query = (
-            ("watch", "true"),
-            ("allowWatchBookmarks", "true"),
-            ("fieldSelector", f"metadata.name={name}"),
-        )
         known = self._known[path]
         while True:
             try:
-                async with self._connection.watch(
-                    collection, query, read_timeout_seconds=_SILENCE_SECONDS
-                ) as lines:
+                async with object_changes(self._connection, path) as changes:
                     known.is_watched, known.is_read, known.version = True, False, 0
-                    async for line in lines:
-                        _follow(known, line)
+                    async for event in changes:
+                        body = bytes(event.object)
+                        is_gone = event.type == "DELETED"
+                        known.take(None if is_gone else body, _version(body))
             except (ApiError, *UNREADABLE) as error:
                 _log.debug("%s is not watched: %s", path, error)
             finally:
                 known.is_watched = False
             await asyncio.sleep(_WATCH_AGAIN_SECONDS)
-
-
-def _follow(known: _Known, line: bytes) -> None:
-    event = event_of(line)
-    if event.type == "ERROR":
-        raise ApiError(NO_CONTACT, "", "the watch has ended")
-    if event.type in {"ADDED", "MODIFIED", "DELETED"}:
-        body = bytes(event.object)
-        known.take(None if event.type == "DELETED" else body, _version(body))
 
 
 def _version(body: bytes) -> int:

@@ -33,7 +33,7 @@ from engine.eviction import (
 )
 from engine.model.pod import Pod
 from engine.model.time import Micros
-from webhook.cluster.client.connection import ApiError, Connection, find
+from webhook.cluster.client.connection import ApiError, Connection, find_as
 from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.cluster.objects import UNREADABLE
 
@@ -405,13 +405,12 @@ class WorkloadTurns:
         plural = f"{workload.kind.lower()}s"
         path = f"/apis/apps/v1/namespaces/{workload.namespace}/{plural}/{workload.name}"
         try:
-            body = await find(self.connection, path)
-            if body is None:
-                return None
-            spec = msgspec.json.decode(body, type=_Workload).spec
+            found = await find_as(self.connection, path, _Workload)
         except (ApiError, *UNREADABLE) as error:
             _log.info("`maxUnavailable` of %s is not known: %s", path, error)
             return None
-        is_deployment = workload.kind == DEPLOYMENT
+        if found is None:
+            return None
+        spec, is_deployment = found.spec, workload.kind == DEPLOYMENT
         rolling = (spec.strategy if is_deployment else spec.update_strategy).rolling_update
         return most_unavailable(rolling.max_unavailable if rolling else None, spec.replicas)

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from engine.eviction import Victim
 from engine.model.elastic_quota import QuotaKey
 from engine.release import WriteFailure
-from webhook.cluster.client.connection import ApiError, Connection, Query, find
+from webhook.cluster.client.connection import ApiError, Connection, Query, find_as
 from webhook.cluster.object_event import ObjectEvent, ObjectReference, pod_reference
 from webhook.controllers.release.pod_writer import PacedConnection, UnclearError, WriteError
 
@@ -174,14 +174,13 @@ class EvictionWriter:
     async def _delete_as_read(self, path: str, uid: str, *, is_dry_run: bool) -> Eviction | None:
         """Delete a pod unless it changes meanwhile; return None where it does."""
         try:
-            body = await find(self.connection, path)
-            pod = None if body is None else msgspec.json.decode(body, type=_Stored).metadata
-            if pod is None or pod.uid != uid:
+            stored = await find_as(self.connection, path, _Stored)
+            if stored is None or stored.metadata.uid != uid:
                 return Eviction(EvictionResult.GONE)
             options = {
                 "apiVersion": "v1",
                 "kind": "DeleteOptions",
-                "preconditions": {"uid": uid, "resourceVersion": pod.resource_version},
+                "preconditions": {"uid": uid, "resourceVersion": stored.metadata.resource_version},
                 # The API server reads no query where there is a body.
                 "dryRun": ["All"] if is_dry_run else [],
             }

@@ -25,7 +25,7 @@ from engine.model.elastic_quota import NAME_LABEL, QuotaKey
 from engine.model.time import SECOND, Micros
 from engine.release import HeldPod
 from engine.view import ClusterState
-from webhook.cluster.client.connection import ApiError, Connection, find
+from webhook.cluster.client.connection import ApiError, Connection, find_as
 from webhook.cluster.objects import UNREADABLE
 from webhook.cluster.watch.source_status import SourceStatus
 from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment
@@ -218,6 +218,7 @@ MOST_CLAIMS: Final = 8
 """Claims of one pod that are read; whoever creates a pod may name any number of them."""
 
 _STORAGE_CLASSES: Final = "/apis/storage.k8s.io/v1/storageclasses"
+_WAITS: Final = "WaitForFirstConsumer"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Of a claim for which a volume is made where the scheduler wanted it."""
 
@@ -284,16 +285,13 @@ async def unbound_claim(connection: Connection, held: HeldPod) -> str:
 async def _is_bound_in_time(connection: Connection, namespace: str, name: str) -> bool:
     """Return whether a claim is bound, or will be once its pod is scheduled."""
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
-    body = await find(connection, path)
-    if body is None:
+    claim = await find_as(connection, path, _VolumeClaim)
+    if claim is None:
         return False
-    claim = msgspec.json.decode(body, type=_VolumeClaim)
     if claim.status.phase == "Bound" or _SELECTED_NODE in (claim.metadata.annotations or {}):
         return True
     if not claim.spec.storage_class_name:
         return False
-    body = await find(connection, f"{_STORAGE_CLASSES}/{claim.spec.storage_class_name}")
-    if body is None:
-        return False
-    storage_class = msgspec.json.decode(body, type=_StorageClass)
-    return storage_class.volume_binding_mode == "WaitForFirstConsumer"
+    class_path = f"{_STORAGE_CLASSES}/{claim.spec.storage_class_name}"
+    storage_class = await find_as(connection, class_path, _StorageClass)
+    return storage_class is not None and storage_class.volume_binding_mode == _WAITS

@@ -7,14 +7,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from http import HTTPStatus
 from itertools import islice
 from typing import Final
 
 import msgspec
 
+from engine.model import api
 from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION, refused_text
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection
+from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, find_as
 from webhook.controllers.leader_election import LeaseTimes, steady_clock
 
 _log = logging.getLogger(__name__)
@@ -79,18 +79,13 @@ _POLL_SECONDS: Final = 2.0
 _TERM_SECONDS: Final = float(LeaseTimes().duration_seconds)
 
 
-class _HolderMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     renew_time: datetime | None = None
 
 
 class _Lease(msgspec.Struct):
-    metadata: _HolderMetadata = msgspec.field(default_factory=_HolderMetadata)
+    metadata: api.ObjectMeta = api.ObjectMeta()
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
     @property
@@ -131,11 +126,7 @@ async def releasing_holder(
 async def _read(connection: Connection, namespace: str, name: str) -> _Lease | None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
     try:
-        return msgspec.json.decode(await connection.get(path), type=_Lease)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+        return await find_as(connection, path, _Lease)
     except msgspec.DecodeError as error:
         raise ApiError(NO_CONTACT, "", f"the Lease cannot be read: {error}") from error
 
@@ -143,17 +134,6 @@ async def _read(connection: Connection, namespace: str, name: str) -> _Lease | N
 _PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 _ROUND_SECONDS: Final = 2.0  # it is renewed as often
 _UNREADABLE_SECONDS: Final = 60.0
-
-
-class _SchedulerSpec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-
-
-class _SchedulerLease(msgspec.Struct):
-    spec: _SchedulerSpec = msgspec.field(default_factory=_SchedulerSpec)
-
-
-_decode = msgspec.json.Decoder(_SchedulerLease).decode
 
 
 class SchedulerLease:
@@ -180,11 +160,11 @@ class SchedulerLease:
         False at the first, while nobody holds it, and where it cannot be read.
         """
         try:
-            holder = _decode(await self._connection.get(_PATH)).spec.holder_identity
+            lease = msgspec.json.decode(await self._connection.get(_PATH), type=_Lease)
         except (ApiError, msgspec.DecodeError) as error:
             self._cannot_read(str(error))
             return False
-        self._problem = ""
+        self._problem, holder = "", lease.spec.holder_identity
         if not holder or holder == self._holder:
             return False
         before, self._holder = self._holder, holder
