@@ -19,13 +19,7 @@ serve_app = App(name="serve", config=ShownEnvironment())
 
 @serve_app.default
 def serve(*, settings: Annotated[ServeSettings | None, Parameter(name="*")] = None) -> int:
-    """Answer admission reviews over TLS until SIGINT or SIGTERM.
-
-    What is done once for all replicas, `stowplan control` does, or one of them with `--control`.
-
-    Each setting is taken from its flag, else from its environment variable, else from the file
-    named by `--config`, else from its default.
-    """
+    """Answer admission reviews over TLS until SIGINT or SIGTERM."""
     try:
         given = settings or ServeSettings()
         located = {"policies": located_policies(given.policies)}
@@ -41,16 +35,7 @@ control_app = App(name="control", config=ShownEnvironment())
 
 @control_app.default
 def control(*, settings: Annotated[Settings | None, Parameter(name="*")] = None) -> int:
-    """Do what is done once for all replicas of `stowplan serve`, until SIGINT or SIGTERM.
-
-    Several may run: one of them leads, by a Lease, and the others take over when it ends. The
-    leader decides and releases held pods, evicts pods for others, counts where pods are bound,
-    writes the status of quotas, PodGroups and policies, and renews the certificate. It
-    answers no review of a pod that is created.
-
-    Settings are those of `stowplan serve`, to be given alike, and are taken from flags, environment
-    variables and the file named by `--config` in that order.
-    """
+    """Do what is done once for all replicas of `stowplan serve`, until SIGINT or SIGTERM."""
     given = settings or Settings()
     if given.cluster:
         problem = "nothing is to be done on a recorded cluster: `stowplan serve` answers reviews"

@@ -119,11 +119,7 @@ def simulate_command(
     notes = console.errors()
     arms = [_arm(text) for text in arm or ()]
     changes = _changes(add_nodes or (), drain or (), scale or ())
-    collector = PodCollector()
-    recording = load_cluster(cluster, notes, observers=[collector])
-    tell_missing(recording, notes)
-    pods = list(collector.pods.values())
-    recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
+    recorded = _recorded(cluster)
     arriving = _arrivals(arrivals, recorded, seed, is_changed=bool(changes))
     simulation = Simulation(
         scenario=what_if(recorded, changes, arriving),
@@ -143,6 +139,14 @@ def simulate_command(
         html.write_text(report_page(report), encoding="utf-8")
         notes.print(f"report: {html.resolve().as_uri()}", markup=False, soft_wrap=True)
     return Exit.OK
+
+
+def _recorded(paths: Sequence[Path]) -> RecordedCluster:
+    notes, collector = console.errors(), PodCollector()
+    recording = load_cluster(paths, notes, observers=[collector])
+    tell_missing(recording, notes)
+    pods = list(collector.pods.values())
+    return RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
 
 
 def _arm(text: str) -> Arm:
@@ -229,11 +233,7 @@ def repack_cluster(
     """Plan moves on a recorded cluster, and print them."""
     if not can_solve():
         raise StowplanError("`--repack` needs OR-Tools\nhint: pip install 'stowplan[solver]'")
-    notes, collector = console.errors(), PodCollector()
-    recording = load_cluster(cluster, notes, observers=[collector])
-    tell_missing(recording, notes)
-    pods = list(collector.pods.values())
-    recorded = RecordedCluster.of(recording.state.view(), pods, recording.recorded_at)
+    recorded, notes = _recorded(cluster), console.errors()
     columns = (
         SpinnerColumn(),
         TextColumn(f"packing, at most {seconds:g} s"),
