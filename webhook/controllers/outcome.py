@@ -226,9 +226,9 @@ _SET_TO_AUDIT: Final = "is set to Audit"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeContext:
-    """What the controller works with."""
+@dataclass(kw_only=True, eq=False)
+class OutcomeController:
+    """Counts what became of decisions while this replica leads."""
 
     connection: Connection  # to the API server, for Events
     identity: str
@@ -240,25 +240,16 @@ class OutcomeContext:
     policies: Callable[[], PolicySet]
     is_ready: Callable[[], bool]  # whether the cluster and the policies are complete
     now: Callable[[], Micros]
-    worse: WorseRules  # when a policy makes things worse
+    worse_rules: WorseRules  # when a policy makes things worse
     when_worse: WhenWorse  # what follows then
+    clock: Callable[[], float] = time.monotonic
 
-
-class OutcomeController:
-    """Counts what became of decisions while this replica leads."""
-
-    def __init__(
-        self,
-        context: OutcomeContext,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.counts = OutcomeCounts()  # figures since the start of this process
         # why which policy makes things worse; empty on replicas that do not lead
         self.worse: Mapping[str, str] = {}
         # those in Audit mode for what they did; likewise
         self.audited_policies: Mapping[str, AuditedPolicy] = {}
-        self._context = context
-        self._clock = clock
         self._window: OutcomeWindow | None = None
         self._stored: WindowState | None = None
         self._stored_at = float("-inf")
@@ -276,12 +267,12 @@ class OutcomeController:
     async def begin(self) -> None:
         """Go on where the last leader ended."""
         self._window = await self._restored()
-        self._context.bound.begin(self._count)
+        self.bound.begin(self._count)
 
     async def end(self) -> None:
         """Count no more: another replica does, and goes on from here if it can be told."""
         window, self._window = self._window, None
-        self._context.bound.end()
+        self.bound.end()
         self.worse, self.audited_policies = {}, {}
         if window is not None:
             try:
@@ -294,13 +285,13 @@ class OutcomeController:
         """Return the figures: those of this moment if this replica leads, else the stored ones."""
         if self._window is not None:
             return self._report(self._window)
-        return await self._context.record.report()
+        return await self.record.report()
 
     def _count(self, bound: BoundPod) -> None:
         """Count where a pod was bound, by what its decision or its advice says of that node."""
         window, landings = self._window, self._landings(bound)
         if window is not None and landings:
-            window.add(bound.namespace, landings, self._context.now())
+            window.add(bound.namespace, landings, self.now())
             self.counts.add(bound.namespace, landings)
 
     def _landings(self, bound: BoundPod) -> Sequence[PolicyLanding]:
@@ -308,18 +299,18 @@ class OutcomeController:
             return bound.decided.landings
         if bound.advice is None:
             return ()
-        acting = {each.name for each in self._context.policies() if each.mode is Mode.ENFORCE}
+        acting = {each.name for each in self.policies() if each.mode is Mode.ENFORCE}
         return advised_landings(bound.advice, bound.node_name, acting)
 
     async def round(self) -> None:
         """Follow what an operator has written, judge the policies, and store the figures."""
-        if self._window is None or not self._context.is_ready():
+        if self._window is None or not self.is_ready():
             return
         try:
-            recorded = await self._context.record.read()
+            recorded = await self.record.read()
             self._follow(self._window, recorded.audited)
             await self._judge_policies(self._window, recorded)
-            if self._clock() - self._stored_at >= _STORE_SECONDS:
+            if self.clock() - self._stored_at >= _STORE_SECONDS:
                 await self._store(self._window)
         except ApiError as error:
             _log.warning("outcomes are not stored: %s", error)
@@ -330,17 +321,17 @@ class OutcomeController:
             _log.warning("policy `%s` is in force again", name)
             window.forget(name)
         self.audited_policies = audited
-        self._context.audited.use(audited)
-        self._context.annotate(AUDITED_ANNOTATION, msgspec.json.encode(audited).decode())
+        self.audited.use(audited)
+        self.annotate(AUDITED_ANNOTATION, msgspec.json.encode(audited).decode())
 
     async def _judge_policies(self, window: OutcomeWindow, recorded: Recorded) -> None:
         """Report policies that make things worse, and set them to Audit where that is wanted."""
         report, before = self._report(window), self.worse
         self.worse = {each.policy: each.worse for each in report.policies if each.worse}
-        by_name = {policy.name: policy for policy in self._context.policies()}
+        by_name = {policy.name: policy for policy in self.policies()}
         new: dict[str, AuditedPolicy] = {}
         for name, reason in self.worse.items():
-            is_audited = self._context.when_worse == "Audit" and may_be_audited(by_name[name])
+            is_audited = self.when_worse == "Audit" and may_be_audited(by_name[name])
             if is_audited:
                 new[name] = self._audited(by_name[name], reason)
             elif name not in before:
@@ -348,7 +339,7 @@ class OutcomeController:
         if not new:
             return
         audited = {**recorded.audited, **new}
-        await self._context.record.write({AUDITED_KEY: audited}, recorded.version)
+        await self.record.write({AUDITED_KEY: audited}, recorded.version)
         self._follow(window, audited)
         for name, policy in new.items():
             window.forget(name)
@@ -356,19 +347,19 @@ class OutcomeController:
             await self._event_of(name, policy.reason, recorded, "SetToAudit", _SET_TO_AUDIT)
 
     def _audited(self, policy: CompiledPolicy, reason: str) -> AuditedPolicy:
-        since = f"{date(self._context.now()):%Y-%m-%dT%H:%M:%SZ}"
+        since = f"{date(self.now()):%Y-%m-%dT%H:%M:%SZ}"
         return AuditedPolicy(digest=policy.digest.hex(), since=since, reason=reason)
 
     async def _event_of(
         self, name: str, reason: str, recorded: Recorded, action: str, consequence: str
     ) -> None:
-        context, now = self._context, datetime.now(UTC)
+        now, config_map = datetime.now(UTC), self.record.config_map
         event = ObjectEvent(
             about=ObjectReference(
                 api_version="v1",
                 kind="ConfigMap",
-                namespace=context.record.config_map.namespace,
-                name=context.record.config_map.name,
+                namespace=config_map.namespace,
+                name=config_map.name,
                 uid=recorded.uid,
             ),
             reason="PolicyMakesThingsWorse",
@@ -377,20 +368,20 @@ class OutcomeController:
             since=now,
             until=now,
         )
-        await event.write(context.connection, context.identity)
+        await event.write(self.connection, self.identity)
 
     async def _store(self, window: OutcomeWindow) -> None:
         """Store the figures if they have changed."""
-        self._stored_at, state = self._clock(), window.state()
+        self._stored_at, state = self.clock(), window.state()
         if state == self._stored:
             return
-        await self._context.record.write({WINDOW_KEY: state, REPORT_KEY: self._report(window)})
+        await self.record.write({WINDOW_KEY: state, REPORT_KEY: self._report(window)})
         self._stored = state
 
     async def _restored(self) -> OutcomeWindow:
         """Return the figures of the last leader, none where they cannot be read."""
         try:
-            recorded = await self._context.record.read()
+            recorded = await self.record.read()
             window = OutcomeWindow(_WINDOW_SECONDS, recorded.window)
         except (ApiError, ValueError) as error:
             _log.warning("outcomes begin anew: %s", error)
@@ -399,10 +390,7 @@ class OutcomeController:
         return window
 
     def _report(self, window: OutcomeWindow) -> OutcomeReport:
-        context = self._context
-        return window.report(
-            context.now(), context.policies(), context.worse, self.audited_policies
-        )
+        return window.report(self.now(), self.policies(), self.worse_rules, self.audited_policies)
 
 
 _SERIES: Final = ("policy", "mode", "pod_namespace")

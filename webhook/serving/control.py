@@ -43,7 +43,6 @@ from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
 from webhook.controllers.outcome import (
     OutcomeCollector,
-    OutcomeContext,
     OutcomeController,
 )
 from webhook.controllers.pod_group_status import PodGroupStatuses
@@ -268,21 +267,19 @@ def _outcome(context: Context) -> OutcomeController | None:
     if record is None or bound is None or context.audited is None:
         return None
     controller = OutcomeController(
-        OutcomeContext(
-            connection=live.connection,
-            identity=live.elector.identity,
-            bound=bound,
-            record=record,
-            audited=context.audited,
-            annotate=live.elector.annotate,
-            policies=lambda: policies.current,
-            is_ready=context.is_ready,
-            now=context.now,
-            worse=WorseRules(
-                least_pods=settings.outcome_least_pods, margin=settings.outcome_margin
-            ),
-            when_worse=settings.outcome_when_worse,
+        connection=live.connection,
+        identity=live.elector.identity,
+        bound=bound,
+        record=record,
+        audited=context.audited,
+        annotate=live.elector.annotate,
+        policies=lambda: policies.current,
+        is_ready=context.is_ready,
+        now=context.now,
+        worse_rules=WorseRules(
+            least_pods=settings.outcome_least_pods, margin=settings.outcome_margin
         ),
+        when_worse=settings.outcome_when_worse,
     )
     context.metrics.registry.register(OutcomeCollector(controller))
     return controller

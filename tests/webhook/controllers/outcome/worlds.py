@@ -25,7 +25,6 @@ from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.outcome import (
     AuditedPolicies,
     BoundPods,
-    OutcomeContext,
     OutcomeController,
     OutcomeRecord,
 )
@@ -77,26 +76,24 @@ class World:
     def leader(self) -> OutcomeController:
         """Return a controller that knows nothing but what is recorded."""
         return OutcomeController(
-            OutcomeContext(
-                connection=self._connection,
-                identity="one",
-                bound=self.bound,
-                record=OutcomeRecord(
-                    ConfigMapStore(
-                        self._connection,
-                        namespace="stowplan-system",
-                        name="stowplan-outcome",
-                        may_write=lambda: self.leads,
-                    )
-                ),
-                audited=AuditedPolicies(self.policies, lambda: self.lease),
-                annotate=self.lease.__setitem__,
-                policies=lambda: self.policies.current,
-                is_ready=lambda: True,
-                now=self.now,
-                worse=WorseRules(least_pods=3, margin=5),
-                when_worse=self._when_worse,
+            connection=self._connection,
+            identity="one",
+            bound=self.bound,
+            record=OutcomeRecord(
+                ConfigMapStore(
+                    self._connection,
+                    namespace="stowplan-system",
+                    name="stowplan-outcome",
+                    may_write=lambda: self.leads,
+                )
             ),
+            audited=AuditedPolicies(self.policies, lambda: self.lease),
+            annotate=self.lease.__setitem__,
+            policies=lambda: self.policies.current,
+            is_ready=lambda: True,
+            now=self.now,
+            worse_rules=WorseRules(least_pods=3, margin=5),
+            when_worse=self._when_worse,
             clock=lambda: self.seconds,
         )
 
