@@ -89,7 +89,6 @@ class FairTurns:
             self._least += seconds / len({self._who, *self._lines})
 
     def end(self) -> None:
-        """End the turn of this moment."""
         self._who = None
         while self._lines:
             who = min(self._lines, key=self._had.__getitem__)

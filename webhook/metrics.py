@@ -136,7 +136,6 @@ class Metrics:
         self._holds_refused.labels(reason).inc()
 
     def quota_written(self, outcome: str) -> None:
-        """Count one write of reservations."""
         self._quota_writes.labels(outcome).inc()
 
     def quotas_drifted(self, what: str, quotas: int) -> None:
@@ -152,15 +151,12 @@ class Metrics:
         self._quota_namespaces.set(inf if names is None else len(names))
 
     def policies_reloaded(self, *, succeeded: bool) -> None:
-        """Count one reload of the policy files."""
         self._policy_reloads.labels("loaded" if succeeded else "failed").inc()
 
     def connection_closed(self, reason: str) -> None:
-        """Count one connection that was closed because of its peer."""
         self._connections_closed.labels(reason).inc()
 
     def show_connections(self, count: Callable[[], int]) -> None:
-        """Show the number of connections to the port of reviews."""
         self._gauge("stowplan_connections", "Open connections to the port of reviews.", count)
 
     def show_tasks(self, count: Callable[[], int]) -> None:
@@ -168,13 +164,11 @@ class Metrics:
         self._gauge("stowplan_tasks", "Tasks of the event loop.", count)
 
     def show_in_flight(self, path: str, count: Callable[[], int]) -> None:
-        """Show the number of reviews of `path` in flight."""
         self._in_flight.labels(path).set_function(count)
 
     def show_view(
         self, view: Callable[[], ClusterView], recorded_seconds: Callable[[], float] | None = None
     ) -> None:
-        """Show the size of the view."""
         self._gauge("stowplan_view_version", "Events applied to the view.", lambda: view().version)
         self._gauge("stowplan_view_nodes", "Nodes in the view.", lambda: int(view().valid.sum()))
         self._gauge(
@@ -191,7 +185,6 @@ class Metrics:
             age.labels("recording").set_function(recorded_seconds)
 
     def show_sources(self, sources: Mapping[str, SourceStatus], now: Callable[[], Micros]) -> None:
-        """Show the status of each source at the time of the scrape."""
         self.registry.register(_Sources(sources, now))
 
     def show_policies(
@@ -289,7 +282,6 @@ class Metrics:
         return counts
 
     def show_certificate(self, expires_at: Callable[[], datetime]) -> None:
-        """Show the end of the validity of the serving certificate."""
         self._gauge(
             "stowplan_certificate_expiry_timestamp_seconds",
             "Time at which the serving certificate expires.",
@@ -314,7 +306,6 @@ class _Counts(Collector):
     counts: Callable[[], Mapping[Any, float]]  # by a tuple of values of the labels
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric."""
         metric = self.family(self.name, self.text, labels=self.labels)
         for values, count in self.counts().items():
             metric.add_metric(values, count)

@@ -41,8 +41,6 @@ _MOST_UNFINISHED_BYTES = 64 * 1024 * 1024
 
 
 class Body(NamedTuple):
-    """The body of a request."""
-
     data: bytes  # its bytes; at least its beginning if it is too large
     is_whole: bool  # whether these are all
 
@@ -125,8 +123,6 @@ of its own, must not fill memory."""
 
 @dataclass(slots=True)
 class _Load:
-    """The reviews of a namespace."""
-
     in_flight: int = 0
     decided: int = 0  # since none was in flight
     overloaded_until: float = -inf
@@ -192,12 +188,10 @@ class ConcurrencyLimiter:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether reviews wait for each other."""
         return self._in_flight > _CROWD
 
     @property
     def _share(self) -> int:
-        """The equal share of each namespace."""
         return max(1, self._limit // max(1, len(self._loads)))
 
     def has_room(self, namespace: str) -> bool:
@@ -303,8 +297,6 @@ class Outcome(StrEnum):
 
 
 class ReviewResult(msgspec.Struct, frozen=True):
-    """A response, and the outcome it counts as."""
-
     outcome: Outcome
     response: AdmissionResponse
     rule_errors: int = 0  # number of rules that could not be evaluated
@@ -324,14 +316,12 @@ def admit_unmodified(request: AdmissionRequest, outcome: Outcome, reason: str) -
 
 
 def pod_in(request: AdmissionRequest) -> Pod:
-    """Decode the pod of a request."""
     return model_of(request.pod(), request)
 
 
 def model_of(
     manifest: api.Pod, request: AdmissionRequest, kubernetes: KubernetesVersion = ASSUMED
 ) -> Pod:
-    """Return the model of the pod of a request."""
     try:
         return pod_of(manifest, namespace=request.namespace, kubernetes=kubernetes)
     except QuantityError as error:
@@ -357,8 +347,6 @@ Undecided: TypeAlias = Callable[[AdmissionRequest, Outcome, str], ReviewResult]
 
 
 class Answered(Protocol):
-    """Is told what a review was answered with."""
-
     def __call__(self, result: ReviewResult, *, is_lost: bool) -> None:
         """Handle an answer; a lost one cannot reach its caller, who has given up, or is gone."""
 
@@ -376,8 +364,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewLimits:
-    """Bounds on the cost of a review."""
-
     # of a caller that sends none; an API server always does
     default_timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS
     body_seconds: float = _BODY_SECONDS  # longest time for the body of a review to arrive
@@ -415,8 +401,6 @@ class _ReviewFailedError(Exception):
 
 @dataclass(eq=False)
 class ReviewHandler:
-    """Handles the reviews of one path."""
-
     path: str  # in the URL and in the metrics
     decide: Decide  # decides each review
     _: KW_ONLY
@@ -440,7 +424,6 @@ class ReviewHandler:
         self.metrics.show_in_flight(self.path, lambda: self.limiter.in_flight)
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Respond to one review."""
         arrived = self.clock()
         rule_errors, abstained = 0, NOTHING
         try:
@@ -518,7 +501,6 @@ class ReviewHandler:
         raise _ReviewFailedError(503, outcome, reason)
 
     async def _read(self, request: web.Request) -> Body:
-        """Read the body of a review."""
         # The usual text is compared first: parsing a content type takes a while.
         if request.headers.get("Content-Type") != _JSON and request.content_type != _JSON:
             raise _ReviewFailedError(

@@ -166,8 +166,6 @@ _log = logging.getLogger(__name__)
 
 
 class ReviewQueue(Protocol):
-    """Reviews that wait for each other."""
-
     @property
     def is_crowded(self) -> bool:
         """Whether some do."""

@@ -36,8 +36,6 @@ from webhook.admission.wire import AdmissionError, AdmissionRequest, LargePods, 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a request asks for."""
-
     reservation: Reservation  # to be made
     is_queued: bool = False  # whether it is not to be made yet: the pod waits for quota
     quota_name: str = ""  # the quota of Koordinator that the pod's label names, "" for none
@@ -125,8 +123,6 @@ _MOST_RESOURCES: Final = 1_000
 
 
 class Ledger(Protocol):
-    """The reservations of quota."""
-
     def has_quota(self, namespace: str) -> bool:
         """Return whether the pods of a namespace are limited."""
 

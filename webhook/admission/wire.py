@@ -60,16 +60,12 @@ class UndecidedError(StowplanError):
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True, gc=False):
-    """Kind of the object of a request."""
-
     group: str = ""
     version: str = ""
     kind: str = ""
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True, gc=False):
-    """Resource of a request."""
-
     group: str = ""
     version: str = ""
     resource: str = ""
@@ -104,8 +100,6 @@ class BindingMetadata(msgspec.Struct, frozen=True, gc=False):
 
 
 class Binding(msgspec.Struct, frozen=True, gc=False):
-    """The object of a request that binds a pod."""
-
     metadata: BindingMetadata
     target: BindingTarget
 
@@ -168,15 +162,12 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         return largest > MOST_POD_BYTES or not self.object
 
     def pod(self) -> api.Pod:
-        """Decode the object as a pod."""
         return _pod_in(self.object, "object")
 
     def old_pod(self) -> api.Pod:
-        """Decode the old object as a pod."""
         return _pod_in(self.old_object, "old object")
 
     def binding(self) -> Binding:
-        """Decode the object as a binding."""
         try:
             return _bindings.decode(self.object)
         except _UNREADABLE as error:
@@ -212,8 +203,6 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True):
 class AdmissionResponse(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True
 ):
-    """The response to a request."""
-
     uid: str
     allowed: bool
     status: Status | None = None
@@ -243,7 +232,6 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(body: bytes) -> AdmissionRequest:
-    """Decode the request of an AdmissionReview."""
     try:
         body.decode()  # the objects inside are only skimmed here, and must be UTF-8 too
         review = _decode_review(body)
@@ -285,7 +273,6 @@ def _pod_in(raw: msgspec.Raw, field: str) -> api.Pod:
 
 
 def encode(response: AdmissionResponse) -> bytes:
-    """Encode a response inside its AdmissionReview."""
     return _encoder.encode(_ResponseReview(API_VERSION, KIND, response))
 
 
@@ -355,7 +342,6 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _error_text(problem: str, error: Exception) -> str:
-    """Text of a decoding error."""
     if isinstance(error, RecursionError):
         reason = "it is nested too deeply"
     elif isinstance(error, UnicodeDecodeError):

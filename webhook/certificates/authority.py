@@ -181,7 +181,6 @@ def bundle_of(certificates: Iterable[x509.Certificate]) -> bytes:
 
 
 def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether a certificate is within its validity."""
     return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 

@@ -66,8 +66,6 @@ class StoredSecret(msgspec.Struct, frozen=True):
 
 
 class SecretStore:
-    """Reads and writes one Secret."""
-
     def __init__(self, connection: Requests, *, namespace: str, name: str) -> None:
         self._connection = connection
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
@@ -80,7 +78,6 @@ class SecretStore:
         self.title = f"secret `{namespace}/{name}`"
 
     async def read(self) -> StoredSecret:
-        """Return the Secret as it is now."""
         found = await find(self._connection, self._path)
         return StoredSecret() if found is None else _decoded(found)
 

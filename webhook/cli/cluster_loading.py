@@ -61,7 +61,6 @@ def load_cluster(
 
 
 def tell_missing(recording: Recording, console: Console) -> None:
-    """Print what is not recorded, and what that means."""
     for note in _missing(recording):
         console.print(note, markup=False, soft_wrap=True)
 
@@ -89,7 +88,6 @@ def moment_of(recording: Recording, now: datetime | None) -> tuple[Micros, str]:
 
 
 def moment_text(moment: Micros) -> str:
-    """Return a moment as people write it."""
     return date(moment).isoformat().replace("+00:00", "Z")
 
 

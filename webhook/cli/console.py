@@ -52,7 +52,6 @@ def visible(text: str) -> str:
 
 
 def output() -> Console:
-    """Return standard output."""
     return _console(stderr=False)
 
 

@@ -68,18 +68,14 @@ class _CountedReplicas:
         self.crowd = self._replicas.crowd
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - of the protocol
-        """Count a pod where it is."""
         self._replicas.set(pod)
 
     def pod_deleted(self, namespace: str, name: str) -> None:
-        """Count a pod no longer."""
         self._replicas.delete(f"{namespace}/{name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is shown."""
-
     name: str  # of the cluster, for people
     cluster: Cluster  # the cluster
     held: HeldPods  # its held pods

@@ -293,15 +293,11 @@ def _from_here(path: Path) -> str:
 
 
 class _Status(msgspec.Struct, frozen=True):
-    """The reason for a denial."""
-
     code: int
     message: str
 
 
 class _Response(msgspec.Struct, frozen=True):
-    """The response of a webhook to a review."""
-
     uid: str
     allowed: bool
     patch: bytes = b"[]"  # base64 on the wire
@@ -309,7 +305,6 @@ class _Response(msgspec.Struct, frozen=True):
 
     @property
     def operations(self) -> list[dict[str, Any]]:
-        """The patch, decoded."""
         return msgspec.json.decode(self.patch, type=list[dict[str, Any]])
 
 
@@ -325,7 +320,6 @@ class _ApiServer:
         self._server = server
 
     async def review(self, path: str, pod: Mapping[str, Any]) -> _Response:
-        """Return the response to the review of a pod's creation."""
         # The same review has the same uid in each run, for the same output.
         key = f"{path}/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         request = {
@@ -356,7 +350,6 @@ class _ApiServer:
 
 @asynccontextmanager
 async def _connected(server: RunningServer) -> AsyncIterator[_ApiServer]:
-    """Connect to a webhook, as its caller."""
     trust = ssl.create_default_context(cadata=server.ca_pem.decode())
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=trust),

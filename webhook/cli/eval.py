@@ -47,8 +47,6 @@ class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of an expression."""
-
     text: str  # of the part
     strategy: str  # how its column is computed
     cost_micros: float  # estimated microseconds for 5,000 nodes, without its own parts
@@ -141,7 +139,6 @@ def _report(values: NodeValues) -> EvaluationReport:
 
 
 def _document(values: NodeValues, most: int) -> Iterator[ui.Block]:
-    """Yield the values, then how they are computed."""
     if values.by_node is None:
         yield ui.Paragraph(_text(values.value))
         yield ui.Paragraph("the same for every node: it reads none", "quiet")

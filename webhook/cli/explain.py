@@ -67,7 +67,6 @@ class HoldReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     evictions: str = ""
 
     def __str__(self) -> str:
-        """Return it in a line."""
         if self.waits_for:
             return f"held, and waits for others to remove {', '.join(self.waits_for)}"
         if self.evictions:
@@ -152,8 +151,6 @@ class RuleOnNodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BindingExplanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that was decided at its binding."""
-
     scheduler_node: str  # the node that the scheduler took
     node: str  # the node that the pod is on
     reason: str  # why, for programs
@@ -161,7 +158,6 @@ class BindingExplanation(msgspec.Struct, frozen=True, kw_only=True, rename="came
     rules: tuple[RuleOnNodes, ...]  # what rules say of both nodes now, as if the pod was not there
 
     def __str__(self) -> str:
-        """Return it in a line."""
         why = self.message or self.reason
         if self.node == self.scheduler_node:
             return f"bound to {self.node}, as the scheduler chose: {why}"
@@ -406,7 +402,6 @@ def _live(
     namespace: str,
     notes: Console,
 ) -> tuple[dict[str, Any], PolicySet, Recording]:
-    """Return the pod, the policies and the cluster of `--live`."""
     # With it comes a client of the Kubernetes API, which most explanations do not need.
     from webhook.cli.live_cluster import read_live  # noqa: PLC0415
 
@@ -429,7 +424,6 @@ def _live(
 def _decision_blocks(
     decision: Decision, quota: QuotaVerdict, judged: Sequence[str], nodes: int, inputs: int
 ) -> Iterator[ui.Block]:
-    """Yield the verdict, then its reasons."""
     report = decision_report(decision, most_nodes=nodes, most_inputs=inputs)
     known = zip(decision.names, decision.valid.tolist(), strict=True)
     names = NodeNames.of(name for name, is_valid in known if is_valid)

@@ -29,7 +29,6 @@ _MICROS_PER_MILLI = 1000
 
 
 def _rules_table(policies: PolicySet) -> ui.Table:
-    """Return the rules of each policy, with their effect and cost."""
     rows: list[ui.Row] = []
     for policy in policies:
         priority = f", priority {policy.priority}" if policy.priority else ""
@@ -64,7 +63,6 @@ def cost_millis(rule: FilterRule | ScoreRule) -> float | None:
 
 
 def _expression_of(rule: FilterRule | ScoreRule) -> NodeExpression | None:
-    """Return the expression of a rule, None for a plugin."""
     return rule.evaluator if isinstance(rule.evaluator, NodeExpression) else None
 
 
@@ -104,7 +102,6 @@ class LintRun:
 
     @classmethod
     def failed(cls, error: InvalidFileError) -> LintRun:
-        """Return what came of files with mistakes."""
         return cls(PolicySet(), mistakes=error.problems)
 
 
@@ -130,8 +127,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RuleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A rule, with its effect and cost."""
-
     name: str
     kind: Literal["filter", "score"]
     weight: int  # of a score; 0 for a filter
@@ -159,7 +154,6 @@ class LintReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def lint_report(run: LintRun) -> LintReport:
-    """Return a run as it is printed for machines."""
     return LintReport(
         mistakes=tuple(_mistake(found) for found in run.mistakes),
         warnings=tuple(_warning(found) for found in run.warnings),
@@ -224,7 +218,6 @@ _Json = dict[str, Any]
 
 
 def sarif_log(run: LintRun, *, root: Path) -> _Json:
-    """Return a run as a SARIF log."""
     mistakes = (_result(_MISTAKE, "error", found, root) for found in run.mistakes)
     warnings = (
         _result(found.check.value, "warning", found.diagnostic, root) for found in run.warnings
@@ -324,7 +317,6 @@ def _lint(
     sarif: Path | None,
     cluster: Sequence[Path],
 ) -> int:
-    """Print what is found."""
     run = _checked(paths, cluster)
     if sarif is not None:
         sarif.write_bytes(msgspec.json.format(msgspec.json.encode(sarif_log(run, root=Path.cwd()))))

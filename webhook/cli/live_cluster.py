@@ -32,8 +32,6 @@ _VOLUME: Final = "policies"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRead:
-    """What was read of a cluster."""
-
     manifest: dict[str, Any]  # of the pod that the target is, or stands for; empty without a target
     policies: PolicySet  # those of its ConfigMap, and PlacementPolicies; none if they are not read
     recording: Recording  # the cluster as a snapshot shows it, which is kept nowhere
@@ -49,7 +47,6 @@ def read_live(
     reads_policies: bool,
     notes: Console,
 ) -> LiveRead:
-    """Read a cluster once."""
     found = target_of(target) if target else None
     with TemporaryDirectory(prefix="stowplan-") as folder:
         file = Path(folder) / "cluster.json"

@@ -52,7 +52,6 @@ class Target:
 
     @property
     def plural(self) -> str:
-        """Its resource in paths."""
         return "pods" if self.workload is None else self.workload.plural
 
     def __str__(self) -> str:
@@ -107,21 +106,17 @@ class PodOfWorkload:
 
     @property
     def end(self) -> int:
-        """That of the workload."""
         return self.found.end
 
     def decode(self, kind: type[_T]) -> _T:
-        """Return the pod as a wire struct."""
         return msgspec.convert(self.plain(), kind)
 
     def plain(self) -> object:
-        """Return the pod as dicts, lists and scalars."""
         manifest = msgspec.convert(self.found.plain(), dict[str, Any])
         pod = pod_of_workload(manifest, self.workload, self.number)
         return pinned_to(pod, self.node) if self.node else pod
 
     def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
-        """Return a mistake at one of its values."""
         return self.found.problem((*self.workload.template, *path), message, hint)
 
 
@@ -167,7 +162,6 @@ def _objects(path: Path) -> Iterator[ApiObject]:
 def _pods_of(
     found: ApiObject, nodes_for: Callable[[ApiObject], Sequence[str]]
 ) -> Iterable[ApiObject]:
-    """Yield the pods of an object."""
     pod = pod_object(found)
     if not isinstance(pod, PodOfWorkload):
         return [] if pod is None else [pod]
@@ -217,11 +211,9 @@ class PodCollector:
         self.pods: dict[str, RecordedPod] = {}
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
-        """Keep a pod."""
         self.pods[pod.key] = RecordedPod(pod, bytes(raw))
 
     def pod_deleted(self, namespace: str, name: str) -> None:
-        """Forget a pod."""
         self.pods.pop(f"{namespace}/{name}", None)
 
     def manifest(self, target: Target, namespace: str, paths: Sequence[Path]) -> dict[str, Any]:

@@ -144,7 +144,6 @@ def run_policy_tests(
 
 
 def _run(path: Path, *, verbose: bool, junit: Path | None, cross_check: bool) -> int:
-    """Run the cases, and print the results."""
     output = console.output()
     check = CrossCheck() if cross_check else None
     run = run_cases(path, examine=check.examine if check else None)

@@ -34,7 +34,6 @@ class _Selection:
     name: str
 
     def has(self, pod: Pod) -> bool:
-        """Whether to list a pod."""
         return self.namespace in {"", pod.namespace} and self.name in {"", pod.name}
 
 

@@ -40,8 +40,6 @@ _WITHOUT_GATE: Final = {"spec": {"schedulingGates": [{"$patch": "delete", "name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Selection:
-    """The pods that are to be released."""
-
     overdue: bool  # those past their time alone
     queued: bool  # of those, also the ones that wait for quota or for their gang
     namespace: str  # "" for all

@@ -82,7 +82,6 @@ def _text(content: ui.Inline, style: str = "") -> Text:
 
 
 def show_json(report: object) -> None:
-    """Print a report as JSON."""
     output().print_json(msgspec.json.encode(report).decode())
 
 

@@ -184,7 +184,6 @@ def _changes(add_nodes: Sequence[str], drain: Sequence[str], scale: Sequence[str
 
 
 def _buffer(cluster: RecordedCluster, texts: Sequence[str]) -> list[Pod]:
-    """Return the placeholders of capacity buffers."""
     buffers = (_replicas("--capacity-buffer", text) for text in texts)
     return [pod for buffer in buffers for pod in capacity_buffer(cluster, *buffer)]
 

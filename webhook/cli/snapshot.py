@@ -159,7 +159,6 @@ def _missing(error: ApiError) -> str:
 
 
 def _hint(kind: str, kubeconfig: Path | None, context: str | None) -> str:
-    """Return the hint for a kind that we may not list."""
     return f"`{_can_i(kind, kubeconfig, context)}` tells when it is permitted"
 
 

@@ -108,10 +108,8 @@ _log = logging.getLogger(__name__)
 
 
 class EventSource(Protocol):
-    """A source of events."""
-
     @property
-    def status(self) -> SourceStatus: ...  # noqa: D102 - how up to date it is
+    def status(self) -> SourceStatus: ...
 
     async def run(self) -> None:
         """Run for ever, through failures of what it reads."""

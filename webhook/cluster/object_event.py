@@ -32,12 +32,10 @@ class ObjectReference:
 
 
 def pod_reference(namespace: str, name: str, uid: str) -> ObjectReference:
-    """Return a pod as an Event names it."""
     return ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
 
 
 def quota_reference(quota: ElasticQuota) -> ObjectReference:
-    """Return a quota as an Event names it."""
     return ObjectReference(
         api_version=f"{quota.group}/v1alpha1",
         kind="ElasticQuota",
@@ -49,8 +47,6 @@ def quota_reference(quota: ElasticQuota) -> ObjectReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectEvent:
-    """An Event on an object."""
-
     about: ObjectReference  # the object
     type: Literal["Normal", "Warning"] = "Warning"  # whether it is something that should not be
     reason: str  # for programs, such as `QuotaExceeded`
@@ -61,7 +57,6 @@ class ObjectEvent:
     until: datetime  # the last time
 
     async def write(self, connection: Connection, identity: str) -> bool:
-        """Create the Event; return whether that succeeded."""
         about, body = self.about, msgspec.json.encode(self._manifest(identity))
         try:
             async with asyncio.timeout(_CALL_SECONDS):

@@ -81,15 +81,12 @@ class JsonObject:
     raw: bytes | msgspec.Raw
 
     def decode(self, kind: type[_T]) -> _T:
-        """Return the object as a wire struct."""
         return msgspec.json.decode(self.raw, type=kind)
 
     def plain(self) -> object:
-        """Return the object as dicts, lists and scalars."""
         return msgspec.json.decode(self.raw)
 
     def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
-        """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
         located = f"{place}: {message}" if place else message
         return Diagnostic(file=self.file, message=located, hint=hint)
@@ -163,15 +160,12 @@ class YamlObject:
     end: int
 
     def decode(self, kind: type[_T]) -> _T:
-        """Return the object as a wire struct."""
         return msgspec.convert(self.document.value, type=kind)
 
     def plain(self) -> object:
-        """Return the object as dicts, lists and scalars."""
         return self.document.value
 
     def problem(self, path: FieldPath, message: str, hint: str) -> Diagnostic:
-        """Return a mistake at one of its values."""
         place = path_text((*self.place, *path))
         located = f"{place}: {message}" if place else message
         return self.document.problem(path, located, hint=hint)
@@ -293,7 +287,6 @@ class ObjectFile:
         self._write(_HEAD)
 
     def add(self, encoded: bytes) -> None:
-        """Write an object."""
         self._write(b"\n" if self.size == len(_HEAD) else _SEPARATOR)
         self._write(encoded)
 
@@ -304,7 +297,6 @@ class ObjectFile:
         self.size = size
 
     def end(self) -> None:
-        """Write the end of the list."""
         self._write(_END)
 
     def _write(self, data: bytes) -> None:

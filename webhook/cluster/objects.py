@@ -80,11 +80,11 @@ class ApiObject(Protocol):
     """
 
     @property
-    def group(self) -> str: ...  # noqa: D102 - see above
+    def group(self) -> str: ...
     @property
-    def kind(self) -> str: ...  # noqa: D102 - see above
+    def kind(self) -> str: ...
     @property
-    def end(self) -> int: ...  # noqa: D102 - see above
+    def end(self) -> int: ...
 
     def decode(self, kind: type[_T]) -> _T:
         """Return the object as a wire struct."""

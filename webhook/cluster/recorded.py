@@ -184,7 +184,6 @@ class _Loader:
                 self._progress(self._done + found.end, self._total)
 
     def finished(self, name: str) -> Recording:
-        """Return the recording."""
         if self._unlisted:
             message = counted(self._unlisted, "more mistake")
             self._problems.append(Diagnostic(file="...", message=message))
@@ -299,7 +298,6 @@ def _content(path: Path) -> bytes:
 
 
 def _objects(data: bytes, file: str) -> Iterator[ApiObject | Diagnostic]:
-    """Return the objects in the content of a file."""
     if _LOOKS_LIKE_JSON.match(data):
         return read_json(data, file)
     try:

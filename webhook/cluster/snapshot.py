@@ -325,7 +325,6 @@ class Anonymizer:
         raise AssertionError("a value of this type has no pseudonym yet")
 
     def _keys(self, value: str | list[str] | None) -> str | list[str] | None:
-        """Return the pseudonyms of keys of labels."""
         return list(map(self.key, value)) if isinstance(value, list) else value and self.key(value)
 
     def _images(self, value: Any) -> Any:  # noqa: ANN401 - a name, names, or a volume's image
@@ -488,8 +487,6 @@ _SECRETIVE = frozenset(
 
 @dataclass(slots=True, kw_only=True)
 class KindResult:
-    """Result of the snapshot for one kind."""
-
     name: str  # its name for `kubectl get`
     objects: int = 0  # number of objects written
     finished: int = 0  # number of pods left out because they have finished
@@ -516,7 +513,6 @@ async def take_snapshot(
     config: ReflectorConfig = DEFAULT_CONFIG,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Sequence[KindResult]:
-    """Write the objects of every kind; return the result for each."""
     progress = progress or (lambda *_: None)
     writer = _SnapshotWriter(connection, file, anonymizer, progress, config, sleep)
     await _write_version(connection, file, is_anonymous=anonymizer is not None)
@@ -555,7 +551,6 @@ class _SnapshotWriter:
         self._encode = msgspec.json.Encoder().encode
 
     async def write(self, kind: Kind) -> KindResult:
-        """Write all objects of a kind, or none of them."""
         start, attempts = self._file.size, 0
         while True:
             result = KindResult(name=kind.name)

@@ -55,8 +55,6 @@ def join_readings(
 
 
 class PodsOnNodes:
-    """Readings of pods by node."""
-
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._by_node: dict[str, dict[str, PodUsage]] = {}
@@ -70,7 +68,6 @@ class PodsOnNodes:
             self._by_node.setdefault(node_name, {})[reading.key] = usage
 
     def join(self, node: NodeUsage) -> NodeUsage:
-        """Return the usage of a node with that of its pods."""
         return replace(node, pods=PodUsages(self._by_node.get(node.node_name, {})))
 
 
@@ -94,8 +91,6 @@ class UsageSourceError(StowplanError):
 
 
 class UsageSource(Protocol):
-    """A source of the usage of nodes."""
-
     skipped: int  # readings that could not be read, since the start
 
     async def read(self) -> Sequence[NodeUsage]:
@@ -182,8 +177,6 @@ class UsageFeed:
 
 
 class UsagePoller:
-    """Polls a source of usage, for ever."""
-
     def __init__(
         self,
         source: UsageSource,
@@ -203,7 +196,6 @@ class UsagePoller:
         self._has_backfilled = False
 
     async def run(self) -> None:
-        """Poll until cancelled."""
         while True:
             seconds = await self._poll()
             await self._sleep(seconds * random.uniform(1, 1 + _SPREAD))  # noqa: S311 - no secret
@@ -335,8 +327,6 @@ _MILLICORES: Final = 1000  # in a core
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusSettings:
-    """Address and queries of Prometheus."""
-
     url: str  # such as `http://prometheus:9090`
     cpu_query: str = DEFAULT_CPU_QUERY  # PromQL for the cores that each node uses
     memory_query: str = DEFAULT_MEMORY_QUERY  # PromQL for the bytes that each node uses

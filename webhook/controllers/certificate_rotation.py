@@ -193,7 +193,6 @@ class Rotation:
         return signer == contents.signer.certificate and self._now() - since >= _TRUSTED_BEFORE_USE
 
     async def _changes(self, step: Step, contents: SecretContents) -> dict[str, bytes]:
-        """Return the entries of the Secret that a step changes."""
         now = self._now()
         if step is Step.NEW_AUTHORITY or contents.signer is None:
             new = Authority.new(now=now, valid_for=_AUTHORITY_VALID_FOR)

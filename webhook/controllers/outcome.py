@@ -88,8 +88,6 @@ _MOST_UNBOUND: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundPod:
-    """A pod that was bound."""
-
     namespace: str
     node_name: str
     decided: BindingRecord | None  # the record of its binding; None where that was not decided
@@ -108,7 +106,6 @@ class BoundPods:
         self._count: Callable[[BoundPod], None] | None = None
 
     def begin(self, count: Callable[[BoundPod], None]) -> None:
-        """Have bound pods counted from now on."""
         self._count = count
 
     def end(self) -> None:
@@ -141,7 +138,6 @@ class BoundPods:
             )
 
     def pod_deleted(self, namespace: str, name: str) -> None:
-        """Note that a pod is gone."""
         self._advised.pop(f"{namespace}/{name}", None)
 
 
@@ -255,7 +251,6 @@ class OutcomeController:
         self._stored_at = float("-inf")
 
     async def run(self) -> None:
-        """Count until cancelled."""
         await self.begin()
         try:
             while True:
@@ -413,7 +408,6 @@ class OutcomeCollector(Collector):
     controller: OutcomeController
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
         yield self._counter(
             "stowplan_outcome_pods",
             "Pods that were bound, advised or decided at their binding, by whether they landed"

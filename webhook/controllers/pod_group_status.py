@@ -82,7 +82,6 @@ class PodGroupStatuses(DesiredState[PodGroup, PodGroupStatus]):
         return found
 
     def current(self, found: PodGroup) -> PodGroupStatus:
-        """Return the status as it is."""
         return found.status
 
     def desired(self, found: PodGroup, current: PodGroupStatus) -> PodGroupStatus | None:
@@ -116,7 +115,6 @@ class PodGroupStatuses(DesiredState[PodGroup, PodGroupStatus]):
         current: PodGroupStatus,  # noqa: ARG002 - as every desired state
         desired: PodGroupStatus,
     ) -> tuple[str, Mapping[str, object]]:
-        """Return a patch of the status."""
         key = found.gang.key
         path = f"/apis/{found.group}/v1alpha1/namespaces/{key.namespace}/podgroups/{key.name}"
         status = {
@@ -129,7 +127,6 @@ class PodGroupStatuses(DesiredState[PodGroup, PodGroupStatus]):
         return f"{path}/status", {"metadata": {"uid": found.uid}, "status": status}
 
     def title(self, found: PodGroup) -> str:
-        """Return what the log calls it."""
         return f"status of PodGroup `{found.gang.key}`"
 
 

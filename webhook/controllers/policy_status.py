@@ -51,8 +51,6 @@ class OutcomeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The status of a policy."""
-
     mode: str = ""  # the one in force; "" where the policy is not
     outcome: OutcomeStatus | None = None  # None where nobody counts
     conditions: tuple[Condition, ...] = ()  # ours, then those of others
@@ -72,7 +70,6 @@ class PolicyFacts:
 def status_of(
     standing: ResourceStanding, facts: PolicyFacts, before: PolicyStatus, now: str
 ) -> PolicyStatus:
-    """Return the status of a policy as it should be."""
     generation = standing.resource.generation
     known = {each.type: each for each in before.conditions}
     ours = [
@@ -174,8 +171,6 @@ _NOT_IN_FORCE: Final = PolicyFacts()
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """A policy of the API, with what is known of it."""
-
     standing: ResourceStanding
     facts: PolicyFacts | None  # None where it is not in force
     today: str  # ISO 8601
@@ -191,8 +186,6 @@ class _Policy:
 
 @dataclass(eq=False)
 class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
-    """The status of policies of the API."""
-
     limits = WriteLimits(most_writes=20, apart_seconds=0.0)
 
     standings: Callable[[], Iterable[ResourceStanding]]
@@ -212,11 +205,9 @@ class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
         ]
 
     def current(self, found: _Policy) -> PolicyStatus:
-        """Return the status as it is."""
         return read_status(found.standing.resource.status)
 
     def desired(self, found: _Policy, current: PolicyStatus) -> PolicyStatus:
-        """Return the status as it should be."""
         return status_of(found.standing, found.facts or _NOT_IN_FORCE, current, found.today)
 
     def apart_seconds(self, current: PolicyStatus, desired: PolicyStatus | None) -> float:
@@ -231,7 +222,6 @@ class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
         current: PolicyStatus,  # noqa: ARG002 - as every desired state
         desired: PolicyStatus,
     ) -> tuple[str, Mapping[str, object]]:
-        """Return a patch of the status."""
         resource = found.standing.resource
         within = f"namespaces/{resource.namespace}/" if resource.namespace else ""
         group = f"/apis/{POLICY_GROUP}/{POLICY_VERSION}"
@@ -239,7 +229,6 @@ class PolicyStatuses(DesiredState[_Policy, PolicyStatus]):
         return path, {"metadata": {"uid": resource.uid}, "status": desired}
 
     def title(self, found: _Policy) -> str:
-        """Return what the log calls it."""
         return f"status of {found.key}"
 
 
@@ -264,8 +253,6 @@ class _Errors:
 
 @dataclass(eq=False)
 class PolicyObservations:
-    """Facts of policies by name."""
-
     policies: LivePolicies
     counts: PolicyCounts  # of what they decided on this replica
     # where pods were bound; None where nobody counts
@@ -278,7 +265,6 @@ class PolicyObservations:
         self._errors: dict[str, _Errors] = {}
 
     async def read(self) -> dict[str, PolicyFacts]:
-        """Return the facts of every policy in force."""
         now = self.clock()
         if self.outcome is not None and now - self._read_at >= _OUTCOME_SECONDS:
             self._read_at = now

@@ -120,12 +120,10 @@ class QuotaFigures(DesiredState[ElasticQuota, Mapping[str, str]]):
         self._expected: Mapping[QuotaKey, Mapping[str, str]] = {}
 
     async def objects(self) -> Iterable[ElasticQuota]:
-        """Return all quotas."""
         self._expected = self._figures()
         return self._quotas()
 
     def current(self, found: ElasticQuota) -> Mapping[str, str]:
-        """Return the annotations that are figures."""
         return found.figures
 
     def desired(self, found: ElasticQuota, current: Mapping[str, str]) -> Mapping[str, str]:
@@ -136,12 +134,10 @@ class QuotaFigures(DesiredState[ElasticQuota, Mapping[str, str]]):
     def merge_patch(
         self, found: ElasticQuota, current: Mapping[str, str], desired: Mapping[str, str]
     ) -> tuple[str, Mapping[str, object]]:
-        """Return a patch of annotations."""
         texts = {**dict.fromkeys(current), **desired}  # null removes a name
         return _path(found), {"metadata": {"uid": found.uid, "annotations": texts}}
 
     def title(self, found: ElasticQuota) -> str:
-        """Return what the log calls it."""
         return f"figures of quota `{found.namespace}/{found.name}`"
 
 
@@ -175,21 +171,17 @@ class QuotaStatuses(DesiredState[ElasticQuota, Amounts]):
         self._counts = counts
 
     async def objects(self) -> Iterable[ElasticQuota]:
-        """Return the quotas of scheduler-plugins."""
         return (quota for quota in _quotas(self._view()) if quota.group == UPSTREAM_GROUP)
 
     def current(self, found: ElasticQuota) -> Amounts:
-        """Return what is reported as used."""
         return found.used
 
     def desired(self, found: ElasticQuota, current: Amounts) -> Amounts:  # noqa: ARG002 - as every desired state
-        """Return what pods use."""
         return status_used(found, self._view(), self._counts)
 
     def merge_patch(
         self, found: ElasticQuota, current: Amounts, desired: Amounts
     ) -> tuple[str, Mapping[str, object]]:
-        """Return a patch of `status.used`."""
         texts: dict[str, str | None] = dict.fromkeys(current)  # null removes a name
         texts |= {name: amount_text(name, amount) for name, amount in desired.items()}
         return f"{_path(found)}/status", {
@@ -198,7 +190,6 @@ class QuotaStatuses(DesiredState[ElasticQuota, Amounts]):
         }
 
     def title(self, found: ElasticQuota) -> str:
-        """Return what the log calls it."""
         return f"status of quota `{found.namespace}/{found.name}`"
 
 

@@ -43,8 +43,6 @@ _written: Final = msgspec.json.Decoder(_Written).decode
 
 
 class Observed(Protocol):
-    """An object as it was observed last."""
-
     @property
     def key(self) -> Any:  # noqa: ANN401 - of one type for all objects of a kind, in some order
         """What tells it from others of its kind."""
@@ -60,8 +58,6 @@ _State = TypeVar("_State")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteLimits:
-    """How many writes there are."""
-
     most_writes: int  # in a round, of one second
     apart_seconds: float  # least time between two writes of one object
     settle_seconds: float = 0.0  # time for which an object differs before it is written

@@ -55,7 +55,7 @@ class Reader(Protocol):
     """
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - see above
+    def name(self) -> str: ...
 
     async def may(self, access: Access) -> bool:
         """Return whether they have a right.
@@ -87,7 +87,7 @@ class Readers(Protocol):
     """
 
     @property
-    def sign_in(self) -> SignIn: ...  # noqa: D102 - see above
+    def sign_in(self) -> SignIn: ...
 
     async def reader(self, token: str) -> Reader:
         """Return whose a token is, which is "" for a request without one.

@@ -32,8 +32,6 @@ _pod_of: Final = msgspec.json.Decoder(api.Pod).decode
 
 @dataclass(frozen=True, slots=True)
 class ListedPod:
-    """A held pod."""
-
     pod: Pod  # its model
     raw: msgspec.Raw  # the object as JSON
 
@@ -193,7 +191,6 @@ async def _read_what_order_needs(
 
 
 async def _read(connection: Connection, path: str, kind: type[_Object]) -> _Object | None:
-    """Return an object, None if it is not there or may not be read."""
     try:
         return msgspec.json.decode(await connection.get(path), type=kind)
     except ApiError as error:

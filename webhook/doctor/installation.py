@@ -41,8 +41,6 @@ _Object = TypeVar("_Object")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica."""
-
     name: str  # of its pod, or its address
     status: StatusReport | None = None  # None if it did not answer
     error: str = ""  # why it did not answer
@@ -238,5 +236,4 @@ async def _replica_at_url(webhook: Webhook) -> Replica:
 
 
 def statuses(replicas: Sequence[Replica]) -> list[tuple[str, StatusReport]]:
-    """Return the name and status of each replica that answered."""
     return [(replica.name, replica.status) for replica in replicas if replica.status is not None]

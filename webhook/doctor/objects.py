@@ -26,7 +26,6 @@ class Metadata(Part, frozen=True):
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -282,7 +281,6 @@ class Webhook(Part, frozen=True):
 
     @property
     def covers_pod_creation(self) -> bool:
-        """Whether it is called for some new pods."""
         return self.covers("CREATE", "pods")
 
     @property

@@ -41,7 +41,6 @@ class _Policy(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """By which it is known."""
         return policy_name(self.metadata.namespace, self.metadata.name)
 
     def condition(self, kind: str) -> _Condition | None:

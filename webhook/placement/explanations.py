@@ -32,19 +32,15 @@ class RecordedDecision(DecisionReport, frozen=True, kw_only=True):
 
 
 class _Recorded(NamedTuple):
-    """A recorded decision."""
-
     pod: str  # its key
     excerpt: bytes  # as JSON
     left_out_before: int  # as in `RecordedDecision`
 
     @property
     def size(self) -> int:
-        """What it takes, in bytes."""
         return len(self.pod) + len(self.excerpt)
 
     def explanation(self) -> msgspec.Raw:
-        """Return it as JSON of a `RecordedDecision`."""
         report = structs.asdict(_decode(self.excerpt).report())
         return msgspec.Raw(
             _encode(RecordedDecision(**report, left_out_before=self.left_out_before))

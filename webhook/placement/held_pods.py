@@ -41,19 +41,15 @@ class GangMembers:
         self._gang_of: dict[str, GangKey] = {}
 
     def __len__(self) -> int:
-        """Return the number of members."""
         return len(self._gang_of)
 
     def __iter__(self) -> Iterator[GangKey]:
-        """Iterate over the keys of the gangs that have members."""
         return iter(list(self._by_gang))
 
     def gang_of(self, pod_key: str) -> GangKey | None:
-        """Return the gang of a pod by `namespace/name`, None if it is in none."""
         return self._gang_of.get(pod_key)
 
     def of(self, key: GangKey) -> tuple[GangMember, ...]:
-        """Return the members of a gang, in any order."""
         return tuple(self._by_gang.get(key, {}).values())
 
     def described(self, key: GangKey) -> Gang | None:
@@ -65,7 +61,6 @@ class GangMembers:
         return found[min(found, key=lambda pod_key: _age(members[pod_key]))]
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
-        """Keep a pod if it is a member."""
         if pod.key in self._gang_of:
             self._forget(pod.key)
         member = member_of(pod)
@@ -79,7 +74,6 @@ class GangMembers:
             self._described.setdefault(member.gang, {})[key] = gang
 
     def pod_deleted(self, namespace: str, name: str) -> None:
-        """Forget a pod."""
         key = f"{namespace}/{name}"
         if key in self._gang_of:
             self._forget(key)
@@ -163,11 +157,9 @@ class HeldPods:
         return iter(list(self._held.values()))
 
     def get(self, key: str) -> HeldPod | None:
-        """Return a held pod by `namespace/name`, None if it is not held."""
         return self._held.get(key)
 
     def now(self, held: HeldPod) -> HeldPod | None:
-        """Return a held pod as it is seen now, None if it is not held any more."""
         found = self._held.get(held.key)
         return None if found is None or found.pod.uid != held.pod.uid else found
 
@@ -209,7 +201,6 @@ class HeldPods:
         return None
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:
-        """Hold a pod, or no longer."""
         if not pod.is_held_by_us_alone or pod.is_terminal or pod.deleting:
             self._drop(pod.key)
             return
@@ -248,7 +239,6 @@ class HeldPods:
         self._enqueue(held)
 
     def pod_deleted(self, namespace: str, name: str) -> None:
-        """Hold a pod no longer."""
         self._drop(f"{namespace}/{name}")
 
     def _drop(self, key: str) -> None:

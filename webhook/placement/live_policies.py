@@ -55,7 +55,6 @@ class PolicyCounts:
         self._errors: dict[str, tuple[int, str]] = {}
 
     def count(self, placement: Placement, policies: PolicySet) -> None:
-        """Count one placement by some policies."""
         self._follow(policies)
         self._add(_ENFORCE, placement.policies, placement.verdict, placement.rejections)
         self._note(placement.errors)
@@ -64,7 +63,6 @@ class PolicyCounts:
             self._add(_AUDIT, audit.policies, audit.verdict, audit.rejections)
 
     def count_release(self, decision: Decision, verdict: Verdict, policies: PolicySet) -> None:
-        """Count the decision at the release of one held pod."""
         self._follow(policies)
         self._add(_ENFORCE, decision.policies, verdict, rejections_of(decision))
         self._note(decision.errors)
@@ -73,7 +71,6 @@ class PolicyCounts:
             self._add(_AUDIT, audit.policies, audit.verdict, rejections_of(audit))
 
     def count_binding(self, made: BindingDecision, policies: PolicySet) -> None:
-        """Count the decision on one binding."""
         self._follow(policies)
         for mode, each in ((_ENFORCE, made), (_AUDIT, made.audit)):
             decision = None if each is None else each.decision
@@ -136,7 +133,6 @@ class PolicyCounts:
             self._rejections[policy, mode, rule] += nodes
 
     def _follow(self, policies: PolicySet) -> None:
-        """Keep the counts of these policies, and no others."""
         if policies is self._policies:
             return
         self._policies = policies
@@ -173,10 +169,8 @@ _log = logging.getLogger(__name__)
 
 
 class KnownCluster(Protocol):
-    """A cluster as it is known; see `webhook.cluster.Cluster`."""
-
-    def now(self) -> Micros: ...  # noqa: D102 (see the class)
-    def view(self) -> ClusterView: ...  # noqa: D102
+    def now(self) -> Micros: ...
+    def view(self) -> ClusterView: ...
 
 
 class WarmUp:
@@ -246,8 +240,8 @@ _REST: Final = 20  # times as long as their columns took: a twentieth of a proce
 class WatchedCluster(Protocol):
     """A cluster whose nodes change; see `webhook.cluster.Cluster`."""
 
-    async def synced(self) -> None: ...  # noqa: D102 (see the class)
-    def nodes_version(self) -> int: ...  # noqa: D102
+    async def synced(self) -> None: ...
+    def nodes_version(self) -> int: ...
 
 
 class LivePolicies:
@@ -283,7 +277,6 @@ class LivePolicies:
 
     @property
     def current(self) -> PolicySet:
-        """The policies in force."""
         return self._current
 
     @property

@@ -177,7 +177,6 @@ class Placer:
 
     @property
     def kubernetes(self) -> KubernetesVersion:
-        """The version by which pods are to be counted."""
         return self.view().kubernetes
 
     def policies_for(
@@ -206,7 +205,6 @@ class Placer:
         return encode_promises(policies, self.completed(request, view), view, self.now())
 
     def is_in_scope(self, pod: Pod) -> bool:
-        """Return whether a pod is one that may be placed at all."""
         return not skip_reason(pod, self.scope)
 
     def withdraw(self, pod: Pod) -> Advice | None:
@@ -242,7 +240,6 @@ class Placer:
         )
 
     def explain_binding(self, pod: Pod, made: BindingDecision) -> None:
-        """Record the decision on a binding."""
         decisions = [each.decision for each in (made, made.audit) if each is not None]
         has_errors = any(each is not None and each.errors for each in decisions)
         self.explanations.offer(

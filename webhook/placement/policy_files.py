@@ -113,7 +113,6 @@ class PolicyResources:
         self.changed.set()
 
     def delete(self, kind: PolicyKind, policy_name: str) -> None:
-        """Forget a policy."""
         if self._known.pop((kind.value, policy_name), None) is not None:
             self.changed.set()
 

@@ -228,7 +228,6 @@ class NamespaceBatcher:
         return is_last or not any(result.awaits_recall)
 
     def _counted(self, name: str) -> Amounts:
-        """Return what the view counts for the pod of a name."""
         scheduled = self.rules.count_pods == "Scheduled"
         return self.observed.requests(f"{self.namespace}/{name}", scheduled)
 

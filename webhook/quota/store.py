@@ -34,8 +34,6 @@ class UnreachableError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class StoredPod:
-    """A pod on the API server."""
-
     uid: str  # distinguishes it from others that have had its name
     version: int  # its resourceVersion
     is_active: bool  # whether it has not finished
@@ -117,7 +115,6 @@ class ApiStore:
         return _quota_in(await self._request("PATCH", _path(quota), body))
 
     async def pod(self, namespace: str, name: str) -> StoredPod | None:
-        """Return the pod of a name, None if there is none."""
         body = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
         if body is None:
             return None
@@ -146,7 +143,6 @@ class ApiStore:
         return found
 
     async def _pages(self, namespace: str) -> AsyncIterator[Sequence[msgspec.Raw]]:
-        """Yield the pods of a namespace, some at a time."""
         query = {"limit": _PAGE_SIZE}
         while True:
             path = f"/api/v1/namespaces/{namespace}/pods?{urlencode(query)}"

@@ -92,7 +92,6 @@ class _Collected:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Yield them."""
         return iter(self._metrics)
 
 
@@ -259,8 +258,6 @@ def build_app(
 
 
 def build_probe_app(health: Health, *, client_max_size: int = 1024) -> web.Application:
-    """Application with probes alone."""
-
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
@@ -294,8 +291,6 @@ def build_monitoring_app(
     outcome: Callable[[], Awaitable[OutcomeReport]] | None,
     authorize: Authorize | None,
 ) -> web.Application:
-    """Application for people and Prometheus."""
-
     async def decisions(pod: str, limit: int | None) -> object:
         found = []
         for explanation in explanations.latest(pod=pod, limit=limit):

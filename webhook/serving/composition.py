@@ -45,7 +45,6 @@ _log = logging.getLogger(__name__)
 
 
 def wall_clock() -> Micros:
-    """Time of day."""
     return Micros(time.time_ns() // 1_000)
 
 

@@ -312,7 +312,6 @@ async def _release_context(context: Context) -> ReleaseContext:
     )
 
     def node_for(held: HeldPod) -> str:
-        """Return a node that would take a held pod that counts on none, "" for none."""
         view = cluster.state.view()
         request, policies = held.placement_request, context.policies.current
         fit = NodeFit(request, policies, view, cluster.now(), settings.scope(), cluster.freshness())

@@ -33,7 +33,6 @@ def webhook_dashboard(
     recorded_pods: RecordedPods | None,
     bindings: Callable[[], BindingStatus] | None,
 ) -> web.Application:
-    """Return the dashboard of a webhook."""
     settings, services, policies = context.settings, context.services, context.policies
     cluster = services.cluster
     readers: Readers = Anybody()

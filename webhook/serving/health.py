@@ -67,7 +67,6 @@ class Health:
         return is_informed and is_valid and is_trusted and not is_busy
 
     def report(self) -> StatusReport:
-        """Return the state of this replica."""
         return StatusReport(
             ready=self.ready(),
             draining=self.draining,

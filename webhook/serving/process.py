@@ -40,7 +40,6 @@ class JsonLines(logging.Formatter):
     """One JSON object per record, including its `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record as a JSON object on one line."""
         entry: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -148,7 +147,6 @@ class Watchdog:
             self._ended.set()
 
     def turn(self) -> None:
-        """Note a turn of the event loop."""
         self._turns += 1
 
     def look(self) -> None:

@@ -41,8 +41,6 @@ _log = logging.getLogger(__name__)
 
 
 class ReviewQueue(Protocol):
-    """Reviews that are decided in turn."""
-
     waiting: int  # how many wait for their turn, or have it; none of them for anything else
     taken: int  # how many turns have ended, or were not needed
 
@@ -139,7 +137,6 @@ class Acceptor:
 
 
 async def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return a socket that listens for each address of a host."""
     if host == EVERY_ADDRESS:
         return [_listener_everywhere(port)]
     found = await asyncio.get_running_loop().getaddrinfo(
@@ -230,7 +227,6 @@ class Connections:
         self._unlogged = 0
 
     def __len__(self) -> int:
-        """Number of open connections."""
         return len(self._unproven) + sum(map(len, self._proven.values()))
 
     def opened(self, connection: Connection) -> None:
@@ -251,7 +247,6 @@ class Connections:
         return peer in self._proven
 
     def closed(self, connection: Connection) -> None:
-        """Count a connection no longer."""
         self._unproven.pop(connection, None)
         of_peer = self._proven.get(connection.peer)
         if of_peer is not None:
@@ -319,7 +314,6 @@ class Connection(web.RequestHandler):
         self._connections.opened(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End."""
         self._stop_waiting()
         self._connections.closed(self)
         super().connection_lost(exc)
@@ -327,7 +321,6 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Respond."""
         result = await super().finish_response(request, resp, start_time)
         self._stop_waiting()
         is_review = request.method == "POST" and resp.status == web.HTTPOk.status_code
@@ -352,7 +345,6 @@ class Connection(web.RequestHandler):
         return response
 
     def give_up(self, reason: str) -> None:
-        """Close at once."""
         self._connections.given_up(self, reason)
         self._connections.closed(self)
         if self.transport is not None:
@@ -384,8 +376,6 @@ _SHUTDOWN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A webhook that listens."""
-
     url: str  # of reviews; of probes, too, for those who may connect
     paths: tuple[str, ...]  # of reviews, without a slash
     probe_url: str  # of probes

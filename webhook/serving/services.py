@@ -241,8 +241,6 @@ class LiveServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Services of a process."""
-
     cluster: Cluster  # the cluster
     ledger: QuotaLedger  # reservations of quota
     certificate: CertificateSource  # source of the serving certificate
@@ -277,7 +275,6 @@ class Context:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster."""
         return self.services.cluster
 
     @property
@@ -463,7 +460,6 @@ def _ledger(
 
 
 def quota_config(settings: Settings) -> QuotaConfig:
-    """Lifetimes of reservations."""
     unseen_seconds = settings.quota_reservation_seconds
     return QuotaConfig(timeouts=ReservationTimeouts(unseen_seconds=unseen_seconds))
 
@@ -479,7 +475,6 @@ def local_certificate(settings: Settings, today: datetime) -> CertificateSource:
 def held_order(
     settings: Settings, services: Services, now: Callable[[], Micros]
 ) -> HeldOrder | None:
-    """Return the held pods in order, None where no pod is held."""
     if services.live is None or services.hold_guard is None:
         return None
     return HeldOrder(

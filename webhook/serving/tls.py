@@ -96,7 +96,6 @@ class CertificateFiles:
         self._key = key
 
     def pair(self) -> KeyPair:
-        """Read the files."""
         return KeyPair(
             cert_pem=_bytes(self._cert),
             key_pem=_bytes(self._key),
@@ -109,7 +108,6 @@ class CertificateFiles:
         return None
 
     async def watch(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Call `changed` when the files have changed."""
         await on_change((self._cert, self._key), changed)
 
 
@@ -137,8 +135,6 @@ class SelfSigned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCertificate:
-    """The certificate that callers get."""
-
     context: ssl.SSLContext  # of the listener for reviews
     probe_context: ssl.SSLContext  # of a listener for probes, whose callers show no certificate
     expires_at: datetime  # the end of the certificate's validity

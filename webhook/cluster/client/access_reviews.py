@@ -28,7 +28,6 @@ class PageAccess(msgspec.Struct, frozen=True):
     path: str
 
     def __str__(self) -> str:
-        """Return it as a person asks for it."""
         return f"get the nonResourceURL `{self.path}`"
 
     @property
@@ -45,7 +44,6 @@ class ListAccess(msgspec.Struct, frozen=True):
     namespace: str
 
     def __str__(self) -> str:
-        """Return it as a person asks for it."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
         where = f"in namespace `{self.namespace}`" if self.namespace else "in all namespaces"
         return f"list {resource} {where}"
@@ -102,7 +100,6 @@ class AccessReviews:
         return status.user if status.authenticated else None
 
     async def may(self, user: User, access: Access) -> bool:
-        """Return whether a user has a right."""
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",

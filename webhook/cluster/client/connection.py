@@ -97,15 +97,12 @@ class ApiError(StowplanError):
 
 
 class Server(NamedTuple):
-    """One of several API servers."""
-
     address: str  # of IP
     port: int  # of HTTPS
     name: str  # that its certificate must be valid for
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         return f"https://{address}:{self.port}"
 
@@ -137,7 +134,6 @@ class Connection:
         return str(self._configuration.host)
 
     async def get(self, path: str, query: Query = ()) -> bytes:
-        """Return the body of the answer to a GET."""
         return await self.write("GET", path, b"", query=query)
 
     async def write(
@@ -272,7 +268,6 @@ class Requests(Protocol):
 
 
 async def find(connection: Requests, path: str) -> bytes | None:
-    """Return an object as JSON, None where there is none."""
     try:
         return await connection.get(path)
     except ApiError as error:
@@ -352,7 +347,6 @@ async def connected(
 
 
 def _session(configuration: Any) -> aiohttp.ClientSession:  # noqa: ANN401 - it has no types
-    """Return HTTP connections by a configuration."""
     tls = RESTClientObject(configuration).ssl_context
     # `trust_env` makes each request look in threads for proxies and for passwords in a .netrc.
     uses_proxy = bool(getproxies_environment().keys() - {"no"})

@@ -45,8 +45,6 @@ class Credentials(Protocol):
 
 
 class ServiceAccount:
-    """The service account of our pod."""
-
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
         self._environ = environ
@@ -175,7 +173,6 @@ def _renew_with(configuration: Configuration, hook: Callable[[Configuration], ob
 
 
 def _existing(paths: str) -> list[Path]:
-    """Return the files that exist."""
     named = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     return [path for path in named if path.exists()]
 

@@ -14,8 +14,6 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Event(msgspec.Struct, gc=False):
-    """A line of a watch."""
-
     type: str
     object: msgspec.Raw
 
@@ -52,8 +50,6 @@ class ListMeta(msgspec.Struct, rename="camel", gc=False):
 
 
 class Page(msgspec.Struct, gc=False):
-    """A page of a list."""
-
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
@@ -63,8 +59,6 @@ class _Details(msgspec.Struct, rename="camel", gc=False):
 
 
 class Status(msgspec.Struct, rename="camel", gc=False):
-    """A refusal."""
-
     code: int = 0
     reason: str = ""
     message: str = ""
@@ -81,7 +75,6 @@ _page_of = msgspec.json.Decoder(Page).decode
 
 
 def event_of(line: bytes) -> Event:
-    """Decode a line of a watch."""
     try:
         return _event_of(line)
     except RecursionError:
@@ -89,7 +82,6 @@ def event_of(line: bytes) -> Event:
 
 
 def page_of(body: bytes) -> Page:
-    """Decode a page of a list."""
     try:
         return _page_of(body)
     except RecursionError:

@@ -45,7 +45,6 @@ class PagedLists:
         self._had_contact = False
 
     async def pages(self, path: str, query: Query = ()) -> AsyncIterator[Page]:
-        """Yield the pages of a list."""
         first: Query = [*query, ("limit", str(self._config.page_size))]
         next_page = first
         while True:

@@ -56,11 +56,9 @@ class WatchedObjects:
         self._known = {path: _Known() for path in paths}
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         await asyncio.gather(*(self._keep_watching(path) for path in self._known))
 
     async def get(self, path: str, query: Query = ()) -> bytes:
-        """Return an object."""
         known = self._known.get(path)
         if known is None or query or not known.is_watched:
             return await self._connection.get(path, query)
@@ -91,7 +89,6 @@ class WatchedObjects:
     def watch(
         self, path: str, query: Query, *, read_timeout_seconds: float
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a watch, as a connection does."""
         return self._connection.watch(path, query, read_timeout_seconds=read_timeout_seconds)
 
     async def _read(self, path: str, known: _Known) -> None:
@@ -121,15 +118,11 @@ def _version(body: bytes) -> int:
 
 
 class ConfigMap(msgspec.Struct):
-    """What is read of a ConfigMap."""
-
     metadata: api.ObjectMeta = api.ObjectMeta()
     data: dict[str, str] = {}
 
 
 class ConfigMapStore:
-    """Reads and writes a ConfigMap."""
-
     def __init__(
         self, connection: Connection, *, namespace: str, name: str, may_write: Callable[[], bool]
     ) -> None:

@@ -46,8 +46,6 @@ class PodObserver(Protocol):
 
 
 class PolicyObserver(Protocol):
-    """Follows the policies of a cluster."""
-
     def set(self, resource: PolicyResource) -> None:
         """Handle a policy that was added or replaced."""
 
@@ -57,8 +55,6 @@ class PolicyObserver(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindApplier:
-    """Applies the events of one kind."""
-
     kind: Kind  # the kind
     # adds or replaces an object; raises `ValueError` and changes nothing if it cannot be used
     apply: Callable[[Any], None]
@@ -163,7 +159,6 @@ class EventApplier:
     # Nodes, pods, namespaces and quotas.
 
     def node(self, wire: api.Node) -> None:
-        """Apply a node."""
         _check_name(wire.metadata)
         self.state.set_node(node_of(wire))
         self._observe_time(wire.metadata.creation_timestamp)
@@ -195,14 +190,12 @@ class EventApplier:
             observer.pod_deleted(namespace, name)
 
     def namespace(self, wire: api.Namespace) -> None:
-        """Apply a namespace."""
         _check_name(wire.metadata)
         namespace = namespace_of(wire)
         self.state.set_namespace(namespace.name, namespace.labels, quota_mode=namespace.quota_mode)
         self._observe_time(wire.metadata.creation_timestamp)
 
     def quota(self, wire: api.ElasticQuota) -> None:
-        """Apply an ElasticQuota."""
         _check_name(wire.metadata)
         if not wire.metadata.namespace:
             raise ObjectError(("metadata",), "it has no `namespace`")
@@ -216,7 +209,6 @@ class EventApplier:
             self._policies.set(policy_resource_of(wire))
 
     def delete_policy(self, namespace: str, name: str, *, kind: str) -> None:
-        """Hand on that a policy is gone."""
         if self._policies is not None:
             self._policies.delete(PolicyKind(kind), policy_name(namespace, name))
 

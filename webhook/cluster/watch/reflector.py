@@ -56,7 +56,6 @@ class KnownObjects:
         self.shown = 0
 
     def show(self, key: str, intern: Callable[[str], str]) -> None:
-        """Note that an object is there."""
         part = self._shown_by.part(key)
         last = part.get(key)
         if last == self._list:
@@ -68,7 +67,6 @@ class KnownObjects:
         part[key] = self._list
 
     def discard(self, key: str) -> None:
-        """Forget an object that is gone, if it is known."""
         last = self._shown_by.part(key).pop(key, None)
         if last is not None:
             self._count -= 1
@@ -105,7 +103,6 @@ class ApiGroups:
         self._lock = asyncio.Lock()
 
     async def has(self, name: str) -> bool:
-        """Return whether a group is served."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if now >= self._until:

@@ -114,7 +114,6 @@ class EvictionRound:
         await context.until(are_gone, GONE_SECONDS, EvictionOutcome.STILL_ENDING)
 
     async def _send(self, victim: Victim) -> EvictionResult:
-        """Evict a pod; return the result."""
         eviction = await self._evict(victim)
         match eviction.result:
             case EvictionResult.EVICTED | EvictionResult.DELETED:
@@ -367,7 +366,6 @@ class PlanExecution:
         await context.until(are_bound, _BOUND_SECONDS, EvictionOutcome.LOST)
 
     def _nodes_of(self, plan: Plan) -> dict[str, str]:
-        """Return the node of each pod by its key."""
         keys = (held.key for held in self._pods)
         return dict(zip(keys, plan.node_names, strict=True))
 
@@ -386,7 +384,6 @@ class PlanExecution:
         return found
 
     def _still_held(self) -> list[HeldPod]:
-        """Return the pods that are held, as they are seen now."""
         return [*filter(None, map(self._context.held.now, self._pods))]
 
     def _note(self, note: ReclaimNote | None) -> None:

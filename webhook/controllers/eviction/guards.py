@@ -143,11 +143,9 @@ class PlannedVictims:
         self._claimed.pop(claimant, None)
 
     def of_others(self, claimant: str) -> frozenset[str]:
-        """Return the uids of the victims of all other plans."""
         return frozenset(victim.uid for victim in self.victims_of_others(claimant))
 
     def victims_of_others(self, claimant: str) -> list[Victim]:
-        """Return the victims of all other plans."""
         return [
             victim
             for key, victims in self._claimed.items()

@@ -77,8 +77,6 @@ _RESULTS: Final = {
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """An eviction that was tried."""
-
     result: EvictionResult
     message: str = ""  # of who stands against it, "" where nobody does
 

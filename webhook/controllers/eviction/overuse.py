@@ -75,7 +75,6 @@ class OveruseRevocation:
         self._look_at = 0
 
     async def end(self) -> None:
-        """End all revocations where they are."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -43,8 +43,6 @@ _MODES: Final = (EvictionMode.OFF, EvictionMode.DRY_RUN, EvictionMode.ON)
 
 
 class WaitingGangs(Protocol):
-    """The gangs that wait for room."""
-
     def blocked(self) -> Sequence[HeldPod]:
         """Return the first members of gangs that have no room as a whole, in queue order."""
 
@@ -182,15 +180,12 @@ class QuotaSource(PlanSource):
         return self._waiting.blocked()
 
     def mode_of(self, held: HeldPod) -> EvictionMode:
-        """Return the mode of the quota of a pod."""
         return self._waiting.mode_of(held.pod)
 
     def overrides_budgets(self, held: HeldPod) -> bool:
-        """Return whether the quota of a pod reclaims hard."""
         return self._waiting.reclaims_hard(held.pod)
 
     def matters(self, pods: Sequence[HeldPod]) -> Matters:
-        """Return the pods of quotas, and those of gangs of which others may be."""
         del pods
         return lambda running, quotas: bool(quotas) or running.gang is not None
 

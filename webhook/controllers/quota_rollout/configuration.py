@@ -244,7 +244,6 @@ def _announced(metadata: _Metadata) -> Narrowing | None:
 
 
 def _operations(over: StoredSelection, selection: Selection) -> list[dict[str, object]]:
-    """Return the JSON patch that stores a selection."""
     source, metadata = over.source, over.source.metadata
     operations: list[dict[str, object]] = []
     if selection.names != over.selection.names:

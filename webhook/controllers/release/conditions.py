@@ -75,7 +75,6 @@ class QueuedConditions:
         self._next_pass = Micros(0)
 
     def is_due(self, now: Micros) -> bool:
-        """Return whether any condition may be written now."""
         return now >= self._next_pass
 
     def due(

@@ -80,7 +80,6 @@ class ConditionWriter:
             self._task = asyncio.create_task(self._write(due))
 
     async def end(self) -> None:
-        """End all writes."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

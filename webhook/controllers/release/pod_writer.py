@@ -83,7 +83,6 @@ class UnclearError(ApiError):
 
 
 def write_error_of(error: ApiError, *, is_own: bool) -> WriteError | UnclearError:
-    """Return the error of a write with what became of it."""
     failure = _failure_of(error)
     if is_own and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         failure = failure if failure is WriteFailure.REFUSED else None
@@ -309,7 +308,6 @@ def _was_tried(status: _Status) -> bool:
 
 
 def uid_of(raw: bytes) -> str:
-    """Return the uid of a pod as JSON."""
     return _document(raw)["metadata"].get("uid", "")
 
 

@@ -137,7 +137,6 @@ class QueuedPods:
         self._requests: dict[tuple[tuple[str, int], ...], Amounts] = {}
 
     def __contains__(self, held: object) -> bool:
-        """Whether a held pod waits for a quota."""
         return id(held) in self._by_id
 
     def __getitem__(self, held: HeldPod) -> QueuedPod:
@@ -148,7 +147,6 @@ class QueuedPods:
         return list(self._by_id.values())
 
     def clear(self) -> None:
-        """Forget all."""
         self._by_id.clear()
         self._requests.clear()
 

@@ -47,7 +47,6 @@ class ReleaseHealth:
         self._refused_at = 0.0
 
     def accepted(self) -> None:
-        """Note that a release was accepted."""
         self._waiting_since = None
         self._refused.clear()
 
