@@ -16,7 +16,7 @@ from webhook.cli.options import Context, Json, Kubeconfig, Lease, Namespace, des
 from webhook.cli.render import show, show_json
 from webhook.cluster.client.connection import ApiError, Connection, connected
 from webhook.cluster.client.watched_objects import ConfigMapStore
-from webhook.controllers.outcome import AUDITED_KEY, OutcomeRecord
+from webhook.controllers.policy_outcome import AUDITED_KEY, OutcomeRecord
 from webhook.pages import outcome_blocks
 
 _NOTHING_COUNTED: Final = (

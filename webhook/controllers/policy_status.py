@@ -1,7 +1,7 @@
 """The status of policies of the API: whether each is in force, what is wrong, what it does.
 
 What never belongs here: whether a policy is accepted (`webhook.placement`), where its pods were
-bound (`outcome`), when a status is written (`reconciler`).
+bound (`policy_outcome`), when a status is written (`reconciler`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from webhook.background import in_background, on_change
 from webhook.certificates.secret import SecretSource
 from webhook.cluster import RecordedPods, Recording
 from webhook.cluster.watch.source_status import log_changes
-from webhook.controllers.outcome import AuditedPolicies
+from webhook.controllers.policy_outcome import AuditedPolicies
 from webhook.metrics import Metrics
 from webhook.placement.explanations import Explanations
 from webhook.placement.live_policies import LivePolicies, PolicyCounts

@@ -41,11 +41,11 @@ from webhook.controllers.eviction import (
 from webhook.controllers.gang import GangCollector, GangContext, GangController, GangMetrics
 from webhook.controllers.leader_election import Duty
 from webhook.controllers.leader_endpoint import LeaderEndpoint
-from webhook.controllers.outcome import (
+from webhook.controllers.pod_group_status import PodGroupStatuses
+from webhook.controllers.policy_outcome import (
     OutcomeCollector,
     OutcomeController,
 )
-from webhook.controllers.pod_group_status import PodGroupStatuses
 from webhook.controllers.policy_status import PolicyObservations, PolicyStatuses
 from webhook.controllers.quota_rollout import (
     QuotaRolloutController,

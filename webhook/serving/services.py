@@ -49,7 +49,7 @@ from webhook.cluster.watch.event_applier import EventApplier, PodObserver, Polic
 from webhook.cluster.watch.source_status import SourceStatus, StaleAfter
 from webhook.controllers.eviction import RunningPods
 from webhook.controllers.leader_election import LeaseElector, steady_clock
-from webhook.controllers.outcome import AuditedPolicies, BoundPods, OutcomeRecord
+from webhook.controllers.policy_outcome import AuditedPolicies, BoundPods, OutcomeRecord
 from webhook.controllers.quota_rollout import ApiServers, QuotaCoverage, RolloutConfiguration
 from webhook.controllers.release import ReleasedPods
 from webhook.identity import new_identity

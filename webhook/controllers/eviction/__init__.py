@@ -8,9 +8,9 @@ step, the evictions, and their Events, guards and metrics. Never: who is evicted
 from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment
 from webhook.controllers.eviction.controller import EvictionController, build
 from webhook.controllers.eviction.guards import Guards, RunningPods
-from webhook.controllers.eviction.outcome import EvictionMetrics, EvictionResult, EvictionWriter
 from webhook.controllers.eviction.plans import PlanInputs
 from webhook.controllers.eviction.sources import WaitingForQuota, quotas_without
+from webhook.controllers.eviction.writer import EvictionMetrics, EvictionResult, EvictionWriter
 
 __all__ = [
     "EvictionContext",

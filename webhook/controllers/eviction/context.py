@@ -28,7 +28,7 @@ from engine.release import HeldPod, HeldPodRegistry, WriteFailure
 from engine.view import ClusterState, ClusterView, Freshness
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.eviction.guards import Guards, PlannedVictims, RunningPods, WorkloadTurns
-from webhook.controllers.eviction.outcome import (
+from webhook.controllers.eviction.writer import (
     EvictionEvents,
     EvictionMetrics,
     EvictionOutcome,

@@ -17,8 +17,7 @@ from engine.release import HeldPod, ReclaimNote, ReclaimStage, RoomWait
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import pod_reference
 from webhook.controllers.eviction.context import EvictionContext
-from webhook.controllers.eviction.eviction import PlanExecution
-from webhook.controllers.eviction.outcome import EvictionOutcome, victims_text
+from webhook.controllers.eviction.execution import PlanExecution
 from webhook.controllers.eviction.overuse import OveruseRevocation
 from webhook.controllers.eviction.plans import unbound_claim
 from webhook.controllers.eviction.sources import (
@@ -28,6 +27,7 @@ from webhook.controllers.eviction.sources import (
     WaitingForQuota,
     WaitingGangs,
 )
+from webhook.controllers.eviction.writer import EvictionOutcome, victims_text
 
 _PLAN_AGAIN: Final = Micros(10 * SECOND)
 """Between two plans for one pod."""

@@ -34,8 +34,8 @@ from engine.view import ClusterView
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import quota_reference
 from webhook.controllers.eviction.context import EndedError, EvictionContext
-from webhook.controllers.eviction.eviction import EvictionRound
-from webhook.controllers.eviction.outcome import EventReasons, EvictionOutcome
+from webhook.controllers.eviction.execution import EvictionRound
+from webhook.controllers.eviction.writer import EventReasons, EvictionOutcome
 
 OVERUSED_FOR: Final = 120 * SECOND
 """For which a quota uses too much before its pods are evicted (upstream: delayEvictTime)."""

@@ -35,8 +35,8 @@ from engine.pipeline import policies_for
 from engine.release import HeldPod
 from engine.view import ClusterState
 from webhook.controllers.eviction.context import EvictionContext, QuotasOfMoment
-from webhook.controllers.eviction.outcome import EventReasons
 from webhook.controllers.eviction.plans import Matters, PlanMaker, Quotas
+from webhook.controllers.eviction.writer import EventReasons
 from webhook.controllers.release import GangPart, QuotaQueue
 
 _MODES: Final = (EvictionMode.OFF, EvictionMode.DRY_RUN, EvictionMode.ON)

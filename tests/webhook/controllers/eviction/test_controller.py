@@ -15,8 +15,8 @@ from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World
 from webhook.cluster.client.connection import connected
 from webhook.controllers.eviction.context import EndedError
-from webhook.controllers.eviction.eviction import EvictionRound
-from webhook.controllers.eviction.outcome import EvictionOutcome, EvictionResult
+from webhook.controllers.eviction.execution import EvictionRound
+from webhook.controllers.eviction.writer import EvictionOutcome, EvictionResult
 
 
 @pytest.fixture

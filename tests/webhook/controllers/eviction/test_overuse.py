@@ -12,7 +12,7 @@ from tests.engine.quota.tree.quotas import quota
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import World
 from webhook.cluster.client.connection import connected
-from webhook.controllers.eviction.outcome import EvictionOutcome, EvictionResult
+from webhook.controllers.eviction.writer import EvictionOutcome, EvictionResult
 
 # `left` and `right` share 8 cores. Nothing is guaranteed, so each gets half as both want more.
 _LEFT = replace(

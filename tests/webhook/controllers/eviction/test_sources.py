@@ -18,7 +18,7 @@ from tests.engine.policy.worlds import policy
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import Leader, World
 from webhook.cluster.client.connection import connected
-from webhook.controllers.eviction.outcome import EvictionOutcome
+from webhook.controllers.eviction.writer import EvictionOutcome
 
 
 @pytest.fixture

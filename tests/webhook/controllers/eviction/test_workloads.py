@@ -11,9 +11,9 @@ from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.eviction.worlds import LONG_AGO, Leader, World
 from webhook.cluster.client.connection import connected
 from webhook.controllers.eviction.context import EndedError
-from webhook.controllers.eviction.eviction import EvictionRound
+from webhook.controllers.eviction.execution import EvictionRound
 from webhook.controllers.eviction.guards import MOST_READ
-from webhook.controllers.eviction.outcome import EvictionOutcome
+from webhook.controllers.eviction.writer import EvictionOutcome
 
 _GRACE_SECONDS = 20
 

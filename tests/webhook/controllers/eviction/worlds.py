@@ -39,8 +39,8 @@ from webhook.controllers.eviction import (
     RunningPods,
     build,
 )
-from webhook.controllers.eviction.outcome import EvictionOutcome
 from webhook.controllers.eviction.sources import QuotaSource
+from webhook.controllers.eviction.writer import EvictionOutcome
 from webhook.controllers.release import GangPart, Nominations
 from webhook.placement.held_pods import HeldPods
 

@@ -22,7 +22,7 @@ from tests.fake_api_server import FakeApiServer, fake_api_server
 from webhook.binding import BindingRecord, BindingRecords
 from webhook.cluster.client.connection import Connection, connected
 from webhook.cluster.client.watched_objects import ConfigMapStore
-from webhook.controllers.outcome import (
+from webhook.controllers.policy_outcome import (
     AuditedPolicies,
     BoundPods,
     OutcomeController,

@@ -21,13 +21,13 @@ from engine.release import HeldPod, ReclaimNote, WriteFailure, is_within_room
 from webhook.cluster.client.connection import ApiError
 from webhook.cluster.object_event import pod_reference
 from webhook.controllers.eviction.context import EndedError, EvictionContext
-from webhook.controllers.eviction.outcome import (
+from webhook.controllers.eviction.sources import PlanSource
+from webhook.controllers.eviction.writer import (
     Eviction,
     EvictionOutcome,
     EvictionResult,
     victims_text,
 )
-from webhook.controllers.eviction.sources import PlanSource
 from webhook.controllers.release.pod_writer import WriteError, all_of
 
 GONE_SECONDS: Final = 600.0

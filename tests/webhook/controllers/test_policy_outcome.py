@@ -8,8 +8,8 @@ import pytest
 
 from engine.policy import Mode
 from engine.report import OutcomeReport
-from tests.webhook.controllers.outcome.worlds import POLICY, World, world
-from webhook.controllers.outcome import AuditedPolicies, OutcomeCollector
+from tests.webhook.controllers.policy_outcome.worlds import POLICY, World, world
+from webhook.controllers.policy_outcome import AuditedPolicies, OutcomeCollector
 
 ADVICE = {"policies": ["prefers-a"], "nodes": ["a"], "candidates": 3}
 

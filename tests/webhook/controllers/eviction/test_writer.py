@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.controllers.eviction.worlds import quota_key
 from webhook.cluster.client.connection import connected
-from webhook.controllers.eviction.outcome import EvictionMetrics, EvictionResult, EvictionWriter
+from webhook.controllers.eviction.writer import EvictionMetrics, EvictionResult, EvictionWriter
 
 PODS = "/api/v1/namespaces/shop/pods"
 
