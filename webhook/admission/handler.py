@@ -150,11 +150,6 @@ class ConcurrencyLimiter:
     they wait, their decisions take equal time. Each has an equal share of the places in any case,
     and an overload is that of the ones with more.
 
-    Attributes:
-        waiting: reviews that wait for their turn, or have it.
-        taken: turns that have ended, or were not needed.
-        is_overloaded: whether the review whose turn it is has waited for long in a standing queue.
-
     Args:
         limit: reviews that may be in flight; four times as many with those that are within the
             share of their namespace.
@@ -175,9 +170,10 @@ class ConcurrencyLimiter:
         self._in_flight = 0
         self._decided = 0  # since none was in flight
         self._loads: dict[str, _Load] = {}  # of the namespaces with reviews in flight
+        # whether the review whose turn it is has waited for long in a standing queue
         self.is_overloaded = False
-        self.waiting = 0
-        self.taken = 0
+        self.waiting = 0  # reviews that wait for their turn, or have it
+        self.taken = 0  # turns that have ended, or were not needed
         self._turns = FairTurns()
         self._passes = 1  # of the event loop before the next decision
 

@@ -29,21 +29,13 @@ class TlsError(StowplanError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """A certificate and its key as stored, not yet checked.
+    """A certificate and its key as stored, not yet checked."""
 
-    Attributes:
-        cert_pem: the certificate, then its chain.
-        key_pem: its private key; never shown.
-        ca_pem: what callers must trust (`caBundle`); empty where the issuer is unknown.
-        cert_from: source of the certificate, for messages.
-        key_from: source of the key, for messages.
-    """
-
-    cert_pem: bytes
-    key_pem: bytes = field(repr=False)
-    ca_pem: bytes = b""
-    cert_from: str = "certificate"
-    key_from: str = "key"
+    cert_pem: bytes  # the certificate, then its chain
+    key_pem: bytes = field(repr=False)  # its private key; never shown
+    ca_pem: bytes = b""  # what callers must trust (`caBundle`); empty where the issuer is unknown
+    cert_from: str = "certificate"  # source of the certificate, for messages
+    key_from: str = "key"  # source of the key, for messages
 
     def leaf(self, now: datetime) -> x509.Certificate:
         """Return the certificate that is served, checked against its key and the clock.
@@ -93,15 +85,10 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """A certificate authority that can sign.
+    """A certificate authority that can sign."""
 
-    Attributes:
-        certificate: trusted by callers.
-        key: signs leaves; never shown.
-    """
-
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    certificate: x509.Certificate  # trusted by callers
+    key: ec.EllipticCurvePrivateKey = field(repr=False)  # signs leaves; never shown
 
     @classmethod
     def new(cls, *, now: datetime, valid_for: timedelta) -> Authority:

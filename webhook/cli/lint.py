@@ -106,24 +106,16 @@ class LintRun:
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A mistake or a warning, with its place.
-
-    Attributes:
-        check: `mistake`, or the kind of the warning.
-        line: from 1; 0 means the file as a whole.
-        column: from 1; 0 as well.
-        policy: of a warning.
-        rule: the rule, variable or match condition of a warning; "" for the whole policy.
-    """
+    """A mistake or a warning, with its place."""
 
     file: str
-    line: int
-    column: int
-    check: str
+    line: int  # from 1; 0 means the file as a whole
+    column: int  # from 1; 0 as well
+    check: str  # `mistake`, or the kind of the warning
     message: str
     hint: str = ""
-    policy: str = ""
-    rule: str = ""
+    policy: str = ""  # of a warning
+    rule: str = ""  # the rule, variable or match condition of a warning; "" for the whole policy
 
 
 class RuleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

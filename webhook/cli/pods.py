@@ -201,13 +201,10 @@ _POD = GroupVersionKind(version="v1", kind="Pod")
 
 
 class PodCollector:
-    """Keeps the pods of a recording as they were recorded.
-
-    Attributes:
-        pods: by `namespace/name`; of several versions of a pod the last counts.
-    """
+    """Keeps the pods of a recording as they were recorded."""
 
     def __init__(self) -> None:
+        # by `namespace/name`; of several versions of a pod the last counts
         self.pods: dict[str, RecordedPod] = {}
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer

@@ -29,23 +29,17 @@ _SYNC_POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The known state of a cluster, and how up to date it is.
+    """The known state of a cluster, and how up to date it is."""
 
-    Attributes:
-        state: the cluster.
-        now: the moment at which ages of measurements count; that of a recording stands still.
-        is_live: whether pods that were advised will be observed.
-        sources: what feeds the state, by name; none for a recording.
-        stale_after: the ages at which domains are stale.
-        flush: applies events that are buffered.
-    """
-
-    state: ClusterState
+    state: ClusterState  # the cluster
+    # the moment at which ages of measurements count; that of a recording stands still
     now: Callable[[], Micros]
-    is_live: bool
+    is_live: bool  # whether pods that were advised will be observed
+    # what feeds the state, by name; none for a recording
     sources: Mapping[str, SourceStatus] = field(default_factory=dict)
+    # the ages at which domains are stale
     stale_after: StaleAfter = field(default_factory=StaleAfter)
-    flush: Callable[[], None] = lambda: None
+    flush: Callable[[], None] = lambda: None  # applies events that are buffered
 
     def view(self) -> ClusterView:
         """Return the cluster as of now."""

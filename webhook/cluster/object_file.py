@@ -275,15 +275,11 @@ _LAST_LINE = b"]}"
 
 
 class ObjectFile:
-    """Appends objects; those after a size can be removed again.
-
-    Attributes:
-        size: bytes written so far.
-    """
+    """Appends objects; those after a size can be removed again."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.size = 0
+        self.size = 0  # bytes written so far
         self._write(_HEAD)
 
     def add(self, encoded: bytes) -> None:

@@ -66,23 +66,16 @@ _LOOKS_LIKE_JSON = re.compile(rb"\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A cluster read from files.
+    """A cluster read from files."""
 
-    Attributes:
-        state: the cluster.
-        recorded_at: the newest moment in any object, 0 if none has one. Ages of measurements count
-            at that moment: the recording does not grow older.
-        loaded: number of objects in `state` by kind.
-        skipped: number of objects of each other kind, such as `Deployment.apps`.
-        problems: mistakes in the objects that were left out.
-        repeated: objects of each kind that were recorded again; the last of each counts.
-    """
-
-    state: ClusterState
+    state: ClusterState  # the cluster
+    # the newest moment in any object, 0 if none has one. Ages of measurements count at that moment:
+    # the recording does not grow older
     recorded_at: Micros
-    loaded: Mapping[str, int]
-    skipped: Mapping[str, int]
-    problems: tuple[Diagnostic, ...] = ()
+    loaded: Mapping[str, int]  # number of objects in `state` by kind
+    skipped: Mapping[str, int]  # number of objects of each other kind, such as `Deployment.apps`
+    problems: tuple[Diagnostic, ...] = ()  # mistakes in the objects that were left out
+    # objects of each kind that were recorded again; the last of each counts
     repeated: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 

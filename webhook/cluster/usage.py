@@ -251,14 +251,10 @@ _decode_list = msgspec.json.Decoder(_List).decode
 
 
 class MetricsApi:
-    """The metrics API as a `UsageSource`.
-
-    Attributes:
-        skipped: items that could not be read, since the start.
-    """
+    """The metrics API as a `UsageSource`."""
 
     def __init__(self, connection: Connection, state: ClusterState, *, with_pods: bool) -> None:
-        self.skipped = 0
+        self.skipped = 0  # items that could not be read, since the start
         self._connection = connection
         self._state = state
         self._with_pods = with_pods
@@ -366,11 +362,7 @@ _decode_vector = msgspec.json.Decoder(list[_Sample]).decode
 
 
 class Prometheus:
-    """Prometheus as a `UsageSource`.
-
-    Attributes:
-        skipped: series without a usable value or the name of a node, since the start.
-    """
+    """Prometheus as a `UsageSource`."""
 
     def __init__(
         self,
@@ -379,7 +371,7 @@ class Prometheus:
         *,
         now: Callable[[], Micros],
     ) -> None:
-        self.skipped = 0
+        self.skipped = 0  # series without a usable value or the name of a node, since the start
         self._settings = settings
         self._session = session
         self._now = now

@@ -23,17 +23,11 @@ from webhook.doctor.rights import rights
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check.
+    """A check."""
 
-    Attributes:
-        name: as it is reported.
-        find: yields its findings.
-        applies: whether it has anything to look at.
-    """
-
-    name: str
-    find: Callable[[Installation], Iterable[Finding]]
-    applies: Callable[[Installation], bool] = lambda _: True
+    name: str  # as it is reported
+    find: Callable[[Installation], Iterable[Finding]]  # yields its findings
+    applies: Callable[[Installation], bool] = lambda _: True  # whether it has anything to look at
 
 
 def _is_deployed(installation: Installation) -> bool:

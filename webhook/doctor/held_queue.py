@@ -54,19 +54,12 @@ def _held_in(raw: msgspec.Raw) -> ListedPod | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldQueue:
-    """The held pods in order, and who releases them.
+    """The held pods in order, and who releases them."""
 
-    Attributes:
-        entries: in order.
-        order: in which they are.
-        releaser: by the Lease; None if it cannot be read.
-        notes: what could not be read, and what was taken instead.
-    """
-
-    entries: tuple[QueueEntry, ...]
-    order: QueueOrder
-    releaser: ReleaserReport | None
-    notes: tuple[str, ...] = ()
+    entries: tuple[QueueEntry, ...]  # in order
+    order: QueueOrder  # in which they are
+    releaser: ReleaserReport | None  # by the Lease; None if it cannot be read
+    notes: tuple[str, ...] = ()  # what could not be read, and what was taken instead
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,21 +52,14 @@ class Installation:
 
     Checks run in a thread. A read blocks it until the loop has the answer; what several checks read
     is read once, by the first of them. Where it cannot be read, they raise `ApiError`.
-
-    Attributes:
-        connection: to the API server.
-        namespace: of its Deployment.
-        release: the name of its Deployment and of both webhook configurations.
-        pod_namespace: where a pod is created as a dry run.
-        now: the time of day.
-        loop: of the connection.
     """
 
-    connection: Connection = field(repr=False)
-    namespace: str
-    release: str
-    pod_namespace: str
-    now: Callable[[], datetime]
+    connection: Connection = field(repr=False)  # to the API server
+    namespace: str  # of its Deployment
+    release: str  # the name of its Deployment and of both webhook configurations
+    pod_namespace: str  # where a pod is created as a dry run
+    now: Callable[[], datetime]  # the time of day
+    # of the connection
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop, repr=False)
 
     def wait_for(self, reading: Coroutine[Any, Any, _Object]) -> _Object:

@@ -121,10 +121,6 @@ class HeldPods:
     may be held: the pods beyond it do not count, and of those beyond it in bytes only who they are
     is kept, about 1 KiB each.
 
-    Attributes:
-        changed: set with each pod that is held from now on, or was and has changed; whoever waits
-            for it clears it.
-
     Args:
         now: the time of day.
         hold_seconds: the bound of a hold.
@@ -145,6 +141,8 @@ class HeldPods:
         self._number, self._bytes = Shares(most), Shares(most_bytes)
         self._held: dict[str, HeldPod] = {}
         self._charges: dict[str, tuple[int, int]] = {}  # of each of them: number and bytes
+        # set with each pod that is held from now on, or was and has changed; whoever waits for it
+        # clears it
         self.changed = asyncio.Event()
         self._queue: list[tuple[Micros, str]] = []  # a heap by overdue_from, with obsolete entries
         self._overdue: dict[str, dict[str, Micros]] = {}  # for too long, by namespace and key

@@ -42,12 +42,10 @@ class PolicyCounts:
 
     A policy starts at 0 when it comes into force, or when its mode changes; what went out of force
     is forgotten. So there are as many counts as the policies in force have rules.
-
-    Attributes:
-        rule_times: the time that rules take, by policy and rule.
     """
 
     def __init__(self) -> None:
+        # the time that rules take, by policy and rule
         self.rule_times = RuleTimes(time.perf_counter_ns)
         self._policies = PolicySet()
         self._decisions: dict[tuple[str, str, str], int] = {}

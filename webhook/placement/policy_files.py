@@ -88,16 +88,12 @@ class _Compiled:
 
 
 class PolicyResources:
-    """The policies that the API server holds, as a watch shows them.
-
-    Attributes:
-        changed: set whenever `compile_changed` has anything to do.
-    """
+    """The policies that the API server holds, as a watch shows them."""
 
     def __init__(
         self, compile_one: Callable[[PolicyResource], CompiledResource] = compile_resource
     ) -> None:
-        self.changed = asyncio.Event()
+        self.changed = asyncio.Event()  # set whenever `compile_changed` has anything to do
         self._compile_one = compile_one
         self._known: dict[_Key, PolicyResource] = {}
         self._compiled: dict[_Key, _Compiled] = {}
@@ -208,14 +204,12 @@ class PolicyFiles:
 
     Attributes:
         current: the last valid set.
-        is_loaded: whether there was a valid set yet.
-        last_error: the error of the last load; empty if it succeeded.
     """
 
     def __init__(self, paths: Sequence[Path], *, may_start_empty: bool = False) -> None:
         self._paths = paths
-        self.last_error = ""
-        self.is_loaded = True
+        self.last_error = ""  # the error of the last load; empty if it succeeded
+        self.is_loaded = True  # whether there was a valid set yet
         try:
             self.current = load_policies(paths)
         except InvalidFileError as error:

@@ -30,18 +30,13 @@ from webhook.quota.store import ConflictError, Store, StoreError, UnreachableErr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaConfig:
-    """Configuration of everything that reads and writes quotas.
+    """Configuration of everything that reads and writes quotas."""
 
-    Attributes:
-        clock: of all moments of the ledger.
-        call_seconds: timeout of a request to the API server.
-        timeouts: lifetime of reservations.
-        allowances: conditions and size of allowances.
-    """
-
-    clock: MonotonicClock = field(default_factory=MonotonicClock)
-    call_seconds: float = 3.0
+    clock: MonotonicClock = field(default_factory=MonotonicClock)  # of all moments of the ledger
+    call_seconds: float = 3.0  # timeout of a request to the API server
+    # lifetime of reservations
     timeouts: ReservationTimeouts = field(default_factory=ReservationTimeouts)
+    # conditions and size of allowances
     allowances: AllowanceConfig = field(default_factory=AllowanceConfig)
 
 
@@ -49,12 +44,10 @@ class DeploymentPods:
     """An observer of the pods that a pod of a newer revision may replace.
 
     Only namespaces are kept whose quota allows surges. What was there before it did is listed once.
-
-    Attributes:
-        is_tracked: whether a quota of a namespace allows surges; called for each event.
     """
 
     def __init__(self) -> None:
+        # whether a quota of a namespace allows surges; called for each event
         self.is_tracked: Callable[[str], bool] = lambda _: False
         self._pods: dict[str, dict[str, DeploymentPod]] = {}  # by namespace and name
         self._listed: set[str] = set()
@@ -115,12 +108,10 @@ class ObservedPods:
 
     Args:
         most: pods remembered.
-
-    Attributes:
-        is_tracked: whether pods of a namespace may have reservations; called for each event.
     """
 
     def __init__(self, *, most: int = _MOST_PODS) -> None:
+        # whether pods of a namespace may have reservations; called for each event
         self.is_tracked: Callable[[str], bool] = lambda _: True
         self._most = most
         self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
@@ -148,24 +139,19 @@ class ObservedPods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
-    """The cluster as a replica observes it; no part of it may lag behind `observed_version`.
+    """The cluster as a replica observes it; no part of it may lag behind `observed_version`."""
 
-    Attributes:
-        view: pods and quotas.
-        pods: versions of the pods delivered by watch.
-        observed_version: the resourceVersion up to which all pods have been observed, 0 before the
-            first list.
-        requests: what a pod, by `namespace/name`, adds to the view's requests of its namespace, or
-            to those of scheduled pods alone; nothing if it is unknown.
-        deployments: the pods that others may replace.
-        quotas_synced: whether a namespace without a quota in the view has none.
-    """
-
-    view: Callable[[], ClusterView]
+    view: Callable[[], ClusterView]  # pods and quotas
+    # versions of the pods delivered by watch
     pods: ObservedPods = field(default_factory=ObservedPods)
+    # the pods that others may replace
     deployments: DeploymentPods = field(default_factory=DeploymentPods)
+    # the resourceVersion up to which all pods have been observed, 0 before the first list
     observed_version: Callable[[], int] = lambda: INT64_MAX
+    # whether a namespace without a quota in the view has none
     quotas_synced: Callable[[], bool] = lambda: True
+    # what a pod, by `namespace/name`, adds to the view's requests of its namespace, or to those of
+    # scheduled pods alone; nothing if it is unknown
     requests: Callable[[str, bool], Amounts] = lambda _key, _scheduled: {}
 
 
@@ -219,11 +205,7 @@ _MOST_CONFIRMED = 16  # pods at a time; there are more only after an outage
 
 @dataclass(eq=False)
 class QuotaCache:
-    """The quotas of a namespace as this replica knows them.
-
-    Attributes:
-        backs_off_until: an earlier write would take the turn of other replicas.
-    """
+    """The quotas of a namespace as this replica knows them."""
 
     namespace: str
     observed: ObservedCluster
@@ -232,7 +214,7 @@ class QuotaCache:
     count_write: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self.backs_off_until = 0.0
+        self.backs_off_until = 0.0  # an earlier write would take the turn of other replicas
         self._clock = self.config.clock
         self._states: dict[QuotaKey, QuotaState] = {}
         self._stale: dict[QuotaKey, int] = {}  # a version newer than that is needed to judge again

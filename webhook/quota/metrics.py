@@ -39,18 +39,12 @@ _LABELS = ("quota_namespace", "quota", "resource")  # `namespace` is that of the
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuotaCollector(Collector):
-    """How full each quota is, computed at each scrape; the first so many by name.
+    """How full each quota is, computed at each scrape; the first so many by name."""
 
-    Attributes:
-        observed: the cluster as this replica observes it.
-        rules: what is compared.
-        mode: of namespaces that name none.
-        capacity: what the cohort has; None if that is the sum of `min`.
-    """
-
-    observed: ObservedCluster
-    rules: QuotaRules
-    mode: QuotaMode = "Enforce"
+    observed: ObservedCluster  # the cluster as this replica observes it
+    rules: QuotaRules  # what is compared
+    mode: QuotaMode = "Enforce"  # of namespaces that name none
+    # what the cohort has; None if that is the sum of `min`
     capacity: Callable[[ClusterView], Amounts | None] = lambda _: None
 
     def collect(self) -> Iterator[Metric]:

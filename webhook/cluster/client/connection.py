@@ -54,14 +54,7 @@ _READ_BUFFER_BYTES = (
 
 
 class ApiError(StowplanError):
-    """The API server refused a request, or did not answer.
-
-    Attributes:
-        status: of HTTP, or the code in an ERROR event; 0 where there was no answer.
-        reason: for programs, such as `Expired`; may be empty.
-        message: for people.
-        retry_after_seconds: the wait that the server asks for, if it does.
-    """
+    """The API server refused a request, or did not answer."""
 
     def __init__(
         self,
@@ -71,9 +64,10 @@ class ApiError(StowplanError):
         retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.status = status
-        self.reason = reason
-        self.message = message
+        self.status = status  # of HTTP, or the code in an ERROR event; 0 where there was no answer
+        self.reason = reason  # for programs, such as `Expired`; may be empty
+        self.message = message  # for people
+        # the wait that the server asks for, if it does
         self.retry_after_seconds = retry_after_seconds
 
     def explained(self, otherwise: str, *, forbidden: str = "", hint: str = "") -> str:
@@ -108,15 +102,12 @@ class Server(NamedTuple):
 
 
 class Connection:
-    """Requests to one API server.
-
-    Attributes:
-        session: its HTTP connections; a new one where a client certificate was renewed.
-    """
+    """Requests to one API server."""
 
     def __init__(
         self, configuration: Configuration, identity: Credentials, accept_encoding: str
     ) -> None:
+        # its HTTP connections; a new one where a client certificate was renewed
         self.session = _session(configuration)
         self._configuration: Any = configuration  # it has no types
         self._identity = identity

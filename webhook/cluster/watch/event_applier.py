@@ -67,13 +67,7 @@ class KindApplier:
 
 
 class EventApplier:
-    """Applies events to a `ClusterState`.
-
-    Attributes:
-        state: the objects, except for those that wait for `finished` or `flush_usage`.
-        newest: the latest moment in any object, 0 if none has one.
-        by_kind: the applier of each kind, by API group and `kind`.
-    """
+    """Applies events to a `ClusterState`."""
 
     def __init__(
         self,
@@ -84,8 +78,10 @@ class EventApplier:
         policies: PolicyObserver | None = None,
         buffers_usage: bool = False,
     ) -> None:
+        # the objects, except for those that wait for `finished` or `flush_usage`
         self.state = ClusterState() if state is None else state
-        self.newest = Micros(0)
+        self.newest = Micros(0)  # the latest moment in any object, 0 if none has one
+        # the applier of each kind, by API group and `kind`
         self.by_kind: Mapping[tuple[str, str], KindApplier] = {
             (kind.group, kind.kind): self._applier_of(kind) for kind in KINDS
         }

@@ -36,13 +36,10 @@ class KnownObjects:
 
     There may be millions, and others wait meanwhile: so no step goes over all of them, or copies
     them.
-
-    Attributes:
-        shown: how many objects the list has shown so far.
     """
 
     def __init__(self) -> None:
-        self.shown = 0
+        self.shown = 0  # how many objects the list has shown so far
         self._list = 0  # the number of the current one
         self._shown_by: PartitionedDict[int] = PartitionedDict()  # the last list that showed each
         self._count = 0
@@ -130,11 +127,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reflector:
-    """Applies what the API server holds of one kind.
-
-    Attributes:
-        status: how up to date it is.
-    """
+    """Applies what the API server holds of one kind."""
 
     def __init__(
         self,
@@ -145,6 +138,7 @@ class Reflector:
         groups: ApiGroups | None = None,
     ) -> None:
         kind = applier.kind
+        # how up to date it is
         self.status = SourceStatus(name=kind.name, domain=kind.domain, required=kind.required)
         self._connection = connection
         self._kind = kind

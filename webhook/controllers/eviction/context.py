@@ -73,69 +73,44 @@ class CooperativeScheduler:
 
 
 class QuotasOfMoment(NamedTuple):
-    """The quotas of one moment.
+    """The quotas of one moment."""
 
-    Attributes:
-        standing: what they guarantee, use and share.
-        quotas_of: the quota that a pod counts for, then those above that; none where it is limited
-            by none. Gets its namespace and labels; of these a name of Koordinator's matters alone.
-    """
-
-    standing: QuotaStanding
+    standing: QuotaStanding  # what they guarantee, use and share
+    # the quota that a pod counts for, then those above that; none where it is limited by none. Gets
+    # its namespace and labels; of these a name of Koordinator's matters alone
     quotas_of: Callable[[str, Mapping[str, str]], tuple[QuotaKey, ...]]
 
 
 @dataclass(kw_only=True)
 class EvictionContext:
-    """What evictions work with.
+    """What evictions work with."""
 
-    Args:
-        connection: to the API server.
-        may_write: whether this replica leads at this very moment.
-        identity: of this process, written in each Event.
-        metrics: of evictions.
-        state: the cluster.
-        held: the pods that are held.
-        running: the pods that are bound.
-        pods: their records.
-        nominations: the nodes that they count on.
-        guards: what evictions there were so far.
-        standing: the quotas, as they would be without some held pods.
-        tree: the quotas of Koordinator's tree in a view.
-        is_limited: whether the pods of a namespace are held to their quotas by waiting.
-        policies: those in force.
-        freshness: ages of the sources of the view.
-        scope: the pods that policies place.
-        in_flight_percent: of the running pods of a namespace, as many may be on their way out.
-        count_write: called with each write of a held pod.
-        now: the time of day.
-        clock: seconds that only go forward.
-        step_clock: the same, for steps of plans.
-        sleep: waits for some seconds.
-    """
-
-    connection: Connection
-    may_write: Callable[[], bool]
-    identity: str
-    metrics: EvictionMetrics
-    state: ClusterState
-    held: HeldPods
-    running: RunningPods
-    pods: HeldPodRegistry
-    nominations: Nominations
-    guards: Guards
+    connection: Connection  # to the API server
+    may_write: Callable[[], bool]  # whether this replica leads at this very moment
+    identity: str  # of this process, written in each Event
+    metrics: EvictionMetrics  # of evictions
+    state: ClusterState  # the cluster
+    held: HeldPods  # the pods that are held
+    running: RunningPods  # the pods that are bound
+    pods: HeldPodRegistry  # their records
+    nominations: Nominations  # the nodes that they count on
+    guards: Guards  # what evictions there were so far
+    # the quotas, as they would be without some held pods
     standing: Callable[[Sequence[HeldPod]], QuotasOfMoment]
-    tree: Callable[[ClusterView], QuotaTree]
+    tree: Callable[[ClusterView], QuotaTree]  # the quotas of Koordinator's tree in a view
+    # whether the pods of a namespace are held to their quotas by waiting
     is_limited: Callable[[ClusterView, str], bool]
-    policies: Callable[[], PolicySet]
-    freshness: Callable[[], Freshness]
-    scope: Scope
+    policies: Callable[[], PolicySet]  # those in force
+    freshness: Callable[[], Freshness]  # ages of the sources of the view
+    scope: Scope  # the pods that policies place
+    # of the running pods of a namespace, as many may be on their way out
     in_flight_percent: int = DEFAULT_IN_FLIGHT_PERCENT
+    # called with each write of a held pod
     count_write: Callable[[WriteKind, WriteFailure | None], None] = lambda _kind, _failure: None
-    now: Callable[[], Micros]
-    clock: Callable[[], float] = time.monotonic
-    step_clock: Callable[[], float] = time.perf_counter
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    now: Callable[[], Micros]  # the time of day
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
+    step_clock: Callable[[], float] = time.perf_counter  # the same, for steps of plans
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # waits for some seconds
 
     planned: PlannedVictims = field(init=False)
     turns: WorkloadTurns = field(init=False)

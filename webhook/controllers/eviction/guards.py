@@ -190,16 +190,13 @@ class Guards:
     Args:
         config_map: outlives the leader.
         now: the time of day.
-
-    Attributes:
-        state: of this moment.
     """
 
     def __init__(self, config_map: ConfigMapStore, now: Callable[[], Micros]) -> None:
         self._config_map = config_map
         self._now = now
         self._writing = asyncio.Lock()
-        self.state = GuardState()
+        self.state = GuardState()  # of this moment
 
     @property
     def is_paused(self) -> bool:
@@ -282,29 +279,19 @@ class _Workload(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a workload says.
+    """What a workload says."""
 
-    Attributes:
-        most_unavailable: None where it says nothing, or cannot be read.
-        until: when it is to be read again.
-    """
-
-    most_unavailable: int | None
-    until: float
+    most_unavailable: int | None  # None where it says nothing, or cannot be read
+    until: float  # when it is to be read again
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An eviction that was sent.
+    """An eviction that was sent."""
 
-    Attributes:
-        key: `namespace/name` of the pod.
-        until: when it counts no longer, whatever the watch shows.
-    """
-
-    key: str
+    key: str  # `namespace/name` of the pod
     workload: WorkloadKey
-    until: float
+    until: float  # when it counts no longer, whatever the watch shows
 
 
 @dataclass(eq=False)

@@ -47,25 +47,16 @@ _DRY_RUN: Final[Query] = (("dryRun", "All"),)
 
 
 class EvictionResult(Enum):
-    """The result of an eviction.
+    """The result of an eviction."""
 
-    Attributes:
-        EVICTED: the pod is being ended, or would be, where it was a dry run.
-        DELETED: the same, against its PodDisruptionBudget.
-        GONE: it does not exist any more, or another pod has its name.
-        BLOCKED: a PodDisruptionBudget stands against it.
-        REFUSED: somebody's admission, or a right that we lack, stands against it.
-        UNREACHABLE: there was no answer, or the API server is too busy. Maybe it was evicted.
-        NOT_LEADING: this replica no longer leads; nothing was sent.
-    """
-
-    EVICTED = "evicted"
-    DELETED = "deleted"
-    GONE = "gone"
-    BLOCKED = "blocked"
-    REFUSED = "refused"
+    EVICTED = "evicted"  # the pod is being ended, or would be, where it was a dry run
+    DELETED = "deleted"  # the same, against its PodDisruptionBudget
+    GONE = "gone"  # it does not exist any more, or another pod has its name
+    BLOCKED = "blocked"  # a PodDisruptionBudget stands against it
+    REFUSED = "refused"  # somebody's admission, or a right that we lack, stands against it
+    # there was no answer, or the API server is too busy. Maybe it was evicted
     UNREACHABLE = "unreachable"
-    NOT_LEADING = "not-leading"
+    NOT_LEADING = "not-leading"  # this replica no longer leads; nothing was sent
 
 
 _RESULTS: Final = {

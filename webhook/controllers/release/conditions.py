@@ -39,19 +39,12 @@ class Place(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """What a held pod waits for; the detail follows its place in the message.
+    """What a held pod waits for; the detail follows its place in the message."""
 
-    Attributes:
-        reason: of the condition.
-        detail: for people.
-        place: to be shown instead of the place among all held pods.
-        eta: how long it is going to wait, None if nobody knows.
-    """
-
-    reason: QueuedReason
-    detail: str = ""
-    place: Place | None = None
-    eta: Micros | None = None
+    reason: QueuedReason  # of the condition
+    detail: str = ""  # for people
+    place: Place | None = None  # to be shown instead of the place among all held pods
+    eta: Micros | None = None  # how long it is going to wait, None if nobody knows
 
 
 IN_ORDER: Final = Wait(QueuedReason.WAITING_IN_ORDER)

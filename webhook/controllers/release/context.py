@@ -59,77 +59,47 @@ class ReleaseMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRules:
-    """The rules by which held pods are released.
+    """The rules by which held pods are released."""
 
-    Attributes:
-        order: of the held pods.
-        queue: the rules by which they wait for quota.
-        reclaims: whether pods are evicted for others where their quota says so.
-        hard_namespaces: whose quotas may ask for Hard reclaim.
-        preempts: whether pods of lower priority are.
-    """
-
-    order: QueueOrder = field(default_factory=QueueOrder)
-    queue: QueueRules = field(default_factory=QueueRules)
-    reclaims: bool = False
-    hard_namespaces: Container[str] = ()
-    preempts: bool = False
+    order: QueueOrder = field(default_factory=QueueOrder)  # of the held pods
+    queue: QueueRules = field(default_factory=QueueRules)  # the rules by which they wait for quota
+    reclaims: bool = False  # whether pods are evicted for others where their quota says so
+    hard_namespaces: Container[str] = ()  # whose quotas may ask for Hard reclaim
+    preempts: bool = False  # whether pods of lower priority are
 
 
 @dataclass(kw_only=True, eq=False)
 class ReleaseContext:
-    """What the release of held pods works with; nothing of it is written before somebody leads.
+    """What the release of held pods works with; nothing of it is written before somebody leads."""
 
-    Args:
-        connection: to the API server, for nothing else: renewals of the Lease must not wait.
-        identity: of this process, written in Events.
-        may_write: whether this replica leads at this very moment.
-        annotate: writes an annotation on the Lease.
-        state: the cluster, in which nominated pods count.
-        held: the pods that are held.
-        unbound: observes those that are released.
-        rules: by which they are.
-        metrics: of writes and holds.
-        surges: finds the pods that may go above `max`; none does without it.
-        node_for: a node that would take a held pod that counts on none, "" for none.
-        preemption_of: what the policy of a held pod says of preemption.
-        now: the time of day.
-        clock: seconds that only go forward.
-
-    Attributes:
-        pods: the records of all held and released pods.
-        nominations: the nodes that they count on.
-        writer: writes held pods.
-        health: whether pods are released.
-        conditions: what held pods say of their wait.
-        quota_queue: those that wait for quota.
-        pace: how long they wait for it.
-        scheduler_lease: tells when the scheduler was restarted.
-    """
-
+    # to the API server, for nothing else: renewals of the Lease must not wait
     connection: Connection
-    identity: str
-    may_write: Callable[[], bool]
-    annotate: Callable[[str, str], None]
-    state: ClusterState
-    held: HeldPods
-    unbound: ReleasedPods
-    rules: ReleaseRules
+    identity: str  # of this process, written in Events
+    may_write: Callable[[], bool]  # whether this replica leads at this very moment
+    annotate: Callable[[str, str], None]  # writes an annotation on the Lease
+    state: ClusterState  # the cluster, in which nominated pods count
+    held: HeldPods  # the pods that are held
+    unbound: ReleasedPods  # observes those that are released
+    rules: ReleaseRules  # by which they are
+    # of writes and holds
     metrics: ReleaseMetrics = field(default_factory=lambda: ReleaseMetrics(CollectorRegistry()))
+    # finds the pods that may go above `max`; none does without it
     surges: SurgingPods | None = None
+    # a node that would take a held pod that counts on none, "" for none
     node_for: Callable[[HeldPod], str] = lambda _held: ""
+    # what the policy of a held pod says of preemption
     preemption_of: Callable[[HeldPod], EvictionMode] = lambda _held: EvictionMode.OFF
-    now: Callable[[], Micros]
-    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], Micros]  # the time of day
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
 
-    pods: HeldPodRegistry = field(init=False)
-    nominations: Nominations = field(init=False)
-    writer: PodWriter = field(init=False)
-    health: ReleaseHealth = field(init=False)
-    conditions: QueuedConditions = field(init=False)
-    quota_queue: QuotaQueue = field(init=False)
-    pace: QuotaPace = field(init=False)
-    scheduler_lease: SchedulerLease = field(init=False)
+    pods: HeldPodRegistry = field(init=False)  # the records of all held and released pods
+    nominations: Nominations = field(init=False)  # the nodes that they count on
+    writer: PodWriter = field(init=False)  # writes held pods
+    health: ReleaseHealth = field(init=False)  # whether pods are released
+    conditions: QueuedConditions = field(init=False)  # what held pods say of their wait
+    quota_queue: QuotaQueue = field(init=False)  # those that wait for quota
+    pace: QuotaPace = field(init=False)  # how long they wait for it
+    scheduler_lease: SchedulerLease = field(init=False)  # tells when the scheduler was restarted
 
     def __post_init__(self) -> None:
         """Make what only the release works with."""
@@ -162,13 +132,9 @@ class ReleaseContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseCollector(Collector):
-    """The held and released pods of this moment, read at each scrape.
+    """The held and released pods of this moment, read at each scrape."""
 
-    Attributes:
-        release: what the release works with.
-    """
-
-    release: ReleaseContext
+    release: ReleaseContext  # what the release works with
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges."""

@@ -34,15 +34,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTurns:
-    """The held pods whose turn may come in a cycle.
+    """The held pods whose turn may come in a cycle."""
 
-    Attributes:
-        queue: in order, a gang by the member whose place it has; those that wait for other members
-            are left out.
-        together: by the key of such a member, the pods that are released with it, itself included.
-    """
-
+    # in order, a gang by the member whose place it has; those that wait for other members are left
+    # out
     queue: Sequence[HeldPod]
+    # by the key of such a member, the pods that are released with it, itself included
     together: Mapping[str, Sequence[HeldPod]] = field(default_factory=dict)
 
 
@@ -99,29 +96,20 @@ _FAILED_BY_BUG: Final = ReleaseDecision(reason="the decision failed by an intern
 
 
 class GangPart(NamedTuple):
-    """A gang whose members are to be placed, by itself or with others of its group.
-
-    Attributes:
-        members: to place, in queue order.
-        beside: the nodes of members that run.
-    """
+    """A gang whose members are to be placed, by itself or with others of its group."""
 
     gang: Gang
-    members: tuple[HeldPod, ...]
-    beside: tuple[str, ...] = ()
+    members: tuple[HeldPod, ...]  # to place, in queue order
+    beside: tuple[str, ...] = ()  # the nodes of members that run
 
 
 class GangDecision(NamedTuple):
-    """Where the members of a gang go.
+    """Where the members of a gang go."""
 
-    Attributes:
-        decisions: by the keys of the members; of a gang that has no room as a whole, those for the
-            members that have some.
-        reason: why not all have room, "" if they have; then they count on their nodes.
-    """
-
+    # by the keys of the members; of a gang that has no room as a whole, those for the members that
+    # have some
     decisions: Mapping[str, ReleaseDecision]
-    reason: str = ""
+    reason: str = ""  # why not all have room, "" if they have; then they count on their nodes
 
 
 @dataclass(eq=False)

@@ -79,14 +79,11 @@ class ReleasedPods:
 
     Args:
         clock: seconds that only go forward.
-
-    Attributes:
-        pods: the records of all held and released pods.
-        changed: set whenever a pod counts as released no longer; to be cleared by whom it wakes.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.pods = HeldPodRegistry()
+        self.pods = HeldPodRegistry()  # the records of all held and released pods
+        # set whenever a pod counts as released no longer; to be cleared by whom it wakes
         self.changed = asyncio.Event()
         self._clock = clock
 

@@ -54,15 +54,11 @@ _TRY_AGAIN: Final = frozenset(
 
 
 class WriteError(ApiError):
-    """A write of a held pod failed.
-
-    Attributes:
-        failure: what became of it.
-    """
+    """A write of a held pod failed."""
 
     def __init__(self, failure: WriteFailure, error: ApiError) -> None:
         super().__init__(error.status, error.reason, error.message, error.retry_after_seconds)
-        self.failure = failure
+        self.failure = failure  # what became of it
 
 
 class UnclearError(ApiError):

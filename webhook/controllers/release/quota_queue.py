@@ -259,23 +259,16 @@ _ALONE: Final[Mapping[str, Sequence[HeldPod]]] = MappingProxyType({})
 
 
 class Turn(NamedTuple):
-    """A pod whose turn has come.
-
-    Attributes:
-        release: why its quota lets it go, None where it waits for none or surges.
-    """
+    """A pod whose turn has come."""
 
     held: HeldPod
+    # why its quota lets it go, None where it waits for none or surges
     release: QuotaRelease | None = None
 
 
 @dataclass(eq=False)
 class QuotaQueue:
-    """The pods that wait for quota, as the leader sees them.
-
-    Attributes:
-        situation: of the last cycle, before it released any; None before the first.
-    """
+    """The pods that wait for quota, as the leader sees them."""
 
     state: ClusterState  # the cluster
     held: HeldPods  # the pods that are held
@@ -298,6 +291,7 @@ class QuotaQueue:
         self._cycle: QueueCycle | None = None
         self._without_room: dict[str, QuotaWait] = {}
         self._waits: QuotaWaits | None = None  # made when they are asked for
+        # of the last cycle, before it released any; None before the first
         self.situation: QueueSituation | None = None
         self._decided: Iterable[str] = ()
         self._together: Mapping[str, Sequence[HeldPod]] = _ALONE
