@@ -45,22 +45,20 @@ class Body(NamedTuple):
     is_whole: bool  # whether these are all
 
 
+@dataclass(eq=False)
 class BodyReader:
     """Reads bodies; those that come slowly or fill memory are given up, the oldest first.
 
     Callers are not trusted: bodies that never end must neither outlast nor outgrow those that do. A
     body that arrives at once, as from an API server, is read before it can be given up.
-
-    Args:
-        seconds: longest time from the headers of a request to the end of its body.
-        most_unfinished_bytes: bytes that all unfinished bodies may hold together.
     """
 
-    def __init__(
-        self, seconds: float, *, most_unfinished_bytes: int = _MOST_UNFINISHED_BYTES
-    ) -> None:
-        self._seconds = seconds
-        self._most_unfinished_bytes = most_unfinished_bytes
+    seconds: float  # longest time from the headers of a request to the end of its body
+    _: KW_ONLY
+    # bytes that all unfinished bodies may hold together
+    most_unfinished_bytes: int = _MOST_UNFINISHED_BYTES
+
+    def __post_init__(self) -> None:
         self._unfinished: dict[asyncio.Timeout, int] = {}  # bytes read, by the limit of each body
         self._unfinished_bytes = 0  # INVARIANT: the sum of those
 
@@ -70,7 +68,7 @@ class BodyReader:
         if content.is_eof():  # nearly always: no time limit is needed
             return _body(content.read_nowait(), most_bytes)
         data = bytearray()
-        async with asyncio.timeout(self._seconds) as limit:
+        async with asyncio.timeout(self.seconds) as limit:
             self._unfinished[limit] = 0
             try:
                 while len(data) <= most_bytes and not content.at_eof():
@@ -89,7 +87,7 @@ class BodyReader:
             return  # given up: its task will be told
         self._unfinished[limit] += size
         self._unfinished_bytes += size
-        while self._unfinished_bytes > self._most_unfinished_bytes:
+        while self._unfinished_bytes > self.most_unfinished_bytes:
             oldest = next(iter(self._unfinished))
             self._unfinished_bytes -= self._unfinished.pop(oldest)
             oldest.reschedule(0.0)

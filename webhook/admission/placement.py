@@ -78,17 +78,14 @@ class _Entry:
 _Template: TypeAlias = tuple[bytes, bytes]
 
 
+@dataclass(eq=False)
 class DecisionCache:
-    """The placements of the last moments, by template.
+    """The placements of the last moments, by template."""
 
-    Args:
-        clock: monotonic seconds.
-        is_crowded: whether reviews wait for each other.
-    """
+    clock: Callable[[], float]  # monotonic seconds
+    is_crowded: Callable[[], bool]  # whether reviews wait for each other
 
-    def __init__(self, clock: Callable[[], float], is_crowded: Callable[[], bool]) -> None:
-        self._clock = clock
-        self._is_crowded = is_crowded
+    def __post_init__(self) -> None:
         self._entries: OrderedDict[_Template, _Entry] = OrderedDict()
         self._spent: deque[tuple[float, int]] = deque()  # when, and for how many microseconds
         self._spent_in_window = 0  # INVARIANT: the sum of those
@@ -96,11 +93,11 @@ class DecisionCache:
     @property
     def is_busy(self) -> bool:
         """Whether some decisions should be shared, or else reviews wait for them."""
-        return self._is_crowded() or self._business() > 1
+        return self.is_crowded() or self._business() > 1
 
     def _business(self) -> float:
         """How much time decisions take, 1 for the busy share."""
-        since = self._clock() - _WINDOW_SECONDS
+        since = self.clock() - _WINDOW_SECONDS
         while self._spent and self._spent[0][0] < since:
             self._spent_in_window -= self._spent.popleft()[1]
         return self._spent_in_window / (_BUSY_SHARE * _WINDOW_SECONDS * _MICROS)
@@ -119,7 +116,7 @@ class DecisionCache:
         if entry is None or entry.policies is not policies:
             return None
         most = _MAX_SHARES * _LAST_RESORT if is_last_resort else _MAX_SHARES
-        if entry.shares >= most or self._clock() - entry.at > self._oldest(is_last_resort):
+        if entry.shares >= most or self.clock() - entry.at > self._oldest(is_last_resort):
             return None
         return entry.placement, entry.share(request.uid)
 
@@ -133,7 +130,7 @@ class DecisionCache:
         self, request: AdmissionRequest, policies: PolicySet, placement: Placement, began: float
     ) -> None:
         """Store a placement if further pods of its template can be expected."""
-        now = self._clock()
+        now = self.clock()
         spent = round((now - began) * _MICROS)
         self._spent.append((now, spent))
         self._spent_in_window += spent

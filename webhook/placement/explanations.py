@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -47,35 +48,32 @@ class _Recorded(NamedTuple):
         )
 
 
+@dataclass(eq=False)
 class Explanations:
     """A ring buffer of decisions, which are explained when somebody reads about them.
 
     It holds excerpts as JSON text, a third as large as their values, and not decisions, which hold
     whole columns. An excerpt takes a tenth of a whole review, so beyond a rate that nobody could
     read decisions are only counted. The annotations of each pod still explain its decision.
-
-    Args:
-        limit: decisions held, 0 for none.
-        clock: monotonic seconds.
     """
 
-    def __init__(
-        self, limit: int = _MOST_DECISIONS, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    limit: int = _MOST_DECISIONS  # decisions held, 0 for none
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic  # monotonic seconds
+
+    def __post_init__(self) -> None:
         self._recorded: deque[_Recorded] = deque()
-        self._limit = limit
         self._bytes = 0  # of the recorded texts
-        self._clock = clock
         self._left_out = 0  # since the latest recorded decision
         self._tokens = float(PER_SECOND)  # at `_refilled_at`
-        self._refilled_at = clock()
+        self._refilled_at = self.clock()
 
     def __len__(self) -> int:
         return len(self._recorded)
 
     def offer(self, excerpt: Callable[[], DecisionExcerpt], *, always: bool = False) -> None:
         """Record a decision, unless there are too many."""
-        if not self._limit:
+        if not self.limit:
             return
         if not always and not self._takes_token():
             self._left_out += 1
@@ -93,11 +91,11 @@ class Explanations:
         """Record a decision, and drop the oldest ones beyond the limits; at worst it is dropped."""
         self._recorded.append(recorded)
         self._bytes += recorded.size
-        while len(self._recorded) > self._limit or self._bytes > MOST_BYTES:
+        while len(self._recorded) > self.limit or self._bytes > MOST_BYTES:
             self._bytes -= self._recorded.popleft().size
 
     def _takes_token(self) -> bool:
-        now = self._clock()
+        now = self.clock()
         tokens = self._tokens + (now - self._refilled_at) * PER_SECOND
         self._tokens, self._refilled_at = min(tokens, PER_SECOND), now
         if self._tokens < 1:

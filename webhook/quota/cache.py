@@ -103,17 +103,15 @@ def replaceable(pod: Pod) -> DeploymentPod | None:
 _MOST_PODS = 32_768  # some 8 MiB; one that is evicted counts twice until the API server is asked
 
 
+@dataclass(kw_only=True, eq=False)
 class ObservedPods:
-    """Versions of the pods observed last where they may have reservations, deleted ones included.
+    """Versions of the pods observed last where reservations may be, deleted ones included."""
 
-    Args:
-        most: pods remembered.
-    """
+    most: int = _MOST_PODS  # pods remembered
 
-    def __init__(self, *, most: int = _MOST_PODS) -> None:
+    def __post_init__(self) -> None:
         # whether pods of a namespace may have reservations; called for each event
         self.is_tracked: Callable[[str], bool] = lambda _: True
-        self._most = most
         self._versions: OrderedDict[str, int] = OrderedDict()  # by uid, oldest first
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | Raw) -> None:  # noqa: ARG002 - of the protocol
@@ -129,7 +127,7 @@ class ObservedPods:
             return
         self._versions[uid] = max(version, self._versions.get(uid, 0))
         self._versions.move_to_end(uid)
-        if len(self._versions) > self._most:
+        if len(self._versions) > self.most:
             self._versions.popitem(last=False)
 
     def version(self, uid: str) -> int:

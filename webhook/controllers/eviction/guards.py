@@ -40,15 +40,13 @@ from webhook.cluster.objects import UNREADABLE
 _T = TypeVar("_T")
 
 
+@dataclass(eq=False)
 class RunningPods:
-    """An observer that keeps what matters of each bound pod, some 300 bytes.
+    """An observer that keeps what matters of each bound pod, some 300 bytes."""
 
-    Args:
-        excluded_namespaces: whose pods are never evicted for others.
-    """
+    excluded_namespaces: Container[str] = ()  # whose pods are never evicted for others
 
-    def __init__(self, excluded_namespaces: Container[str] = ()) -> None:
-        self._excluded = excluded_namespaces
+    def __post_init__(self) -> None:
         self._by_key: dict[str, RunningPod] = {}
         self._deleting: dict[str, RunningPod] = {}
         self._count_of = Counter[str]()  # by namespace
@@ -93,7 +91,7 @@ class RunningPods:
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Keep a pod if it is bound."""
-        running = None if pod.namespace in self._excluded else running_pod_of(pod)
+        running = None if pod.namespace in self.excluded_namespaces else running_pod_of(pod)
         self.pod_deleted(pod.namespace, pod.name)
         if running is not None:
             self._by_key[running.key] = running
@@ -184,24 +182,21 @@ _KEY: Final = "guards.json"
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Guards:
-    """What evictions there were so far, as the leader keeps it and its successor finds it.
+    """What evictions there were so far, as the leader keeps it and its successor finds it."""
 
-    Args:
-        config_map: outlives the leader.
-        now: the time of day.
-    """
+    config_map: ConfigMapStore  # outlives the leader
+    now: Callable[[], Micros]  # the time of day
 
-    def __init__(self, config_map: ConfigMapStore, now: Callable[[], Micros]) -> None:
-        self._config_map = config_map
-        self._now = now
+    def __post_init__(self) -> None:
         self._writing = asyncio.Lock()
         self.state = GuardState()  # of this moment
 
     @property
     def is_paused(self) -> bool:
         """Whether no plan is made for pods of some namespace."""
-        now = self._now()
+        now = self.now()
         return any(now < until for until in self.state.pauses.values())
 
     async def load(self) -> None:
@@ -210,11 +205,11 @@ class Guards:
         Raises:
             ApiError: it cannot be read.
         """
-        data = (await self._config_map.read()).data
+        data = (await self.config_map.read()).data
         try:
             self.state = msgspec.json.decode(data.get(_KEY, "{}"), type=GuardState)
         except UNREADABLE as error:
-            name = self._config_map.name
+            name = self.config_map.name
             _log.warning("ConfigMap `%s` cannot be read, and is begun anew: %s", name, error)
             self.state = GuardState()
 
@@ -224,7 +219,7 @@ class Guards:
         Raises:
             ApiError: they are not written, so nothing may be evicted.
         """
-        now = self._now()
+        now = self.now()
         async with self._writing:
             await self._write(_with_evictions(self.state, victims, now))
             self.state = _with_evictions(self.state, victims, now)  # it may have changed since
@@ -235,12 +230,12 @@ class Guards:
         Raises:
             ApiError: it is counted, but not written.
         """
-        self.state = with_outcome(self.state, preemptor, namespace, self._now(), bound=is_bound)
+        self.state = with_outcome(self.state, preemptor, namespace, self.now(), bound=is_bound)
         async with self._writing:
             await self._write(self.state)
 
     async def _write(self, state: GuardState) -> None:
-        await self._config_map.write({_KEY: msgspec.json.encode(state).decode()})
+        await self.config_map.write({_KEY: msgspec.json.encode(state).decode()})
 
 
 def _with_evictions(state: GuardState, victims: Sequence[Victim], now: Micros) -> GuardState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -175,33 +176,25 @@ _SAY_AGAIN: Final = 600 * SECOND
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class PlanInputs:
-    """What plans are made from; says in the log what is missing for long, as a right may be.
+    """What plans are made from; says in the log what is missing for long, as a right may be."""
 
-    Args:
-        is_known: whether the cluster and the policies are.
-        sources: what is read for plans alone.
-        now: the time of day.
-    """
+    is_known: Callable[[], bool]  # whether the cluster and the policies are
+    sources: Iterable[SourceStatus]  # what is read for plans alone
+    now: Callable[[], Micros]  # the time of day
 
-    def __init__(
-        self,
-        is_known: Callable[[], bool],
-        sources: Iterable[SourceStatus],
-        now: Callable[[], Micros],
-    ) -> None:
-        self._is_known = is_known
-        self._sources = tuple(sources)
-        self._now = now
+    def __post_init__(self) -> None:
+        self._sources = tuple(self.sources)
         self._say_at: int | None = None
 
     def are_ready(self) -> bool:
         """Return whether plans may be made."""
         missing = [source for source in self._sources if not source.synced]
-        if self._is_known() and not missing:
+        if self.is_known() and not missing:
             self._say_at = None
             return True
-        now = self._now()
+        now = self.now()
         if self._say_at is None:
             self._say_at = now + _PATIENCE
         elif now >= self._say_at:

@@ -63,24 +63,16 @@ class KnownServers:
     are_all: bool  # whether there are certainly no others
 
 
+@dataclass(eq=False)
 class ApiServers:
-    """The API servers of a cluster.
+    """The API servers of a cluster."""
 
-    Args:
-        connection: to any of them.
-        namespace: of the installation, where a Lease may be created.
-        sleep: waits for some seconds.
-    """
+    connection: Connection  # to any of them
+    namespace: str  # of the installation, where a Lease may be created
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # waits for some seconds
 
-    def __init__(
-        self,
-        connection: Connection,
-        namespace: str,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._connection = connection
-        self._sleep = sleep
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    def __post_init__(self) -> None:
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
     async def known(self) -> KnownServers:
         """Return the API servers that the Service `kubernetes` leads to.
@@ -89,7 +81,7 @@ class ApiServers:
         front of them counts as one.
         """
         try:
-            endpoints = msgspec.json.decode(await self._connection.get(_SLICE), type=_EndpointSlice)
+            endpoints = msgspec.json.decode(await self.connection.get(_SLICE), type=_EndpointSlice)
         except (ApiError, msgspec.DecodeError):
             return KnownServers(frozenset([None]), are_all=False)
         servers = frozenset(
@@ -106,7 +98,7 @@ class ApiServers:
         query = (("labelSelector", _IDENTITY_LABEL),)
         try:
             leases = msgspec.json.decode(
-                await self._connection.get(_IDENTITIES, query), type=_Leases
+                await self.connection.get(_IDENTITIES, query), type=_Leases
             )
         except (ApiError, msgspec.DecodeError):
             return 0
@@ -130,9 +122,9 @@ class ApiServers:
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 if server is None:
-                    await self._connection.write("POST", self._path, body, query=query)
+                    await self.connection.write("POST", self._path, body, query=query)
                 else:
-                    await self._connection.create_at(server, self._path, body, query=query)
+                    await self.connection.create_at(server, self._path, body, query=query)
         except ApiError as error:
             return f'webhook "{PROBE_WEBHOOK}"' in error.message
         except TimeoutError:
@@ -141,4 +133,4 @@ class ApiServers:
 
     async def settle(self) -> None:
         """Wait for those that cannot be asked: longer than any but a broken one is behind."""
-        await self._sleep(_SETTLE_SECONDS)
+        await self.sleep(_SETTLE_SECONDS)

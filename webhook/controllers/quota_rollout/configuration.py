@@ -154,19 +154,16 @@ class StoredSelection:
     source: _Configuration  # the configuration
 
 
+@dataclass(eq=False)
 class RolloutConfiguration:
-    """Reads and writes the selection.
+    """Reads and writes the selection."""
 
-    Args:
-        connection: to the API server.
-        name: of our ValidatingWebhookConfiguration.
-    """
+    connection: Requests  # to the API server
+    name: str  # of our ValidatingWebhookConfiguration
 
-    def __init__(self, connection: Requests, name: str) -> None:
-        self._connection = connection
+    def __post_init__(self) -> None:
         api = "/apis/admissionregistration.k8s.io/v1"
-        self._path = f"{api}/validatingwebhookconfigurations/{name}"
-        self._name = name
+        self._path = f"{api}/validatingwebhookconfigurations/{self.name}"
 
     async def read(self) -> StoredSelection | None:
         """Return the selection as it is stored at this moment, None where no pod is asked about.
@@ -175,7 +172,7 @@ class RolloutConfiguration:
             ApiError: it cannot be read.
             RolloutError: the configuration is not one for an automatic roll-out.
         """
-        found = await find(self._connection, self._path)
+        found = await find(self.connection, self._path)
         return None if found is None else self._stored(found)
 
     async def write(self, over: StoredSelection, selection: Selection) -> StoredSelection:
@@ -189,7 +186,7 @@ class RolloutConfiguration:
         version = over.source.metadata.resource_version
         try:
             answer = await change(
-                self._connection, self._path, version, _operations(over, selection)
+                self.connection, self._path, version, _operations(over, selection)
             )
         except ApiError as error:
             if error.status == HTTPStatus.CONFLICT:
@@ -197,7 +194,7 @@ class RolloutConfiguration:
             raise
         stored = self._stored(answer)
         if stored is None:
-            raise RolloutError(f"configuration `{self._name}` has lost its webhooks")
+            raise RolloutError(f"configuration `{self.name}` has lost its webhooks")
         _log.info("quota is asked about in %s", _described(selection))
         return stored
 
@@ -208,7 +205,7 @@ class RolloutConfiguration:
             return None
         if probe < 0:
             raise RolloutError(
-                f"configuration `{self._name}` has no webhook `{PROBE_WEBHOOK}`: bring it up to"
+                f"configuration `{self.name}` has no webhook `{PROBE_WEBHOOK}`: bring it up to"
                 " date from the chart, with `quota.rollout: Automatic`"
             )
         webhooks = source.webhooks or []

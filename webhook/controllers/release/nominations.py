@@ -74,18 +74,16 @@ class Nominations:
             _log.info("pod `%s` is another one by now: it keeps its nomination", pod.key)
 
 
+@dataclass(kw_only=True, eq=False)
 class ReleasedPods:
-    """An observer that moves the records of pods which were released.
+    """An observer that moves the records of pods which were released."""
 
-    Args:
-        clock: seconds that only go forward.
-    """
+    clock: Callable[[], float] = time.monotonic  # seconds that only go forward
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __post_init__(self) -> None:
         self.pods = HeldPodRegistry()  # the records of all held and released pods
         # set whenever a pod counts as released no longer; to be cleared by whom it wakes
         self.changed = asyncio.Event()
-        self._clock = clock
 
     def pod_changed(self, pod: Pod, version: int, raw: bytes | msgspec.Raw) -> None:  # noqa: ARG002 - as every observer
         """Note that a pod is bound or has no node, or that it is none of ours any more."""
@@ -97,7 +95,7 @@ class ReleasedPods:
                 return
             record = self.pods.of_pod(pod)
         record.pod = pod
-        record.nomination_seen(nominated_node, self._clock())
+        record.nomination_seen(nominated_node, self.clock())
         if pod.node_name or pod.is_terminal or pod.deleting:
             self._end(record)
         elif record.keeps_order and not pod.gated and is_tried_in_vain(bytes(raw)):

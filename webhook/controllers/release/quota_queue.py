@@ -196,19 +196,13 @@ def _sum(requests: Sequence[Amounts]) -> Amounts:
     return dict(total)
 
 
+@dataclass(eq=False)
 class SurgingPods:
-    """Finds the held pods that may surge: one of each Deployment.
+    """Finds the held pods that may surge: one of each Deployment."""
 
-    Args:
-        state: the cluster.
-        replaced_by: the pods of a namespace that one of a Deployment may replace, by name.
-    """
-
-    def __init__(
-        self, state: ClusterState, replaced_by: Callable[[str, DeploymentPod], Iterable[str]]
-    ) -> None:
-        self._state = state
-        self._replaced_by = replaced_by
+    state: ClusterState  # the cluster
+    # the pods of a namespace that one of a Deployment may replace, by name
+    replaced_by: Callable[[str, DeploymentPod], Iterable[str]]
 
     def among(
         self, waiting: Iterable[HeldPod], under_way: Iterable[HeldPod], view: ClusterView
@@ -223,7 +217,7 @@ class SurgingPods:
         surging: set[tuple[str, str]] | None = None
         for held in waiting:
             pod = held.pod
-            of = _deployment_of(pod) if self._state.allows_surge(pod.namespace) else None
+            of = _deployment_of(pod) if self.state.allows_surge(pod.namespace) else None
             if of is None:
                 continue
             if surging is None:
@@ -236,17 +230,15 @@ class SurgingPods:
             yield held
 
     def _replaces(self, pod: Pod, of: DeploymentPod) -> bool:
-        names = self._replaced_by(pod.namespace, of)
-        return any(self._state.requests(f"{pod.namespace}/{name}") for name in names)
+        names = self.replaced_by(pod.namespace, of)
+        return any(self.state.requests(f"{pod.namespace}/{name}") for name in names)
 
     def _is_listed(self, view: ClusterView, namespace: str, deployment: str) -> bool:
         """Return whether a pod of a Deployment surges, and the one that it replaces still runs."""
         for quota in quotas_of(view, namespace):
             reservations = decode_reservations(quota.reservations, quota.uid)
             for each in () if reservations is None else reservations.by_key.values():
-                if each.surge == deployment and self._state.requests(
-                    f"{namespace}/{each.replaces}"
-                ):
+                if each.surge == deployment and self.state.requests(f"{namespace}/{each.replaces}"):
                     return True
         return False
 
@@ -549,17 +541,16 @@ def _is_blocked(wait: QuotaWait) -> bool:
     )
 
 
+@dataclass(eq=False)
 class QuotaPace:
     """Counts releases of pods that had to wait, and tells others how long they are going to.
 
     A new leader knows nothing at first: it tells none before it has seen five releases of a quota.
-
-    Args:
-        now: the time of day.
     """
 
-    def __init__(self, now: Callable[[], Micros]) -> None:
-        self._now = now
+    now: Callable[[], Micros]  # the time of day
+
+    def __post_init__(self) -> None:
         self._rates = ReleaseRates()
         self._waits = QuotaWaits()
 
@@ -570,7 +561,7 @@ class QuotaPace:
             waits: those that wait; the mapping of another cycle is another.
             decided: the keys of pods that are about to be released, or are released and still held.
         """
-        now = self._now()
+        now = self.now()
         for key in decided:
             if key in self._waits and key not in waits:
                 self._rates.released(self._waits[key].quota, now)
@@ -590,7 +581,7 @@ class QuotaPace:
 
     def interval(self, quota: QuotaKey) -> Micros | None:
         """Return the mean time between two releases of a quota, None if nobody knows it."""
-        return self._rates.interval(quota, self._now())
+        return self._rates.interval(quota, self.now())
 
     def condition(self, key: str) -> Wait | None:
         """Return what a pod by `namespace/name` says of its wait, None if it waits for no quota."""

@@ -348,7 +348,7 @@ class Leader:
 
         for writer in (self.context.writer, self.context.evictions):
             writer._paced._may_write = may_write  # noqa: SLF001 - whether it leads is all it asks
-        self.context.guards._config_map._may_write = may_write  # noqa: SLF001 - as above
+        self.context.guards.config_map._may_write = may_write  # noqa: SLF001 - as above
 
     def note(self, name: str) -> str:
         held = self.held.get(f"shop/{name}")
