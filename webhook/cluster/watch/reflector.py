@@ -360,11 +360,7 @@ class Reflector:
             _log.warning("cannot be read: %s", problem)
 
     async def _take_turns(self, size: int) -> None:
-        """Let other tasks run after every few objects.
-
-        Args:
-            size: bytes of JSON of the object that was applied last.
-        """
+        """Let other tasks run after every few objects."""
         self._turn_bytes += size
         if self._turn_bytes >= _TURN_BYTES:
             self._turn_bytes = 0

@@ -323,15 +323,7 @@ def build(
     eviction_delay: Micros,
     is_ready: Callable[[], bool],
 ) -> EvictionController:
-    """Return the controller, with all sources of plans.
-
-    Args:
-        context: what evictions work with.
-        waiting: the pods that wait for quota.
-        gangs: those that wait.
-        eviction_delay: time for which a pod waits for quota before others are evicted for it.
-        is_ready: whether all that plans are made from is known.
-    """
+    """Return the controller, with all sources of plans."""
     sources = [
         QuotaSource(context, waiting, gangs, eviction_delay),
         PreemptionSource(context, gangs),

@@ -256,10 +256,6 @@ async def unbound_claim(connection: Connection, held: HeldPod) -> str:
     Claims are read when a plan is due, as few pods that wait have any; nothing watches them. One
     whose StorageClass waits for the first consumer is bound when the pod is scheduled. What cannot
     be read counts as bound, and so do claims beyond MOST_CLAIMS: the plan may fail then.
-
-    Args:
-        connection: to the API server.
-        held: the pod.
     """
     if b'"persistentVolumeClaim"' not in held.raw:
         return ""

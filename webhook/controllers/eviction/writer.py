@@ -107,14 +107,7 @@ class EvictionWriter:
     async def evict(
         self, namespace: str, name: str, uid: str, *, is_dry_run: bool = False
     ) -> Eviction:
-        """Evict a pod, with the grace period that it asks for; may be repeated.
-
-        Args:
-            namespace: of the pod.
-            name: of the pod.
-            uid: of the pod; no other is evicted.
-            is_dry_run: whether it is only checked.
-        """
+        """Evict a pod, with the grace period that it asks for; may be repeated."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -141,12 +134,6 @@ class EvictionWriter:
         """Delete a pod against its budgets, with the grace period that it asks for.
 
         It is deleted as it was read right before, or not at all.
-
-        Args:
-            namespace: of the pod.
-            name: of the pod.
-            uid: of the pod.
-            is_dry_run: whether it is only checked.
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         for _ in range(_MOST_TRIES):
@@ -281,12 +268,7 @@ _MOST_QUOTAS: Final = 500
 
 
 class EvictionMetrics:
-    """Metrics of evictions; they stand still on replicas that do not lead.
-
-    Args:
-        registry: of the metrics.
-        is_paused: whether this replica leads, and plans nothing for some namespace.
-    """
+    """Metrics of evictions; they stand still on replicas that do not lead."""
 
     def __init__(self, registry: CollectorRegistry, is_paused: Callable[[], bool]) -> None:
         self._reclaims = Counter(

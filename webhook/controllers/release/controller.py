@@ -132,10 +132,6 @@ class ReleaseCheck:
         """Return whether a pod stays held from now on, as no node takes it.
 
         Nodes are looked at only where that matters; then a pod counts on the one that takes it.
-
-        Args:
-            held: the pod.
-            release: why its quota lets it go, None where it waits for none.
         """
         context = self._context
         record, now, at = context.pods.of(held), context.now(), context.clock()

@@ -57,19 +57,10 @@ class Gangs(Protocol):
         """End all writes; what is nominated by then is left to the next leader."""
 
     def turns(self, ordered: Sequence[HeldPod], view: ClusterView) -> QueueTurns:
-        """Return whose turn may come.
-
-        Args:
-            ordered: the pods that are not decided, in the queue order.
-            view: the cluster.
-        """
+        """Return whose turn may come."""
 
     def prepare(self, first: HeldPod) -> bool:
-        """Place a gang whose turn has come, all of it or nothing; return whether it has room.
-
-        Args:
-            first: the member whose place it has.
-        """
+        """Place a gang whose turn has come, all of it or nothing; return whether it has room."""
 
     def keeps(self, held: HeldPod) -> bool:
         """Return whether a pod waits for its gang."""

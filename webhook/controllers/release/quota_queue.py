@@ -207,13 +207,7 @@ class SurgingPods:
     def among(
         self, waiting: Iterable[HeldPod], under_way: Iterable[HeldPod], view: ClusterView
     ) -> Iterator[HeldPod]:
-        """Yield the pods that may surge, in their order.
-
-        Args:
-            waiting: the pods that wait for quota.
-            under_way: those that are being released.
-            view: the cluster.
-        """
+        """Yield the pods that may surge, in their order."""
         surging: set[tuple[str, str]] | None = None
         for held in waiting:
             pod = held.pod
@@ -388,12 +382,7 @@ class QuotaQueue:
         return self._situation(view, decided, others)
 
     def quota_of(self, namespace: str, labels: Mapping[str, str]) -> ElasticQuota | None:
-        """Return the quota in the cohort that guarantees room to a pod, if any.
-
-        Args:
-            namespace: of the pod.
-            labels: of the pod.
-        """
+        """Return the quota in the cohort that guarantees room to a pod, if any."""
         queue = self._queues.get(namespace, quota_label(labels))
         return None if queue is None or not queue.queue.is_in_cohort else queue.quota
 

@@ -40,9 +40,6 @@ class Releases:
     """Writes the pods that the leader releases now.
 
     What fails is left for a later cycle. Writes may end between any two requests, and be repeated.
-
-    Args:
-        context: what they work with.
     """
 
     def __init__(self, context: ReleaseContext) -> None:
@@ -57,13 +54,7 @@ class Releases:
     def begin(
         self, held: HeldPod, decision: ReleaseDecision, *, is_overdue: bool = False
     ) -> ReleaseAttempt:
-        """Release a pod, beside others; where it is nominated, it counts on its node already.
-
-        Args:
-            held: the pod.
-            decision: of a node that the pod is nominated to, or of none.
-            is_overdue: whether it is released whatever the cluster is like.
-        """
+        """Release a pod, beside others; where it is nominated, it counts on its node already."""
         attempt = self._pods.of(held).release_begins(held, decision, is_overdue=is_overdue)
         self._start(attempt)
         return attempt
