@@ -6,16 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
 import msgspec
 
-from engine.model import api
 from engine.model.hold import REFUSED_IN_ANNOTATION, RELEASING_ANNOTATION, refused_text
-from webhook.cluster.client.connection import NO_CONTACT, ApiError, Connection, find_as
-from webhook.controllers.leader_election import LeaseTimes, steady_clock
+from webhook.cluster.client.connection import ApiError, Connection
 
 _log = logging.getLogger(__name__)
 
@@ -71,68 +68,17 @@ class ReleaseHealth:
         self._annotate(REFUSED_IN_ANNOTATION, refused_text(named))
 
 
-STALE_SECONDS: Final = 60.0
-"""A leader that has not renewed its Lease for so long releases nothing any more."""
-
-_POLL_SECONDS: Final = 2.0
-_TERM_SECONDS: Final = float(LeaseTimes().duration_seconds)
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-    renew_time: datetime | None = None
-
-
-class _Lease(msgspec.Struct):
-    metadata: api.ObjectMeta = api.ObjectMeta()
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-    @property
-    def is_of_a_releasing_holder(self) -> bool:
-        is_releasing = (self.metadata.annotations or {}).get(RELEASING_ANNOTATION) == "true"
-        return is_releasing and bool(self.spec.holder_identity)
-
-
-async def releasing_holder(
-    connection: Connection,
-    namespace: str,
-    name: str,
-    *,
-    clock: Callable[[], float] = steady_clock,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> str:
-    """Return the holder of a Lease who renews it and releases pods, "" if nobody does.
-
-    A renewal that is seen counts, whatever any clock says, which takes seconds. That there is none
-    is known after a minute without one; or after a term of the Lease without one, if the last was
-    a minute ago by our clock. So it takes a minute at most.
-    """
-    last = await _read(connection, namespace, name)
-    started = clock()
-    while last is not None:
-        renewed_at = last.spec.renew_time
-        is_old = renewed_at is None or (now() - renewed_at).total_seconds() >= STALE_SECONDS
-        if clock() - started >= (_TERM_SECONDS if is_old else STALE_SECONDS):
-            break
-        await sleep(_POLL_SECONDS)
-        before, last = last, await _read(connection, namespace, name)
-        if last is not None and last != before and last.is_of_a_releasing_holder:
-            return last.spec.holder_identity or ""
-    return ""
-
-
-async def _read(connection: Connection, namespace: str, name: str) -> _Lease | None:
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-    try:
-        return await find_as(connection, path, _Lease)
-    except msgspec.DecodeError as error:
-        raise ApiError(NO_CONTACT, "", f"the Lease cannot be read: {error}") from error
-
-
 _PATH: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 _ROUND_SECONDS: Final = 2.0  # it is renewed as often
 _UNREADABLE_SECONDS: Final = 60.0
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
 
 
 class SchedulerLease:

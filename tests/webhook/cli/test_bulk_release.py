@@ -10,8 +10,8 @@ from engine.model.time import Micros
 from engine.release import HeldPod
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.controllers.release.holding import gates, hold
+from webhook.cli.release import list_holds, release_holds
 from webhook.cluster.client.connection import Connection, connected
-from webhook.controllers.release.bulk_release import list_holds, release_holds
 from webhook.controllers.release.pod_writer import PodWriter
 
 FOREIGN = "example.com/gate"

@@ -8,8 +8,8 @@ import pytest
 
 from engine.model.hold import RELEASING_ANNOTATION
 from tests.fake_api_server import FakeApiServer, fake_api_server
+from webhook.cli.release import releasing_holder
 from webhook.cluster.client.connection import ApiError, connected
-from webhook.controllers.release.release_health import releasing_holder
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 

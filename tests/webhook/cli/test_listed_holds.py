@@ -9,8 +9,8 @@ from engine.model.hold import HOLD_GATE, RELEASE_BY_ANNOTATION
 from engine.model.time import Micros, micros
 from tests.fake_api_server import fake_api_server
 from tests.webhook.controllers.release.holding import LONG_AGO, hold
+from webhook.cli.release import list_holds, release_by_of
 from webhook.cluster.client.connection import ApiError, connected
-from webhook.controllers.release.bulk_release import list_holds, release_by_of
 from webhook.controllers.release.pod_writer import release_patch
 
 CREATED = datetime(2026, 1, 1, 8, 0, tzinfo=UTC)
