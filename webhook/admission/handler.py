@@ -126,6 +126,7 @@ class _Load:
     overloaded_until: float = -inf
 
 
+@dataclass(eq=False)
 class ConcurrencyLimiter:
     """Counts the reviews in flight, and lets one at a time decide, of each namespace in turn.
 
@@ -147,24 +148,17 @@ class ConcurrencyLimiter:
     Namespaces do not wait for each other's queues, as flows do not in FQ-CoDel (RFC 8290): while
     they wait, their decisions take equal time. Each has an equal share of the places in any case,
     and an overload is that of the ones with more.
-
-    Args:
-        limit: reviews that may be in flight; four times as many with those that are within the
-            share of their namespace.
-        clock: monotonic seconds.
-        yields_to: of reviews that come first: while some wait for their turn, there is none here.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        clock: Callable[[], float],
-        *,
-        yields_to: ConcurrencyLimiter | None = None,
-    ) -> None:
-        self._limit = limit
-        self._clock = clock
-        self._yields_to = yields_to
+    # reviews that may be in flight; four times as many with those that are within the share of
+    # their namespace
+    limit: int
+    clock: Callable[[], float]  # monotonic seconds
+    _: KW_ONLY
+    # of reviews that come first: while some wait for their turn, there is none here
+    yields_to: ConcurrencyLimiter | None = None
+
+    def __post_init__(self) -> None:
         self._in_flight = 0
         self._decided = 0  # since none was in flight
         self._loads: dict[str, _Load] = {}  # of the namespaces with reviews in flight
@@ -186,12 +180,12 @@ class ConcurrencyLimiter:
 
     @property
     def _share(self) -> int:
-        return max(1, self._limit // max(1, len(self._loads)))
+        return max(1, self.limit // max(1, len(self._loads)))
 
     def has_room(self, namespace: str) -> bool:
         """Whether a review that has just entered may wait: in an overload only few may."""
         load = self._loads.get(namespace) or _Load()
-        if self._clock() < load.overloaded_until:
+        if self.clock() < load.overloaded_until:
             return load.in_flight <= max(1, self._share // _SHORTER)
         return self._has_place(load)
 
@@ -219,20 +213,20 @@ class ConcurrencyLimiter:
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
         """Wait for the turn of a review that has entered, which decides without waiting in it."""
-        load, late_at = self._loads[namespace], self._clock() + _LATE_SECONDS
+        load, late_at = self._loads[namespace], self.clock() + _LATE_SECONDS
         self.waiting += 1
         try:
             await self._turns.take(namespace)
             try:
                 await self._pass_on()
-                began = self._clock()
+                began = self.clock()
                 self.is_overloaded = began > late_at and self._is_standing(load)
                 if self.is_overloaded:
                     load.overloaded_until = began + _OVERLOAD_SECONDS
                 try:
                     yield
                 finally:
-                    spent = self._clock() - began
+                    spent = self.clock() - began
                     self._turns.spend(spent)
                     self._passes = _PASSES if spent > _LONG_SECONDS else 1
             finally:
@@ -246,20 +240,20 @@ class ConcurrencyLimiter:
     async def _pass_on(self) -> None:
         """Let the event loop go on; reviews of the same burst are counted before a decision."""
         for number in range(_MOST_PASSES):
-            others_wait = self._yields_to is not None and self._yields_to.waiting
+            others_wait = self.yields_to is not None and self.yields_to.waiting
             if number >= self._passes and not others_wait:
                 return
             await asyncio.sleep(0)
 
     def _has_place(self, load: _Load) -> bool:
-        if self._in_flight <= self._limit:
+        if self._in_flight <= self.limit:
             return True
-        return load.in_flight <= self._share and self._in_flight <= _ALL_SHARES * self._limit
+        return load.in_flight <= self._share and self._in_flight <= _ALL_SHARES * self.limit
 
     def _is_standing(self, load: _Load) -> bool:
         """Whether the queue is standing, and a namespace has more than its share in it."""
         share = self._share
-        is_standing = self._decided >= self._limit and self._in_flight > self._limit // 2
+        is_standing = self._decided >= self.limit and self._in_flight > self.limit // 2
         return is_standing and load.decided >= share and load.in_flight > share // 2
 
 

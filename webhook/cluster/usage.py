@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -176,54 +176,48 @@ class UsageFeed:
                 self._state.delete_usage(name)
 
 
+@dataclass(eq=False)
 class UsagePoller:
-    def __init__(
-        self,
-        source: UsageSource,
-        feed: UsageFeed,
-        status: SourceStatus,  # how up to date the source is
-        *,
-        every_seconds: float,
-        now: Callable[[], Micros],
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        self.status = status
-        self._source = source
-        self._feed = feed
-        self._every_seconds = every_seconds
-        self._now = now
-        self._sleep = sleep
+    source: UsageSource
+    feed: UsageFeed
+    status: SourceStatus  # how up to date the source is
+    _: KW_ONLY
+    every_seconds: float
+    now: Callable[[], Micros]
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._has_backfilled = False
 
     async def run(self) -> None:
         while True:
             seconds = await self._poll()
-            await self._sleep(seconds * random.uniform(1, 1 + _SPREAD))  # noqa: S311 - no secret
+            await self.sleep(seconds * random.uniform(1, 1 + _SPREAD))  # noqa: S311 - no secret
 
     async def _poll(self) -> float:
         """Poll once; return the seconds until the next time."""
         try:
             if not self._has_backfilled:
-                async for readings in self._source.backfill():
-                    self._feed.remember(readings)
+                async for readings in self.source.backfill():
+                    self.feed.remember(readings)
                 self._has_backfilled = True
-            readings = await self._source.read()
-            new = await self._feed.apply(readings)
+            readings = await self.source.read()
+            new = await self.feed.apply(readings)
         except UsageSourceError as error:
             self._note(str(error))
             self.status.present = not error.is_absent
-            return max(self._every_seconds, error.retry_after_seconds)
+            return max(self.every_seconds, error.retry_after_seconds)
         except Exception as error:  # noqa: BLE001 - no error may end the polling
             _log.exception("usage could not be applied")
             self.status.last_error = str(error) or type(error).__name__
-            return self._every_seconds
+            return self.every_seconds
         self._note("")
         self.status.present = self.status.synced = True
-        self.status.last_contact = self._now()
+        self.status.last_contact = self.now()
         self.status.events += new
-        self.status.objects = len(self._feed)
-        self.status.skipped = self._source.skipped
-        return self._every_seconds
+        self.status.objects = len(self.feed)
+        self.status.skipped = self.source.skipped
+        return self.every_seconds
 
     def _note(self, message: str) -> None:
         """Log the beginning and the end of a failure."""

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from ssl import SSLContext
 from typing import Final, Protocol
@@ -45,6 +45,7 @@ class ReviewQueue(Protocol):
     taken: int  # how many turns have ended, or were not needed
 
 
+@dataclass(eq=False)
 class Acceptor:
     """Accepts connections, further ones of a peer in turn with its reviews.
 
@@ -57,17 +58,12 @@ class Acceptor:
     connections is let in at once: another API server, or a probe.
     """
 
-    def __init__(
-        self,
-        protocol: Callable[[], asyncio.Protocol],
-        tls: SSLContext | None,
-        brings_reviews: Callable[[str], bool],
-        turns: Sequence[ReviewQueue] = (),
-    ) -> None:
-        self._protocol = protocol
-        self._tls = tls
-        self._brings_reviews = brings_reviews
-        self._turns = turns
+    protocol: Callable[[], asyncio.Protocol]
+    tls: SSLContext | None
+    brings_reviews: Callable[[str], bool]
+    turns: Sequence[ReviewQueue] = ()
+
+    def __post_init__(self) -> None:
         self._held: asyncio.Queue[socket.socket] = asyncio.Queue(_MOST_HELD)
         self._connecting: set[asyncio.Task[None]] = set()
 
@@ -83,7 +79,7 @@ class Acceptor:
                 _log.error("no connection can be accepted: %s", error.strerror)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if self._brings_reviews(str(address[0])):
+            if self.brings_reviews(str(address[0])):
                 await self._held.put(connection)
             else:
                 self._let_in(connection)
@@ -110,11 +106,11 @@ class Acceptor:
         """Wait until a connection that is held may be let in."""
         await asyncio.sleep(0)
         last = self._taken() + _TURNS_EACH
-        while self._taken() < last and any(each.waiting for each in self._turns):  # noqa: ASYNC110 - each step ends a turn
+        while self._taken() < last and any(each.waiting for each in self.turns):  # noqa: ASYNC110 - each step ends a turn
             await asyncio.sleep(0)
 
     def _taken(self) -> int:
-        return sum(turns.taken for turns in self._turns)
+        return sum(turns.taken for turns in self.turns)
 
     def _let_in(self, connection: socket.socket) -> None:
         task = asyncio.get_running_loop().create_task(self._connect(connection))
@@ -126,10 +122,10 @@ class Acceptor:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._protocol,
+                self.protocol,
                 connection,
-                ssl=self._tls,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS if self._tls else None,
+                ssl=self.tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if self.tls else None,
             )
         except OSError as error:
             connection.close()
@@ -199,6 +195,7 @@ def most_connections(wanted: int = _MOST_API_SERVER_CONNECTIONS) -> int:
     return max(1, min(wanted, descriptors - _OTHER_DESCRIPTORS))
 
 
+@dataclass(eq=False)
 class Connections:
     """The open connections of a listener.
 
@@ -207,20 +204,15 @@ class Connections:
     connections that API servers use are the last to go.
     """
 
-    def __init__(
-        self,
-        most: int,
-        *,
-        # longest time from a handshake to the headers of a request
-        first_request_seconds: float = _FIRST_REQUEST_SECONDS,
-        # called with the reason for each connection that is closed here
-        count_closed: Callable[[str], None] = lambda _reason: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.first_request_seconds = first_request_seconds
-        self._most = most
-        self._count_closed = count_closed
-        self._clock = clock
+    most: int
+    _: KW_ONLY
+    # longest time from a handshake to the headers of a request
+    first_request_seconds: float = _FIRST_REQUEST_SECONDS
+    # called with the reason for each connection that is closed here
+    count_closed: Callable[[str], None] = lambda _reason: None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._unproven: dict[Connection, None] = {}  # no review yet; the oldest first
         self._proven: dict[str, dict[Connection, None]] = {}  # by peer; least recently used first
         self._logged_at = -_LOG_EVERY_SECONDS
@@ -232,7 +224,7 @@ class Connections:
     def opened(self, connection: Connection) -> None:
         """Count a connection; where there are too many, another one is closed, or this one."""
         self._unproven[connection] = None
-        if len(self) > self._most:
+        if len(self) > self.most:
             self._victim(connection).give_up("too many connections")
 
     def brought_review(self, connection: Connection) -> None:
@@ -256,9 +248,9 @@ class Connections:
 
     def given_up(self, connection: Connection, reason: str) -> None:
         """Count a connection that is closed for a reason; some are logged."""
-        self._count_closed(reason)
+        self.count_closed(reason)
         self._unlogged += 1
-        if self._clock() - self._logged_at < _LOG_EVERY_SECONDS:
+        if self.clock() - self._logged_at < _LOG_EVERY_SECONDS:
             return
         _log.warning(
             "%s closed since the last such line, the latest from %s: %s",
@@ -266,7 +258,7 @@ class Connections:
             connection.peer or "an unknown address",
             reason,
         )
-        self._logged_at, self._unlogged = self._clock(), 0
+        self._logged_at, self._unlogged = self.clock(), 0
 
     def _victim(self, newcomer: Connection) -> Connection:
         for connection in self._unproven:

@@ -164,6 +164,7 @@ _COUNTED: Final = {EvictionOutcome.BOUND, EvictionOutcome.LOST, EvictionOutcome.
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class PlanExecution:
     """The steps for one pod, or for those of a gang that get room together.
 
@@ -171,29 +172,24 @@ class PlanExecution:
     has begun, and left them nominated.
     """
 
-    def __init__(
-        self,
-        pods: Sequence[HeldPod],
-        plan: Plan | None,
-        source: PlanSource,
-        context: EvictionContext,
-    ) -> None:
-        self._pods = pods
-        self._first = pods[0]
-        self._plan = plan
-        self._source = source
-        self._context = context
+    pods: Sequence[HeldPod]
+    plan: Plan | None
+    source: PlanSource
+    context: EvictionContext
+
+    def __post_init__(self) -> None:
+        self._first = self.pods[0]
         self._nodes = (
-            {held.key: held.pod.nominated_node_name for held in pods}
-            if plan is None
-            else self._nodes_of(plan)
+            {held.key: held.pod.nominated_node_name for held in self.pods}
+            if self.plan is None
+            else self._nodes_of(self.plan)
         )
-        self._has_evicted = plan is None  # for all that is known
+        self._has_evicted = self.plan is None  # for all that is known
 
     async def run(self) -> EvictionOutcome:
         """Carry it out; return how it ended. Where it is cancelled, the next leader goes on."""
-        context, held = self._context, self._first
-        for each in self._pods:
+        context, held = self.context, self._first
+        for each in self.pods:
             context.pods.of(each).reclaim_begins()
         try:
             await self._carry_out()
@@ -229,46 +225,46 @@ class PlanExecution:
 
         # 4. Wait for the room. Others that are nominated there may wait for victims of theirs:
         # until these are gone, the scheduler finds no room for either.
-        await self._wait_for(self._leaving(self._context.running))
-        await self._context.until(self._is_room, _ROOM_SECONDS, EvictionOutcome.NO_ROOM)
+        await self._wait_for(self._leaving(self.context.running))
+        await self.context.until(self._is_room, _ROOM_SECONDS, EvictionOutcome.NO_ROOM)
 
         # 5. Let the release controller decide and release the pods, before others.
         self._note(None)
-        for held in self._pods:
-            self._context.pods.of(held).room_is_there()
+        for held in self.pods:
+            self.context.pods.of(held).room_is_there()
 
         # 6. See where it ends.
         await self._bound()
 
     async def _reserved(self) -> Plan | None:
         """Nominate the pods; return the plan that is right then, None if nobody is in the way."""
-        plan, held, source = self._plan, self._first, self._source
+        plan, held, source = self.plan, self._first, self.source
         for _ in range(_MOST_PLANS):
             if plan is not None:
                 await self._nominate(plan)
             if source.mode_of(held) is not EvictionMode.ON:
                 raise EndedError(EvictionOutcome.CHANGED, "nobody is to be evicted for it any more")
-            again = await source.plan(self._pods)
+            again = await source.plan(self.pods)
             if isinstance(again, NoPlan):
                 if again.reason is NoPlanReason.NOT_NEEDED:
                     # Who evicts nobody claims nobody: else two would wait for each other.
-                    self._context.planned.remove(held.pod.uid)
+                    self.context.planned.remove(held.pod.uid)
                     return None
                 is_blocked = again.reason is NoPlanReason.BLOCKED_BY_PDB
                 outcome = EvictionOutcome.BLOCKED if is_blocked else EvictionOutcome.CHANGED
                 raise EndedError(outcome, again.message)
             if plan is not None and again.node_names == plan.node_names:
-                self._context.planned.set(held.pod.uid, again.victims)
+                self.context.planned.set(held.pod.uid, again.victims)
                 return again
             plan = again
         raise EndedError(EvictionOutcome.CHANGED, "the best nodes are others each time")
 
     async def _nominate(self, plan: Plan) -> None:
-        context = self._context
+        context = self.context
         self._nodes = self._nodes_of(plan)
         context.planned.set(self._first.pod.uid, plan.victims)
         self._note(self._waiting(plan))
-        for held in self._pods:
+        for held in self.pods:
             context.nominations.nominate(held.pod, self._nodes[held.key])
         text = victims_text(plan.victims)
 
@@ -281,16 +277,16 @@ class PlanExecution:
             now = self._check_held()
             return all(held.pod.nominated_node_name == self._nodes[held.key] for held in now)
 
-        await all_of(write(held) for held in self._pods)
+        await all_of(write(held) for held in self.pods)
         await context.until(are_seen, _SEEN_SECONDS, EvictionOutcome.UNREACHABLE)
 
     async def _evict(self, plan: Plan) -> None:
         """Evict the victims of a plan, and wait until they are gone."""
-        context, held = self._context, self._first
+        context, held = self.context, self._first
 
         async def tell(victim: Victim) -> None:
             message = f"evicted for pod `{held.key}`: {plan.message}"
-            await context.events.evicted(victim, message, self._source.event_reasons)
+            await context.events.evicted(victim, message, self.source.event_reasons)
 
         evictions = EvictionRound(
             plan.victims,
@@ -304,7 +300,7 @@ class PlanExecution:
         await evictions.record()
         self._has_evicted = True
         about = pod_reference(held.pod.namespace, held.pod.name, held.pod.uid)
-        await context.events.evicting(about, plan, self._source.event_reasons)
+        await context.events.evicting(about, plan, self.source.event_reasons)
         await evictions.evict()
         self._note(self._waiting(plan))
         await evictions.wait_until_gone()
@@ -312,7 +308,7 @@ class PlanExecution:
 
     async def _wait_for_leaving(self) -> None:
         """Wait for the room of pods that leave the nodes without an eviction of this leader."""
-        context = self._context
+        context = self.context
         if not all(self._nodes.values()):
             # Nobody is evicted before all are nominated.
             self._has_evicted = False
@@ -327,7 +323,7 @@ class PlanExecution:
 
     async def _wait_for(self, leaving: Sequence[RunningPod]) -> None:
         """Wait until there is room, or pods do not leave the nodes any more."""
-        context = self._context
+        context = self.context
 
         def is_over() -> bool:
             now = (context.running.get(pod.key) for pod in leaving)
@@ -340,7 +336,7 @@ class PlanExecution:
 
         Nobody waits for one that should be gone by now: its node may not answer.
         """
-        context, nodes = self._context, {*self._nodes.values()}
+        context, nodes = self.context, {*self._nodes.values()}
         claimed = context.planned.of_others(self._first.pod.uid)
         leaving = (
             pod
@@ -351,7 +347,7 @@ class PlanExecution:
         return [pod for pod, placement in placed if placement and placement[0] in nodes]
 
     async def _bound(self) -> None:
-        context = self._context
+        context = self.context
 
         def is_bound(pod: Pod) -> bool:
             if context.running.runs(pod.key, pod.uid):
@@ -361,38 +357,38 @@ class PlanExecution:
             return False
 
         def are_bound() -> bool:
-            return all(is_bound(held.pod) for held in self._pods)
+            return all(is_bound(held.pod) for held in self.pods)
 
         await context.until(are_bound, _BOUND_SECONDS, EvictionOutcome.LOST)
 
     def _nodes_of(self, plan: Plan) -> dict[str, str]:
-        keys = (held.key for held in self._pods)
+        keys = (held.key for held in self.pods)
         return dict(zip(keys, plan.node_names, strict=True))
 
     def _is_room(self) -> bool:
         self._check_held()
-        view = self._context.state.view()
-        return all(is_within_room(view, self._nodes[held.key], held.pod) for held in self._pods)
+        view = self.context.state.view()
+        return all(is_within_room(view, self._nodes[held.key], held.pod) for held in self.pods)
 
     def _check_held(self) -> list[HeldPod]:
         """Return the pods as they are seen now; end the reclaim if one is not held any more."""
         found = self._still_held()
-        if len(found) < len(self._pods):
+        if len(found) < len(self.pods):
             keys = {held.key for held in found}
-            gone = next(held.key for held in self._pods if held.key not in keys)
+            gone = next(held.key for held in self.pods if held.key not in keys)
             raise EndedError(EvictionOutcome.ABANDONED, f"pod `{gone}` is not held any more")
         return found
 
     def _still_held(self) -> list[HeldPod]:
-        return [*filter(None, map(self._context.held.now, self._pods))]
+        return [*filter(None, map(self.context.held.now, self.pods))]
 
     def _note(self, note: ReclaimNote | None) -> None:
-        for held in self._pods:
-            self._context.pods.of(held).reclaim_note = note
+        for held in self.pods:
+            self.context.pods.of(held).reclaim_note = note
 
     def _waiting(self, plan: Plan) -> ReclaimNote:
         text = f"waits for the end of {victims_text(plan.victims)}: {plan.message}"
-        return ReclaimNote(self._source.queued_reason, text)
+        return ReclaimNote(self.source.queued_reason, text)
 
     async def _count(self, outcome: EvictionOutcome) -> None:
         """Let the guards know of a reclaim that has cost somebody something.
@@ -403,13 +399,13 @@ class PlanExecution:
             return
         pod, is_bound = self._first.pod, outcome is EvictionOutcome.BOUND
         try:
-            await self._context.guards.ended(pod.uid, pod.namespace, is_bound=is_bound)
+            await self.context.guards.ended(pod.uid, pod.namespace, is_bound=is_bound)
         except ApiError as error:
             _log.warning("the end of a reclaim is not written down: %s", error)
 
     async def _leave(self) -> None:
         """Take back what the pods have that are still held, and leave them to the queue."""
-        context = self._context
+        context = self.context
         counted = [held for held in self._still_held() if context.pods.of(held).is_kept_for_reclaim]
         for held in counted:
             context.nominations.withdraw(held.pod)
@@ -430,5 +426,5 @@ class PlanExecution:
                 _log.info("nomination for pod `%s` stays: %s", self._first.key, error)
             except EndedError as end:
                 _log.info("nomination for pod `%s` is not seen to end: %s", self._first.key, end)
-        for held in self._pods:
+        for held in self.pods:
             context.pods.of(held).reclaim_given_up()

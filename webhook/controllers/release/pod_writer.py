@@ -112,6 +112,7 @@ _SLOW_POD_SECONDS: Final = 60.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
 
+@dataclass(eq=False)
 class PacedConnection:
     """A connection with a rate, a number of requests in flight, and a pause after failures.
 
@@ -119,18 +120,13 @@ class PacedConnection:
     with thousands of tolerations, which anybody may create.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        may_write: Callable[[], bool],
-        clock: Callable[[], float] = time.monotonic,
-        call_seconds: float = 10.0,
-    ) -> None:
-        self._connection = connection
-        self._may_write = may_write
-        self._clock = clock
-        self._call_seconds = call_seconds
+    connection: Connection
+    _: KW_ONLY
+    may_write: Callable[[], bool]
+    clock: Callable[[], float] = time.monotonic
+    call_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
         self._limiter = AsyncLimiter(_BURST, _BURST / _PER_SECOND)
         self._in_flight = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._large_in_flight = asyncio.Semaphore(_MOST_LARGE_IN_FLIGHT)
@@ -141,7 +137,7 @@ class PacedConnection:
     @property
     def pause_seconds(self) -> float:
         """Seconds to wait before the next request; 0 unless the API server was out of reach."""
-        return max(self._pause_until - self._clock(), 0.0)
+        return max(self._pause_until - self.clock(), 0.0)
 
     async def request(
         self,
@@ -157,13 +153,13 @@ class PacedConnection:
         """Send one request as soon as rate and number in flight allow; return the answer."""
         async with self._large_in_flight if is_large else self._in_flight:
             await self._limiter.acquire()
-            if not self._may_write():
+            if not self.may_write():
                 error = ApiError(NO_CONTACT, "", "this replica does not lead")
                 raise WriteError(WriteFailure.NOT_LEADING, error)
-            sent_at = self._clock()
+            sent_at = self.clock()
             try:
-                async with asyncio.timeout(self._call_seconds):
-                    answer = await self._connection.write(
+                async with asyncio.timeout(self.call_seconds):
+                    answer = await self.connection.write(
                         method, path, body, content_type=content_type, query=query
                     )
             except TimeoutError as error:
@@ -178,8 +174,8 @@ class PacedConnection:
 
         It is the pod's own where the pod is large, or later requests were answered meanwhile.
         """
-        if is_large or self._newest_answered >= sent_at + self._call_seconds / 2:
-            message = f"the API server takes more than {self._call_seconds:g} s for this pod"
+        if is_large or self._newest_answered >= sent_at + self.call_seconds / 2:
+            message = f"the API server takes more than {self.call_seconds:g} s for this pod"
             slow = ApiError(NO_CONTACT, "", message, _SLOW_POD_SECONDS)
             return WriteError(WriteFailure.REFUSED, slow)
         return self._unreachable(ApiError(NO_CONTACT, "", "no answer in time"))
@@ -195,7 +191,7 @@ class PacedConnection:
 
     def _unreachable(self, error: ApiError) -> WriteError:
         if not self.pause_seconds:  # of many that fail at a time the first counts
-            self._pause_until = self._clock() + self._backoff.next(error.retry_after_seconds)
+            self._pause_until = self.clock() + self._backoff.next(error.retry_after_seconds)
         return WriteError(WriteFailure.UNREACHABLE, error)
 
     def _answered(self, sent_at: float) -> None:

@@ -347,7 +347,7 @@ class Leader:
             return self.leads
 
         for writer in (self.context.writer, self.context.evictions):
-            writer._paced._may_write = may_write  # noqa: SLF001 - whether it leads is all it asks
+            writer._paced.may_write = may_write  # noqa: SLF001 - whether it leads is all it asks
         self.context.guards.config_map._may_write = may_write  # noqa: SLF001 - as above
 
     def note(self, name: str) -> str:

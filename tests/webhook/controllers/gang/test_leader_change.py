@@ -24,7 +24,7 @@ async def test_a_leader_may_end_between_any_two_writes(
         left -= 1
         return left >= 0
 
-    first.release.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
+    first.release.writer._paced.may_write = may_write  # noqa: SLF001 (its end)
     first.see()
     await first.controller.cycle()
     for _ in range(200):
@@ -52,7 +52,7 @@ async def test_a_leader_that_ends_counts_members_where_they_are_nominated_to(
         left -= 1
         return left >= 0
 
-    replica.release.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
+    replica.release.writer._paced.may_write = may_write  # noqa: SLF001 (its end)
     replica.see()
     await replica.controller.cycle()
     for _ in range(20):  # until it writes no more

@@ -296,7 +296,7 @@ async def test_a_leader_may_end_between_any_two_writes(world: World, writes: int
         left -= 1
         return left >= 0
 
-    first.release.writer._paced._may_write = may_write  # noqa: SLF001 (its end)
+    first.release.writer._paced.may_write = may_write  # noqa: SLF001 (its end)
     await first.cycle()
     assert len(world.releases()) == writes
     await second.cycle()
