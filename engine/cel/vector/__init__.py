@@ -4,8 +4,7 @@ Strategies for computing an expression over rows belong here: once for all rows,
 distinct value, or as arithmetic on whole columns. Knowledge of what a table holds never does, nor
 any semantics of the language beyond `kernels`: the rest runs the closures of `engine.cel.evaluate`.
 
-A `plan` finds the dependencies of each part and chooses its strategy; `steps` and `scalar_fallback`
-compute its column.
+A `plan` finds the dependencies of each part and chooses its strategy; `steps` compute its column.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ from engine.cel.vector.plan import (
     plan_condition,
     plan_number,
 )
-from engine.cel.vector.scalar_fallback import memory_key
-from engine.cel.vector.steps import Strategy
+from engine.cel.vector.steps import Strategy, memory_key
 
 __all__ = [
     "FAILED",

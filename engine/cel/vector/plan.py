@@ -43,15 +43,10 @@ from engine.cel.vector.kernels import (
     negate,
     not_,
 )
-from engine.cel.vector.scalar_fallback import (
-    MOST_DISTINCT,
-    Accepts,
-    ScalarFallback,
-    constant_name,
-    memory_key,
-)
 from engine.cel.vector.steps import (
+    MOST_DISTINCT,
     TURNS,
+    Accepts,
     Apply,
     Conditional,
     Constant,
@@ -61,9 +56,12 @@ from engine.cel.vector.steps import (
     Loop,
     Numbers,
     Presence,
+    ScalarFallback,
     Step,
     Strategy,
     TextLookup,
+    constant_name,
+    memory_key,
     outcome,
 )
 from engine.errors import BudgetExhaustedError, CelError

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from engine.cel.vector.plan import Plan
-from engine.cel.vector.scalar_fallback import ScalarFallback
-from engine.cel.vector.steps import Loop
+from engine.cel.vector.steps import Loop, ScalarFallback
 from engine.model import api
 from engine.model.decision import Decision, PlacementRequest
 from engine.model.pod import pod_of
