@@ -15,7 +15,7 @@ from engine.cel.vector import Plan, memory_key
 from engine.model.decision import PlacementRequest
 from engine.model.time import Micros
 from engine.plugins import Cycle
-from engine.policy.activation import (
+from engine.policy.environment import (
     POD_FIELDS,
     now_value,
     pod_value,

@@ -1,21 +1,50 @@
-"""The names that expressions can read: one table for the checker, the values and the manual."""
+"""The names that expressions can read, their types, and their values as plain CEL values."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from engine.cel import CelProblem, CelType, Environment, ObjectType, ast, references
+import numpy as np
+
+from engine.cel import (
+    CelProblem,
+    CelType,
+    Environment,
+    ObjectType,
+    Reference,
+    Timestamp,
+    ast,
+    references,
+)
 from engine.cel.static_types import list_of, map_of
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, NULL, STRING, TIMESTAMP
 from engine.documents import Document, Path
 from engine.errors import Diagnostic, did_you_mean
+from engine.model import api
+from engine.model.decision import PlacementRequest
+from engine.model.node import Node, NodeCondition
+from engine.model.pod import Pod
+from engine.model.pod_shape import PodShape, cached_by_shape
 from engine.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
-from engine.policy.activation import NOW_STEP_SECONDS
+from engine.model.resources import Amounts
+from engine.model.time import SECOND, Micros
+from engine.model.well_known import NAMESPACE_NAME_LABEL, ZONE_LABEL
+from engine.model.workload import controller_selector
+from engine.view import (
+    MISSING,
+    ClusterView,
+    IntColumn,
+    PodQuery,
+    Sum,
+    label_column,
+    pods_matching,
+    pods_not_evictable,
+)
 
 # Misspelt resource names, in expressions and in the args of plugins.
 #
@@ -75,6 +104,9 @@ def misspelt_in_args(args: object, document: Document, at: Path) -> Iterator[Dia
 def _message(of: str, name: str) -> str:
     return f"`{of}` cannot have a resource `{name}`"
 
+
+NOW_STEP_SECONDS: Final = 10
+"""The step in which `now` moves: columns that depend on it last for as long."""
 
 _TEXTS = map_of(STRING, STRING)
 _AMOUNTS = map_of(STRING, DOUBLE)
@@ -347,100 +379,199 @@ def _directly_below(path: str) -> Iterable[Entry]:
     return (each for each in TABLE if each.path.rpartition(".")[0] == path)
 
 
-_MANUAL_HEAD = """# What expressions can read
+# The values of names, as plain CEL values.
 
-This page is the reference of all names that expressions of a policy can read. Policies are written
-in [CEL](https://cel.dev), with the functions that Kubernetes adds to it: `quantity()`, `find()`,
-`sets.contains()`, `semver()`, `?.` and so on. [All functions](cel-functions.md) and
-[conversions of units](conversions.md) have pages of their own.
-
-- Every amount is a `double`: cpu in cores, memory and storage in bytes, everything else in whole
-  units, so `node.usage.memory / node.allocatable.memory < 0.65` divides as it reads. Numbers
-  compare across types (`pod.requests.cpu > 2`); in arithmetic, write `2.0`.
-- A resource with a `/` or `-` in its name is read in brackets: `pod.requests['nvidia.com/gpu']`.
-- Reading a missing value is an error, and the rule's `onError` decides. Check first:
-  `has(node.usage)`, `'nvidia.com/gpu' in pod.requests`, `node.labels[?'pool'].orValue('none')`.
-- `now` moves in steps of 10 seconds, rounded down, and is the same for everything that is decided
-  about a pod. In `stowplan explain` it is the time of the recording, in `stowplan test` that of the
-  case. A young node: `now - node.creationTimestamp < duration('10m')`.
-- Conditions are a list, as in Kubernetes; select one by its type. A status is a string:
-  `node.conditions.exists(c, c.type == 'DiskPressure' && c.status == 'True')`. The first 64 count.
-- The column "where" says which expressions know a name. Filters and scores are evaluated for every
-  node.
-
-`make docs` writes this page from `engine/policy/environment.py`: do not edit it by hand.
-"""
-
-_MANUAL_TAIL = """## Statistics over nodes
-
-A score may compare a node with all others: `nodes.map(n, value).mean()` is the mean of a value over
-nodes, `.stddev()` its standard deviation.
-
-- `nodes` has the nodes that the pod's node selector and required node affinity allow, whatever
-  filters say. `nodes.filter(n, test).map(n, value)` leaves out others, such as those without a
-  report: `nodes.filter(n, has(n.usage))`.
-- In the loop, `n` has the fields of `node`. It may read the request, and not `node`.
-- Without any node, or if the value of one is an error, the statistic is an error; it names the
-  first such node.
-- It is computed once for each pod, however many nodes are scored.
-
-The pod changes the variance of a share over nodes by d * (2 * (x - m) + d), where x is the share of
-a node, m the mean, and d what the pod takes of the node; see `strategy: Balanced` in
-[plugins.md](plugins.md#strategy-balanced). [even-requests](../policies/even-requests) is a policy
-that prefers the node where that is least.
-
-## Where engines of CEL disagree
-
-Expressions have the values that cel-go gives in Kubernetes:
-
-- NaN has no order, so `0.0 / 0.0 < 1.0` is an error.
-- A field of a value that is no map is absent for `has(a.b)` and `a.?b`.
-- The sum of an empty list has the type of its elements.
-- The string of a timestamp keeps its offset.
-- `'%s'.format` of bytes that are not UTF-8 is an error.
-
-These differences from cel-go are known, and each is tested. In the first three the conformance
-suite of the language decides:
-
-| expression | here | cel-go |
-|---|---|---|
-| `duration('-90s').getMilliseconds()` | `0`: the milliseconds of the last second | all, `-90000` |
-| `'%e'.format([1.5])` | `'1.500000e+00'` | `1.500000` times ten to the power, in superscript |
-| `{'a': dyn(3)}.?a.b` | an error: write `.?b` for a field of an optional number | absent |
-| `quantity('1k') == quantity('999').add(1)` | `true` | an error, as of all sums on the right |
-| `quantity('0').sub(-9223372036854775807 - 1).sign()` | `1` | adds the least int |
-| `1 == 1.0` | `true`; `stowplan lint` warns | refused: numbers of different known types |
-| `[-1, 'a'].size()` | `2`; `stowplan lint` warns | refused: elements of different types |
-| `'%d'.format([1.5])` | `'1.5'` | refused: types of arguments are checked at load |
-| `'abc'.reverse()` | `'cba'` | refused, as all newer functions: `math.greatest()` |
-
-`stowplan test --cross-check` also evaluates expressions with cel-python. It cannot read
-`m[?k].orValue(d)`, so it gets `k in m ? m[k] : d` instead, and numbers of different types are
-compared as doubles. What it still cannot read, mostly functions beyond the core of the language, is
-named and not compared. These differences are known, and counted separately:
-
-| difference | here | cel-python |
-|---|---|---|
-| arithmetic of numbers of unlike types | `dyn(1) + 2.0` is an error | `3.0` |
-| equality of values of unlike types | `dyn(1) == null` is false, `[1] == [1.0]` is true | errors |
-| order of NaN | `0.0 / 0.0 < 1.0` is an error | false |
-| text of a bool | `string(true)` is `true` | `True` |
-| milliseconds of a duration | of the last second | all |
-"""
+ON_NODE: Final = "podsOfOwner"
+IN_ZONE: Final = "podsOfOwnerInZone"
+OWNER_FIELDS: Final = frozenset({ON_NODE, IN_ZONE})
+"""The fields of a node that differ by the pod, and rest on other nodes."""
 
 
-def manual() -> str:
-    """Return the page of the manual that lists all names."""
-    rows = ["## Names", "", "| name | type | unit | meaning | where |", "|---|---|---|---|---|"]
-    rows += [
-        f"| `{entry.path}` | {_type_text(entry.type)} | {entry.unit} | {entry.meaning} "
-        f"| {entry.scope.text} |"
-        for entry in TABLE
+def reads_owner_pods(paths: Iterable[Reference]) -> bool:
+    """Return whether any path reads such a field; `node` as a whole holds them."""
+    return any(path[0] == "node" and (len(path) == 1 or path[1] in OWNER_FIELDS) for path in paths)
+
+
+def owner_pods(field: str, pod: Pod | None, view: ClusterView) -> IntColumn:
+    """Return a field of `OWNER_FIELDS` for each node, (n,).
+
+    Those that are being deleted do not count; see `controller_selector` for what an owner is.
+    """
+    if view.parent is not None:
+        whole, rows = view.parent
+        return owner_pods(field, pod, whole).take(rows)
+    selector = None if pod is None else controller_selector(pod)
+    if pod is None or selector is None:
+        return np.zeros(len(view), np.int64)
+    query = PodQuery(frozenset((pod.namespace,)), selector)
+    pods = pods_matching(view, (query,), terminating=False)
+    if field == ON_NODE:
+        return pods
+    zones = label_column(view, ZONE_LABEL)
+    sums = np.bincount(zones.codes, pods, minlength=len(zones.book)).astype(np.int64)
+    sums[MISSING] = 0
+    return zones.spread(sums)
+
+
+USAGE_LIFETIME: Final = 180 * SECOND
+"""The age at which a usage report expires: the default of LoadAware."""
+
+_MILLI = 1000
+_NANOS_PER_MICRO = 1000
+_ZERO: Final = {CPU: 0.0, MEMORY: 0.0}
+
+
+def request_value(root: str, request: PlacementRequest) -> object:
+    """Return the value of a name that depends on the request alone."""
+    return _REQUEST_VALUES[root](request)
+
+
+def now_value(now: Micros) -> Timestamp:
+    """Return a moment as expressions see it: it moves in steps."""
+    return timestamp_value(Micros(now - now % (NOW_STEP_SECONDS * SECOND)))
+
+
+def timestamp_value(moment: Micros) -> Timestamp:
+    """Return a moment, exactly."""
+    return Timestamp(moment * _NANOS_PER_MICRO)
+
+
+def condition_value(condition: NodeCondition) -> dict[str, object]:
+    """Return a condition of a node as expressions see it."""
+    value: dict[str, object] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+    }
+    if condition.since is not None:
+        value["lastTransitionTime"] = timestamp_value(condition.since)
+    return value
+
+
+def namespace_labels(request: PlacementRequest) -> dict[str, str]:
+    """Return the labels of the pod's namespace; its name is always among them."""
+    return {NAMESPACE_NAME_LABEL: request.pod.namespace, **request.namespace_labels}
+
+
+def pod_value(fields: Iterable[str], pod: Pod) -> dict[str, object]:
+    """Return the pod of a request with `fields`, which are among `POD_FIELDS`."""
+    return {field: POD_FIELDS[field](pod) for field in fields}
+
+
+def node_value(
+    fields: Iterable[str], view: ClusterView, row: int, now: Micros, pod: Pod | None = None
+) -> dict[str, object]:
+    """Return the node of a row with those of `fields` that are known."""
+    values: dict[str, object] = {}
+    for field in fields:
+        value = NODE_FIELDS[field](view, row, now, pod)
+        if value is not None:
+            values[field] = value
+    return values
+
+
+def amounts_value(amounts: Amounts) -> dict[str, float]:
+    """Return amounts as expressions see them: cpu in cores, all else in whole units."""
+    return {
+        name: float(amount) / _MILLI if name == CPU else float(amount)
+        for name, amount in amounts.items()
+    }
+
+
+def taints_value(taints: Iterable[api.Taint]) -> list[object]:
+    """Return taints as expressions see them."""
+    return [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
+
+
+@cached_by_shape
+def _requests(shape: PodShape) -> dict[str, float]:
+    """Return the requests of a pod. INVARIANT: many decisions share it, none writes to it."""
+    return _ZERO | amounts_value(shape.requests)
+
+
+def _tolerations(pod: Pod) -> list[object]:
+    return [
+        {"key": each.key, "operator": each.operator, "value": each.value, "effect": each.effect}
+        for each in pod.tolerations
     ]
-    return "\n".join([_MANUAL_HEAD, *rows, "", _MANUAL_TAIL])
 
 
-def _type_text(of_type: CelType) -> str:
-    if of_type == TIMESTAMP:
-        return "timestamp"
-    return str(of_type).replace(OBJECT.name, "map")
+def _namespace_value(request: PlacementRequest) -> dict[str, object]:
+    labels = namespace_labels(request)
+    return {"metadata": {"name": request.pod.namespace, "labels": labels}}
+
+
+POD_FIELDS: Final[Mapping[str, Callable[[Pod], object]]] = {
+    "name": lambda pod: pod.name,
+    "generateName": lambda pod: pod.generate_name,
+    "namespace": lambda pod: pod.namespace,
+    "labels": lambda pod: dict(pod.labels),
+    "annotations": lambda pod: dict(pod.annotations),
+    "requests": lambda pod: _requests(pod.shape),
+    "limits": lambda pod: amounts_value(pod.shape.limits),
+    "qosClass": lambda pod: pod.shape.qos_class,
+    "priority": lambda pod: pod.priority,
+    "priorityClassName": lambda pod: pod.priority_class_name,
+    "koordinatorPriorityClass": lambda pod: pod.shape.priority_class.value,
+    "ownerKinds": lambda pod: list(pod.owner_kinds),
+    "nodeSelector": lambda pod: dict(pod.node_selector),
+    "notEvictableBy": lambda pod: list(pod.not_evictable_by),
+    "tolerations": _tolerations,
+    "schedulerName": lambda pod: pod.scheduler_name,
+}
+"""The getter of each field of `pod`; all of them take about 10 us."""
+
+
+_REQUEST_VALUES: Final[Mapping[str, Callable[[PlacementRequest], object]]] = {
+    "object": lambda request: request.object,
+    "oldObject": lambda _: None,
+    "request": lambda request: dict(request.request),
+    "namespaceObject": _namespace_value,
+}
+
+
+def _node(view: ClusterView, row: int) -> Node:
+    node = view.nodes[row]
+    assert node is not None  # noqa: S101 - INVARIANT: the row is valid
+    return node
+
+
+def _creation_timestamp(view: ClusterView, row: int, *_: object) -> Timestamp | None:
+    created = _node(view, row).created
+    return None if created is None else timestamp_value(created)
+
+
+def _usage(view: ClusterView, row: int, now: Micros, _: Pod | None) -> dict[str, float] | None:
+    usage = view.usages[row]
+    if usage is None or usage.usage is None or now - view.metric_time[row] >= USAGE_LIFETIME:
+        return None
+    return amounts_value(usage.usage)
+
+
+def _sum(view: ClusterView, row: int, kind: Sum) -> dict[str, float]:
+    """Return a sum over the pods of a node, for the resources that it offers or they request."""
+    offered = _node(view, row).allocatable
+    column: IntColumn = view.sums[kind, :, row]
+    known = zip(view.axis.names, column.tolist(), strict=True)
+    return _ZERO | amounts_value({n: amount for n, amount in known if amount or n in offered})
+
+
+NODE_FIELDS: Final[Mapping[str, Callable[[ClusterView, int, Micros, Pod | None], object]]] = {
+    "name": lambda view, row, *_: view.names[row],
+    "labels": lambda view, row, *_: dict(_node(view, row).labels),
+    "annotations": lambda view, row, *_: dict(_node(view, row).annotations),
+    "taints": lambda view, row, *_: taints_value(_node(view, row).taints),
+    "unschedulable": lambda view, row, *_: _node(view, row).unschedulable,
+    "ready": lambda view, row, *_: _node(view, row).ready,
+    "creationTimestamp": _creation_timestamp,
+    "conditions": lambda view, row, *_: [*map(condition_value, _node(view, row).conditions)],
+    "allocatable": lambda view, row, *_: amounts_value(_node(view, row).allocatable),
+    "requested": lambda view, row, *_: _sum(view, row, Sum.REQUESTS),
+    "limits": lambda view, row, *_: _sum(view, row, Sum.LIMITS),
+    "usage": _usage,
+    "podCount": lambda view, row, *_: int(view.amount(view.sums[Sum.REQUESTS], PODS)[row]),
+    "podsNotEvictable": lambda view, row, *_: int(pods_not_evictable(view)[row]),
+    ON_NODE: lambda view, row, _, pod: int(owner_pods(ON_NODE, pod, view)[row]),
+    IN_ZONE: lambda view, row, _, pod: int(owner_pods(IN_ZONE, pod, view)[row]),
+}
+"""The getter of each field of `node`; None where it is absent."""

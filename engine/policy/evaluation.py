@@ -13,10 +13,9 @@ from engine.documents import Source
 from engine.errors import InvalidFileError
 from engine.model.decision import PlacementRequest
 from engine.model.time import Micros
-from engine.policy.activation import reads_owner_pods
 from engine.policy.compile import compile_expression
 from engine.policy.context import MOST_ITERATIONS, RuleContext
-from engine.policy.environment import ExpressionScope
+from engine.policy.environment import ExpressionScope, reads_owner_pods
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.node_statistics import NODES, nodes_value
 from engine.policy.node_table import NodeTable

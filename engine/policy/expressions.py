@@ -34,9 +34,8 @@ from engine.errors import counted
 from engine.model.quantity import CPU
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, unit_of
 from engine.plugins import FAULT, MAX_SCORE, result_of
-from engine.policy.activation import reads_owner_pods
 from engine.policy.context import RuleContext
-from engine.policy.environment import ExpressionScope, environment
+from engine.policy.environment import ExpressionScope, environment, reads_owner_pods
 from engine.policy.node_statistics import planned
 from engine.policy.node_table import NodeLayout, domains_of
 from engine.view import BoolColumn, Domain, IntColumn, extremes

@@ -1,6 +1,6 @@
 """Nodes as the table that expressions are planned on: `node` of `engine.policy.environment`.
 
-INVARIANT: in a valid row a column has the value that `engine.policy.activation` gives.
+INVARIANT: in a valid row a column has the value that `engine.policy.environment` gives.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engine.model.quantity import CPU, MEMORY
 from engine.model.resources import Amounts
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL
-from engine.policy.activation import (
+from engine.policy.environment import (
     NODE_FIELDS,
     OWNER_FIELDS,
     USAGE_LIFETIME,

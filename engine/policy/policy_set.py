@@ -24,14 +24,13 @@ from engine.model.rule_outcomes import SCHEDULER
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.plugins import PLUGINS
-from engine.policy.activation import namespace_labels
 from engine.policy.context import (
     MOST_ITERATIONS,
     MOST_ITERATIONS_OF_A_NAMESPACE,
     PolicyContext,
     RuleContext,
 )
-from engine.policy.environment import ExpressionScope
+from engine.policy.environment import ExpressionScope, namespace_labels
 from engine.policy.expressions import NodeExpression, checked_bool
 from engine.policy.node_statistics import COST_MICROS
 from engine.policy.rules import STATIC_PLUGINS, FilterRule, PluginFilter, PluginScore, ScoreRule

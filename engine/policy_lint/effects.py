@@ -30,9 +30,8 @@ from engine.policy import (
     RuleContext,
     ScoreRule,
 )
-from engine.policy.activation import OWNER_FIELDS
 from engine.policy.compile import SCORE, compile_expression
-from engine.policy.environment import ExpressionScope
+from engine.policy.environment import OWNER_FIELDS, ExpressionScope
 from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.policy_set import Finding, condition_part, variable_part
 from engine.policy.rules import FilterEvaluator, PluginFilter, ScoreEvaluator

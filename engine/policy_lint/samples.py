@@ -35,7 +35,7 @@ from engine.model.usage import NodeUsage
 from engine.model.well_known import NAMESPACE_NAME_LABEL, SYSTEM_CLASSES
 from engine.pipeline import SYSTEM_NAMESPACES, Scope, skip_reason
 from engine.policy import CompiledPolicy
-from engine.policy.activation import reads_owner_pods
+from engine.policy.environment import reads_owner_pods
 from engine.policy_lint.reads import ANY, EQUALITIES, ORDERS, ReadPath, Reads
 from engine.view import ClusterState, ClusterView, PodSumProfile
 

@@ -25,14 +25,15 @@ from engine.cel import CelError, Program, compile_program
 from engine.model.time import micros
 from engine.pipeline import decide
 from engine.policy import PolicySet, RuleContext
-from engine.policy.activation import (
+from engine.policy.environment import (
     NODE_FIELDS,
     POD_FIELDS,
+    ExpressionScope,
+    environment,
     node_value,
     pod_value,
     request_value,
 )
-from engine.policy.environment import ExpressionScope, environment
 from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.view import ClusterView
 from tests.bench.cel_engines import (

@@ -15,8 +15,7 @@ from engine.model.rule_outcomes import RuleInput, Unit
 from engine.model.time import SECOND, Micros
 from engine.plugins import FAULT, PASS
 from engine.policy import RuleContext
-from engine.policy.activation import NODE_FIELDS, node_value
-from engine.policy.environment import ExpressionScope, environment
+from engine.policy.environment import NODE_FIELDS, ExpressionScope, environment, node_value
 from engine.policy.expressions import (
     FALSE,
     FilterExpression,

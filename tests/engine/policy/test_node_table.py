@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.cel.values import BOOL, DOUBLE, INT, MAP, STRING, TIMESTAMP
 from engine.cel.vector.columns import Column, Path, Table
 from engine.model.time import SECOND, Micros, micros
-from engine.policy.activation import NODE_FIELDS, node_value, timestamp_value
+from engine.policy.environment import NODE_FIELDS, node_value, timestamp_value
 from engine.policy.node_table import NodeLayout, NodeTable
 from engine.view import ClusterState, ClusterView
 from tests.engine.policy.events import EVENTS, apply
