@@ -49,7 +49,7 @@ from tests.engine.placement.cluster import (
     view_of,
     with_affinity,
 )
-from tests.engine.policy.label_analysis.label_filters import label_filters, labels, mixed_filters
+from tests.engine.policy.label_filters import label_filters, labels, mixed_filters
 from tests.engine.policy.worlds import NOW, policy
 
 

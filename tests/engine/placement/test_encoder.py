@@ -52,7 +52,7 @@ from tests.engine.placement.test_affinity import (
     policies,
     required_labels_view_of,
 )
-from tests.engine.policy.label_analysis.label_filters import label_filters, labels
+from tests.engine.policy.label_filters import label_filters, labels
 from tests.engine.policy.worlds import NOW
 
 
