@@ -9,10 +9,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from engine.model.decision import Decision, PlacementRequest, Verdict
+from engine.model.decision import Decision, PlacementRequest, Ranking, Verdict
 from engine.model.pod import Pod
 from engine.model.policy_resource import PlacementOptions, WhenNoneFits
-from engine.model.ranking import Ranking
 from engine.model.rule_outcomes import FilterOutcome, and_not
 from engine.model.time import Micros
 from engine.model.well_known import SYSTEM_CLASSES

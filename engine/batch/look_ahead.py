@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.template_rules import RawScores, TemplateRules, UnevenError, judge_states
+from engine.model.decision import tie_mask
 from engine.model.pod import Pod
-from engine.model.ranking import tie_mask
 from engine.model.rule_outcomes import ScoreOutcome
 from engine.pipeline import tie_factor
 from engine.policy import ScoreRule

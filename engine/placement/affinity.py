@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from engine.errors import counted
 from engine.model import api, selectors
-from engine.model.decision import Decision
+from engine.model.decision import Decision, Ranking
 from engine.model.label_condition import ALWAYS, Alternative, Exactness, LabelCondition, LabelStates
-from engine.model.ranking import Ranking
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, and_not
 from engine.model.selectors import Operator
 from engine.model.well_known import HOSTNAME_LABEL

@@ -18,8 +18,15 @@ from engine.placement.affinity import (
     required_labels,
     term_count,
 )
-from engine.placement.annotations import ANNOTATIONS, advice_of, annotations_of
-from engine.placement.patch import Patch, affinity_of, assemble, read_document
+from engine.placement.patch import (
+    ANNOTATIONS,
+    Patch,
+    advice_of,
+    affinity_of,
+    annotations_of,
+    assemble,
+    read_document,
+)
 from engine.placement.preferred_terms import names_needed, preferred_terms, weight_budget
 from engine.placement.stored_pod import excluded_nodes
 from engine.policy import CompiledPolicy

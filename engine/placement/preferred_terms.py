@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import counted
-from engine.model.decision import MOST_NODES, Decision
-from engine.model.ranking import RankedTotals, Ranking
+from engine.model.decision import MOST_NODES, Decision, RankedTotals, Ranking
 from engine.model.selectors import GREATEST_WEIGHT, NAME_FIELD, Operator
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement.affinity import (

@@ -27,7 +27,7 @@ from engine.placement.affinity import (
     promised_labels,
     required_labels,
 )
-from engine.placement.annotations import ANNOTATIONS
+from engine.placement.patch import ANNOTATIONS
 from engine.policy import CompiledPolicy, RuleContext
 from engine.view import BoolColumn, ClusterView, Freshness
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.model.decision import Advice, advice_in
-from engine.placement.annotations import ANNOTATIONS
+from engine.placement.patch import ANNOTATIONS
 from tests.e2e.cluster import Json
 
 

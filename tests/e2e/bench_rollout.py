@@ -21,7 +21,7 @@ from typing import NamedTuple
 import uvloop
 import yaml
 
-from engine.placement.annotations import REASON_ANNOTATION
+from engine.placement.patch import REASON_ANNOTATION
 from tests.bench.bench_view import machine
 from tests.e2e.allocations import allocated_bytes
 from tests.e2e.build import executables

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from engine.model import resources
 from engine.model.time import parse_duration
 from engine.plugins import Cycle
-from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import (
     LoadSums,
     Readings,
@@ -19,7 +18,7 @@ from engine.plugins.load_aware.estimation import (
     estimate,
     windows,
 )
-from engine.plugins.load_aware.plugin import LoadAwareFilter, LoadAwareScore
+from engine.plugins.load_aware.plugin import LoadAwareArgs, LoadAwareFilter, LoadAwareScore
 from engine.view import ClusterState, Sum
 from tests.builders import node_from
 from tests.conformance.koordinator import (

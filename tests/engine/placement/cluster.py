@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.model.decision import Decision, PlacementRequest, Verdict
+from engine.model.decision import Decision, PlacementRequest, Ranking, Verdict
 from engine.model.node import Node
 from engine.model.policy_resource import PlacementOptions
-from engine.model.ranking import Ranking
 from engine.model.rule_outcomes import SCHEDULER, FilterOutcome, FilterResult
 from engine.model.time import Micros
 from engine.model.well_known import HOSTNAME_LABEL

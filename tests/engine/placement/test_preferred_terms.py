@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.model.decision import Decision, advice_in
+from engine.model.decision import Decision, RankedTotals, advice_in
 from engine.model.policy_resource import PlacementOptions
-from engine.model.ranking import RankedTotals
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.placement import Patch, PatchTemplate, SharedPatch, encode
 from engine.placement.affinity import Hostnames, Rejections

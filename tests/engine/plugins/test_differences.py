@@ -36,7 +36,7 @@ from tests.engine.plugins import (
     test_target_load_packing,
 )
 from tests.engine.plugins.lib import test_trimaran
-from tests.engine.plugins.load_aware import test_args, test_load_aware, test_plugin
+from tests.engine.plugins.load_aware import test_load_aware, test_plugin
 from tests.engine.view import test_columns
 
 _LOAD: Final = test_trimaran.test_a_provider_of_upstream_is_accepted
@@ -74,7 +74,7 @@ SHOWN_BY: Final[Mapping[str, Mapping[str, Callable[..., Any]]]] = {
     },
     "LoadAware": {
         "Keys": test_plugin.test_of_a_key_that_is_given_twice_the_last_value_counts,
-        "`estimator`": test_args.test_any_estimator_may_be_named_and_there_is_one,
+        "`estimator`": test_plugin.test_any_estimator_may_be_named_and_there_is_one,
         "`strategy`": test_load_aware.test_balanced_spreads_what_is_measured,
     },
     "LoadVariationRiskBalancing": {"Source of measurements": _LOAD},

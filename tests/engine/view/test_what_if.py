@@ -7,7 +7,7 @@ import numpy as np
 
 from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.usage import PodUsage
-from engine.plugins.load_aware.args import LoadAwareArgs
+from engine.plugins.load_aware.plugin import LoadAwareArgs
 from engine.view import ClusterState, ClusterView, Domain, IntColumn, PodTransitions, Sum, WhatIf
 from tests.engine.measured_cluster import NOW, node, pod, report
 from tests.engine.view_facts import traits_on

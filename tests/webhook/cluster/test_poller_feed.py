@@ -6,8 +6,7 @@ import pytest
 
 from engine.model.usage import NodeUsage
 from engine.plugins.base import PASS, Cycle
-from engine.plugins.load_aware.args import LoadAwareArgs
-from engine.plugins.load_aware.plugin import LoadAwareFilter
+from engine.plugins.load_aware.plugin import LoadAwareArgs, LoadAwareFilter
 from engine.view import ClusterState, UsageHistory
 from tests.engine.measured_cluster import NOW, node, pod, seconds_ago
 from webhook.cluster.usage import UsageFeed

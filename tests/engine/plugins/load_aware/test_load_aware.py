@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from engine.model.usage import AggregatedUsage
 from engine.plugins.base import PASS, Cycle
-from engine.plugins.load_aware.args import LoadAwareArgs
 from engine.plugins.load_aware.estimation import RAW_ALLOCATABLE, LoadProfile
 from engine.plugins.load_aware.plugin import (
     PLUGIN,
     USAGE_THRESHOLDS,
+    LoadAwareArgs,
     LoadAwareBalance,
     LoadAwareFilter,
     LoadAwareScore,
