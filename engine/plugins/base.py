@@ -1,4 +1,4 @@
-"""The two protocols of a scheduling algorithm, and their values.
+"""What a scheduling algorithm is: a filter, a score, or both; and their values.
 
 A plugin is row-wise: its result for a node depends on that node's row, the pod and `now` alone, so
 any selection of rows, in any order, gives the same results. Where upstream reads the whole
@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -67,6 +67,10 @@ class Args(BaseModel):
         }
 
 
+class NoArgs(Args):
+    """The args of a plugin that takes none."""
+
+
 class Named(Enum):
     """What of the cluster an arg names."""
 
@@ -109,18 +113,22 @@ class Cycle:
         self.now = now
 
 
-class Filter(Protocol):
+class Filter(ABC):
     """Rejects nodes that cannot, or should not, take a pod."""
 
+    @abstractmethod
     def filter(self, cycle: Cycle) -> FilterResult:
         """Return the rejected nodes, and codes: PASS, FAULT, or a reason > 0."""
 
+    @abstractmethod
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
         """Return the texts of a code > 0, in upstream's words and order."""
 
     def fault(self, cycle: Cycle, row: int) -> str:
         """Return why a row whose code is FAULT could not be evaluated."""
+        return ""
 
+    @abstractmethod
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the values that the formula uses for a node, in reading order.
 
@@ -134,27 +142,34 @@ def result_of(codes: Codes) -> FilterResult:
     return FilterResult(codes != PASS, codes, has_faults=bool(codes.min(initial=PASS) == FAULT))
 
 
-class Score(Protocol):
+class Score(ABC):
     """Ranks nodes."""
 
+    @abstractmethod
     def score(self, cycle: Cycle) -> Scores:
         """Return raw scores, shape (n,)."""
 
     def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores of the candidate nodes on 0..MAX_SCORE; the input holds them alone.
+        """Return the scores as they are.
+
+        Where these are not on 0..MAX_SCORE, it returns those of the candidate nodes on that scale;
+        the input holds them alone.
 
         INVARIANT: where pods change scores that rest on a node alone, its points depend on nothing
         but its score, and the least and the greatest of all.
         """
+        return scores
 
     def fault(self, cycle: Cycle, row: int) -> str:
         """Return why a row marked in `Scores.faults` could not be evaluated."""
+        return ""
 
+    @abstractmethod
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the values that the formula uses for a node; see `Filter.inputs`."""
 
 
-class ScoreAmong(ABC):
+class ScoreAmong(Score):
     """A score whose raw values depend on which nodes compete; its `score` is as if all did."""
 
     @abstractmethod
@@ -162,16 +177,8 @@ class ScoreAmong(ABC):
         """Return the raw scores of the nodes that compete, of ascending `rows`, in their order."""
 
 
-class ReadsAllNodes:
-    """The part of a score whose value for a node depends on all nodes, whatever the pod."""
-
-
-class NeverFaults:
-    """The part of a filter or score that can be evaluated for every node."""
-
-    def fault(self, cycle: Cycle, row: int) -> str:
-        """Return nothing: there is no such row."""
-        return ""
+class ReadsAllNodes(Score):
+    """A score whose value for a node depends on all nodes, whatever the pod."""
 
 
 def for_no_pod(cycle: Cycle) -> bool:  # noqa: ARG001 (one of two)

@@ -28,7 +28,17 @@ from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, NeverFaults, Plugin, Scores, result_of
+from engine.plugins.base import (
+    MAX_SCORE,
+    PASS,
+    Args,
+    Cycle,
+    Filter,
+    Plugin,
+    Score,
+    Scores,
+    result_of,
+)
 from engine.plugins.lib.arithmetic import trunc_div
 from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodEntry, capped
 
@@ -86,7 +96,7 @@ class DiskNeeds:
         )
 
 
-class DiskIOAwareFilter(NeverFaults):
+class DiskIOAwareFilter(Filter):
     """Rejects nodes on which no disk has the requested throughput left."""
 
     def __init__(self, args: DiskIOAwareArgs) -> None:
@@ -110,7 +120,7 @@ class DiskIOAwareFilter(NeverFaults):
         return _inputs(cycle.pod, cycle.view, row, self._needs)
 
 
-class DiskIOAwareScore(NeverFaults):
+class DiskIOAwareScore(Score):
     """Ranks nodes by how much of their disk the pod would take."""
 
     def __init__(self, args: DiskIOAwareArgs) -> None:
@@ -127,10 +137,6 @@ class DiskIOAwareScore(NeverFaults):
         part = scored_part(self._strategy, available, need.read + need.write)
         percent = trunc_div(part * MAX_SCORE, np.maximum(available, 1))
         return Scores(np.where(available > 0, percent, 0))
-
-    def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores, which are percentages."""
-        return scores
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the throughput that the pod requests, and that each disk has left."""

@@ -26,9 +26,9 @@ import numpy as np
 from engine.model.kubernetes_version import VOLUMES_ADD
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, NoArgs, Plugin, Score, Scores
 from engine.plugins.lib.arithmetic import trunc_div
-from engine.view import Domain, IntColumn, image_column
+from engine.view import Domain, image_column
 
 _MIB = 2**20
 _LEAST = 23 * _MIB
@@ -37,15 +37,8 @@ _LEAST = 23 * _MIB
 _MOST_PER_IMAGE = 1000 * _MIB
 
 
-class ImageLocalityArgs(Args):
-    """ImageLocality takes none."""
-
-
-class ImageLocalityScore(NeverFaults):
+class ImageLocalityScore(Score):
     """Scores nodes by how many bytes of images need not be pulled."""
-
-    def __init__(self, _: ImageLocalityArgs) -> None:
-        """Take the args, of which there are none."""
 
     def score(self, cycle: Cycle) -> Scores:
         """Return 0 up to 23 MiB, MAX_SCORE from 1000 MiB for each image on that adds to it."""
@@ -59,10 +52,6 @@ class ImageLocalityScore(NeverFaults):
         # In this order: of no containers, whose most is below the least, the least remains.
         counted = np.maximum(np.minimum(present, most), _LEAST)
         return Scores(trunc_div((counted - _LEAST) * MAX_SCORE, most - _LEAST))
-
-    def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores as they are."""
-        return scores
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the size of each image on the node, and on what share of all nodes it is."""
@@ -91,4 +80,4 @@ def normalized_image_name(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
-PLUGIN = Plugin(args=ImageLocalityArgs, score=ImageLocalityScore, reads=(Domain.NODES,))
+PLUGIN = Plugin(args=NoArgs, score=lambda _: ImageLocalityScore(), reads=(Domain.NODES,))

@@ -32,7 +32,17 @@ from pydantic import Field
 from engine.model import api
 from engine.model.pod import AffinityTerm, Pod, parse_affinity_terms
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
-from engine.plugins.base import FAULT, MAX_SCORE, Args, Cycle, Plugin, Scores, result_of
+from engine.plugins.base import (
+    FAULT,
+    MAX_SCORE,
+    Args,
+    Cycle,
+    Filter,
+    Plugin,
+    Score,
+    Scores,
+    result_of,
+)
 from engine.plugins.lib.args import Flag
 from engine.plugins.lib.constraints import parts_of, query_of, sums_of_domains
 from engine.view import (
@@ -92,11 +102,8 @@ class _Neighbours(NamedTuple):
     is_first: bool  # whether no pod matches the affinity anywhere, but the pod itself does
 
 
-class InterPodAffinityFilter:
+class InterPodAffinityFilter(Filter):
     """Rejects nodes without pods that the pod needs, and those near pods that it must not meet."""
-
-    def __init__(self, _: InterPodAffinityArgs) -> None:
-        """Take the args, none of which is for filters."""
 
     def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, FAULT where the affinity is too large, or what is not satisfied first."""
@@ -139,7 +146,7 @@ class InterPodAffinityFilter:
 _Preferences: TypeAlias = tuple[tuple[int, AffinityTerm], ...]
 
 
-class InterPodAffinityScore:
+class InterPodAffinityScore(Score):
     """Weighs the pods that a pod would like near, and those that would like it near."""
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
@@ -326,7 +333,7 @@ def _parsed_preferences(near: bytes, away: bytes, namespace: str) -> _Preference
 
 PLUGIN = Plugin(
     args=InterPodAffinityArgs,
-    filter=InterPodAffinityFilter,
+    filter=lambda _: InterPodAffinityFilter(),
     score=InterPodAffinityScore,
     reads=(Domain.NODES, Domain.PODS),
     reads_other_nodes=_concerns,

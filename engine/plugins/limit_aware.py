@@ -46,6 +46,7 @@ from engine.plugins.base import (
     MAX_SCORE,
     Args,
     Cycle,
+    Filter,
     Plugin,
     ResourceName,
     Score,
@@ -321,7 +322,7 @@ class _FilterSide(RowWise):
         return _FilterSide(self.capacities.take(rows, axis=1), self.named, faulty)
 
 
-class LimitAwareFilter(LimitCapacity):
+class LimitAwareFilter(LimitCapacity, Filter):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
     def filter(self, cycle: Cycle) -> FilterResult:
@@ -478,7 +479,7 @@ class LimitAwareBalance(_LimitScore, BalancedScore):
         return faulty if faulty.any() else None
 
 
-class LimitAwareScore(_LimitScore):
+class LimitAwareScore(_LimitScore, Score):
     """Prefers nodes whose limits leave the most of their capacity; below 0 where they exceed it."""
 
     def score(self, cycle: Cycle) -> Scores:

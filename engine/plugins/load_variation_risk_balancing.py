@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from engine.documents import warn
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.plugins.base import MAX_SCORE, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, Plugin, Score, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.trimaran import (
     RESOURCES,
@@ -31,7 +31,7 @@ from engine.plugins.lib.trimaran import (
     load_stats,
     share,
 )
-from engine.view import ClusterView, Domain, IntColumn
+from engine.view import ClusterView, Domain
 
 _NODE_SIDE = (Domain.NODES, Domain.METRICS)
 
@@ -61,7 +61,7 @@ class LoadVariationRiskBalancingArgs(TrimaranArgs):
     safe_variance_sensitivity: _Factor = 1
 
 
-class LoadVariationRiskBalancingScore(NeverFaults):
+class LoadVariationRiskBalancingScore(Score):
     """Prefers nodes with little load and little variation of it."""
 
     def __init__(self, args: LoadVariationRiskBalancingArgs) -> None:
@@ -77,10 +77,6 @@ class LoadVariationRiskBalancingScore(NeverFaults):
         least = np.where(stats.is_measured, safe, math.inf).min(axis=0)
         is_known = stats.is_measured.any(axis=0) & is_recent(view, cycle.now)
         return Scores(rounded(np.where(is_known, least, 0)))
-
-    def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores, which are on the scale."""
-        return scores
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the load that is measured, how much it varies, and what the pod requests."""

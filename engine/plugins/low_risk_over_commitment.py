@@ -36,7 +36,7 @@ from engine.model.pod_shape import PodShape
 from engine.model.quantity import INT64_MAX, INT64_MIN
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, Plugin, Score, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.trimaran import (
     RESOURCES,
@@ -201,7 +201,7 @@ COMMITTED = Committed()
 _NOTHING = (0,) * COMMITTED.width
 
 
-class LowRiskOverCommitmentScore(NeverFaults):
+class LowRiskOverCommitmentScore(Score):
     """Prefers nodes where little is promised beyond what there is, and little of it is used."""
 
     def __init__(self, args: LowRiskOverCommitmentArgs) -> None:
@@ -222,10 +222,6 @@ class LowRiskOverCommitmentScore(NeverFaults):
         risk = combined(limit_risk(committed), self._load_risk(view), self._weights)
         safe = rounded((1 - risk.max(axis=0)) * MAX_SCORE)
         return Scores(np.where(is_reported(view) & is_recent(view, cycle.now), safe, 0))
-
-    def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores, which are on the scale."""
-        return scores
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return requests and limits on the node with this pod, and the measured load."""

@@ -34,8 +34,9 @@ from engine.plugins.base import (
     PASS,
     Args,
     Cycle,
-    NeverFaults,
+    Filter,
     Plugin,
+    Score,
     Scores,
     for_every_pod,
     result_of,
@@ -124,7 +125,7 @@ class Overheads:
         return next((item for item in found if item is not None), None)
 
 
-class NetworkOverheadFilter(NeverFaults):
+class NetworkOverheadFilter(Filter):
     """Rejects nodes on which more dependencies of the pod are violated than satisfied."""
 
     def __init__(self, args: NetworkOverheadArgs) -> None:
@@ -157,7 +158,7 @@ class NetworkOverheadFilter(NeverFaults):
         )
 
 
-class NetworkOverheadScore(NeverFaults):
+class NetworkOverheadScore(Score):
     """Prefers nodes with the least total cost to the dependencies of the pod."""
 
     def __init__(self, args: NetworkOverheadArgs) -> None:

@@ -29,7 +29,7 @@ from engine.model.selectors import (
     parse_node_selector,
     parse_preferred_terms,
 )
-from engine.plugins.base import FAULT, PASS, Args, Cycle, Plugin, Scores, result_of
+from engine.plugins.base import FAULT, PASS, Args, Cycle, Filter, Plugin, Score, Scores, result_of
 from engine.plugins.lib.arithmetic import default_normalize
 from engine.plugins.lib.constraints import (
     TOO_MANY_KEYS,
@@ -109,7 +109,7 @@ class NodeAffinityArgs(Args):
         return added
 
 
-class NodeAffinityFilter:
+class NodeAffinityFilter(Filter):
     """Rejects nodes that the pod's selector, its required affinity or the added one excludes."""
 
     def __init__(self, args: NodeAffinityArgs) -> None:
@@ -153,7 +153,7 @@ class NodeAffinityFilter:
         return _label_inputs(terms, cycle.pod.node_selector, cycle.view, row)
 
 
-class NodeAffinityScore:
+class NodeAffinityScore(Score):
     """Sums the weights of the preferred terms that match, the pod's and the added ones."""
 
     def __init__(self, args: NodeAffinityArgs) -> None:

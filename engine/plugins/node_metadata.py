@@ -26,7 +26,7 @@ from engine.model.node import Node
 from engine.model.quantity import INT64_MIN
 from engine.model.rule_outcomes import RuleInput, RuleInputs
 from engine.model.time import SECOND, Micros, micros
-from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, Plugin, Score, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize, trunc_div
 from engine.view import Domain, IntColumn
 
@@ -199,7 +199,7 @@ class NodeMetadataArgs(Args):
         return self
 
 
-class NodeMetadataScore(NeverFaults):
+class NodeMetadataScore(Score):
     """Scores nodes by a label or annotation, 0 without it."""
 
     def __init__(self, args: NodeMetadataArgs) -> None:

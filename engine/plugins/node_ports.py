@@ -9,19 +9,12 @@ No difference from upstream is known.
 from __future__ import annotations
 
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
-from engine.plugins.base import Args, Cycle, NeverFaults, Plugin
+from engine.plugins.base import Cycle, Filter, NoArgs, Plugin
 from engine.view import Domain, pods_using
 
 
-class NodePortsArgs(Args):
-    """NodePorts takes none."""
-
-
-class NodePortsFilter(NeverFaults):
+class NodePortsFilter(Filter):
     """Rejects nodes with a pod that has one of the host ports of the pod."""
-
-    def __init__(self, _: NodePortsArgs) -> None:
-        """Take the args, of which there are none."""
 
     def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or 1 where a port is taken."""
@@ -47,5 +40,5 @@ def _has_ports(cycle: Cycle) -> bool:
 
 
 PLUGIN = Plugin(
-    args=NodePortsArgs, filter=NodePortsFilter, reads=(Domain.PODS,), concerns=_has_ports
+    args=NoArgs, filter=lambda _: NodePortsFilter(), reads=(Domain.PODS,), concerns=_has_ports
 )

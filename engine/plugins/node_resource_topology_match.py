@@ -76,8 +76,10 @@ from engine.plugins.base import (
     PASS,
     Args,
     Cycle,
+    Filter,
     Plugin,
     ResourceName,
+    Score,
     Scores,
     result_of,
 )
@@ -624,7 +626,7 @@ _Request: TypeAlias = tuple[tuple[str, int], ...]
 """Amounts by name, to be a key."""
 
 
-class NodeResourceTopologyMatchFilter:
+class NodeResourceTopologyMatchFilter(Filter):
     """Rejects nodes where no single NUMA zone holds the pod, or one of its containers."""
 
     def __init__(self, args: NodeResourceTopologyMatchArgs) -> None:
@@ -644,16 +646,12 @@ class NodeResourceTopologyMatchFilter:
         """Return the reason of a code."""
         return (_REASONS[code],)
 
-    def fault(self, cycle: Cycle, row: int) -> str:
-        """Return nothing: this filter can always be evaluated."""
-        return ""
-
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the requests of the pod, and what each zone has left of them."""
         return _inputs(cycle.pod, cycle.view, row) if _is_concerned(cycle.pod) else ()
 
 
-class NodeResourceTopologyMatchScore:
+class NodeResourceTopologyMatchScore(Score):
     """Ranks nodes by their zones, for Guaranteed pods; to others all nodes are as good."""
 
     def __init__(self, args: NodeResourceTopologyMatchArgs) -> None:
@@ -682,10 +680,6 @@ class NodeResourceTopologyMatchScore:
     def normalize(self, scores: IntColumn) -> IntColumn:
         """Return the scores, which are on the scale unless amounts or distances are absurd."""
         return np.clip(scores, 0, MAX_SCORE)
-
-    def fault(self, cycle: Cycle, row: int) -> str:
-        """Return nothing: this scorer can always be evaluated."""
-        return ""
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return the requests of the pod, and what each zone has left of them."""

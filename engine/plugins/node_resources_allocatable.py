@@ -19,7 +19,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.plugins.base import Args, Cycle, NeverFaults, Plugin, ResourceName, Scores
+from engine.plugins.base import Args, Cycle, Plugin, ResourceName, Score, Scores
 from engine.plugins.lib.arithmetic import minmax_normalize
 from engine.view import ClusterView, Domain, IntColumn
 
@@ -61,7 +61,7 @@ class NodeResourcesAllocatableArgs(Args):
         return resources or _DEFAULT
 
 
-class NodeResourcesAllocatableScore(NeverFaults):
+class NodeResourcesAllocatableScore(Score):
     """Scores nodes by what they offer in all."""
 
     def __init__(self, args: NodeResourcesAllocatableArgs) -> None:

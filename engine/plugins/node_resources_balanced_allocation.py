@@ -27,7 +27,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from engine.model.pod import Pod
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_outcomes import RuleInputs
-from engine.plugins.base import MAX_SCORE, Args, Cycle, Plugin, ResourceName, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, Plugin, ResourceName, Score, Scores
 from engine.plugins.lib.arithmetic import FloatColumn
 from engine.plugins.lib.reporting import requests_with_pod
 from engine.view import GREATEST_AMOUNT, BoolColumn, ClusterView, Domain, IntColumn, Sum
@@ -95,7 +95,7 @@ def _duplicate(index: int) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=(index, "name"), input=None)
 
 
-class NodeResourcesBalancedAllocationScore:
+class NodeResourcesBalancedAllocationScore(Score):
     """Scores nodes by how evenly their resources would be requested."""
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
@@ -128,10 +128,6 @@ class NodeResourcesBalancedAllocationScore:
             gain = balance - _balance(requested, allocatable, offered)
             balance = half + (half + gain) // 2  # never negative, so `//` truncates as Go does
         return balance
-
-    def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores as they are."""
-        return scores
 
     def fault(self, cycle: Cycle, row: int) -> str:
         """Return why there is no score."""

@@ -36,7 +36,7 @@ from engine.plugins.base import (
     MAX_SCORE,
     Args,
     Cycle,
-    NeverFaults,
+    Filter,
     Plugin,
     ResourceName,
     Score,
@@ -159,7 +159,7 @@ class NodeResourcesFitArgs(Args):
     scoring_strategy: ScoringStrategy = ScoringStrategy()
 
 
-class NodeResourcesFitFilter(NeverFaults):
+class NodeResourcesFitFilter(Filter):
     """Rejects nodes on which something the pod requests is not free, or that hold enough pods.
 
     An extended resource that devices may provide rejects no node but those that offer some of it.
@@ -267,7 +267,7 @@ class NodeResourcesFitBalance(BalancedScore):
         return _NO_RESOURCES
 
 
-class NodeResourcesFitScore:
+class NodeResourcesFitScore(Score):
     """Scores nodes by the share of each resource that would be requested with the pod on them."""
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
@@ -304,10 +304,6 @@ class NodeResourcesFitScore:
             total += share * score
             weights += share
         return self._mean(total, np.maximum(weights, 1))
-
-    def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores as they are."""
-        return scores
 
     def fault(self, cycle: Cycle, row: int) -> str:
         """Return why there is no score."""

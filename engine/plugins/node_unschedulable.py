@@ -12,22 +12,15 @@ import numpy as np
 from engine.model import api
 from engine.model.node import NO_SCHEDULE, tolerates
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
-from engine.plugins.base import Args, Cycle, NeverFaults, Plugin
+from engine.plugins.base import Cycle, Filter, NoArgs, Plugin
 from engine.view import Domain
 
 _CORDON = api.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 """Pods that tolerate this tolerate a cordoned node, tainted or not."""
 
 
-class NodeUnschedulableArgs(Args):
-    """NodeUnschedulable takes none."""
-
-
-class NodeUnschedulableFilter(NeverFaults):
+class NodeUnschedulableFilter(Filter):
     """Rejects nodes with `spec.unschedulable` unless the pod tolerates the taint that says so."""
-
-    def __init__(self, _: NodeUnschedulableArgs) -> None:
-        """Take the args, of which there are none."""
 
     def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or 1 for a cordoned node."""
@@ -46,4 +39,4 @@ class NodeUnschedulableFilter(NeverFaults):
         return (RuleInput("cordoned", text="yes" if cycle.view.unschedulable[row] else "no"),)
 
 
-PLUGIN = Plugin(args=NodeUnschedulableArgs, filter=NodeUnschedulableFilter, reads=(Domain.NODES,))
+PLUGIN = Plugin(args=NoArgs, filter=lambda _: NodeUnschedulableFilter(), reads=(Domain.NODES,))

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, NodeName, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, NodeName, Plugin, Score, Scores
 from engine.plugins.lib.arithmetic import FloatColumn, inverse_minmax
 from engine.plugins.lib.reporting import report_age
 from engine.plugins.lib.trimaran import capacity, is_recent, measured_load
@@ -59,7 +59,7 @@ class PeaksArgs(Args):
     node_power_model: Annotated[dict[NodeName, PowerModel], Field(min_length=1)]
 
 
-class PeaksScore(NeverFaults):
+class PeaksScore(Score):
     """Prefers nodes whose power rises the least."""
 
     def __init__(self, args: PeaksArgs) -> None:

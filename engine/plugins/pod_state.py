@@ -10,22 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
-from engine.plugins.base import Args, Cycle, NeverFaults, Plugin, Scores, for_every_pod
+from engine.plugins.base import Cycle, NoArgs, Plugin, Score, Scores, for_every_pod
 from engine.plugins.lib.arithmetic import minmax_normalize
 from engine.view import NO_TRANSITIONS, ClusterView, Domain, IntColumn
 
 _PODS = (Domain.PODS,)
 
 
-class PodStateArgs(Args):
-    """PodState takes none."""
-
-
-class PodStateScore(NeverFaults):
+class PodStateScore(Score):
     """Scores nodes by pods that are being deleted less pods that are nominated to them."""
-
-    def __init__(self, _: PodStateArgs) -> None:
-        """Take the args, of which there are none."""
 
     def score(self, cycle: Cycle) -> Scores:
         """Return the difference of the two; a nomination of the pod itself counts too."""
@@ -58,8 +51,8 @@ def _differences(rows: ClusterView) -> IntColumn:
 
 
 PLUGIN = Plugin(
-    args=PodStateArgs,
-    score=PodStateScore,
+    args=NoArgs,
+    score=lambda _: PodStateScore(),
     reads=_PODS,
     reads_other_nodes=for_every_pod,  # transitions are kept by name
 )

@@ -45,6 +45,7 @@ from engine.plugins.base import (
     PASS,
     Args,
     Cycle,
+    Filter,
     Plugin,
     ScoreAmong,
     Scores,
@@ -147,11 +148,8 @@ class _Spread(NamedTuple):
         return self.has_domain & (self.pods > self.most - self.own)
 
 
-class PodTopologySpreadFilter:
+class PodTopologySpreadFilter(Filter):
     """Rejects nodes where a pod would be one too many in its domain, or that are in none."""
-
-    def __init__(self, _: PodTopologySpreadArgs) -> None:
-        """Take the args, none of which is for filters."""
 
     def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or what the first constraint that a node breaks says of it."""
@@ -507,7 +505,7 @@ def _is_ranked(cycle: Cycle) -> bool:
 
 PLUGIN = Plugin(
     args=PodTopologySpreadArgs,
-    filter=PodTopologySpreadFilter,
+    filter=lambda _: PodTopologySpreadFilter(),
     score=PodTopologySpreadScore,
     reads=_READS,
     reads_other_nodes=_is_spread,

@@ -21,7 +21,7 @@ from pydantic import Field
 from engine.model.pod import Pod
 from engine.model.quantity import CPU, MEMORY, NATIVE, base_units, is_scalar
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
-from engine.plugins.base import MAX_SCORE, Args, Cycle, NeverFaults, Plugin, ResourceName, Scores
+from engine.plugins.base import MAX_SCORE, Args, Cycle, Plugin, ResourceName, Score, Scores
 from engine.plugins.lib.args import Quantities
 from engine.plugins.lib.arithmetic import bounded_percent, free_percent, minmax_normalize
 from engine.view import Domain, IntColumn, Sum, capped
@@ -50,7 +50,7 @@ class ResourceLimitAwareArgs(Args):
     default_limits: Quantities = Field(default_factory=dict)
 
 
-class ResourceLimitAwareScore(NeverFaults):
+class ResourceLimitAwareScore(Score):
     """Prefers nodes whose limits leave the most of what they offer, or exceed it the least."""
 
     def __init__(self, args: ResourceLimitAwareArgs) -> None:

@@ -20,7 +20,7 @@ from engine.model import api
 from engine.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs
-from engine.plugins.base import PASS, Args, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import PASS, Cycle, Filter, NoArgs, Plugin, Score, Scores
 from engine.plugins.lib.arithmetic import default_normalize
 from engine.view import ClusterView, Domain, IntColumn, taint_column
 
@@ -31,15 +31,8 @@ _MOST_TOLD = 3
 _CODE_BYTES = 7  # keeps a code positive in an int64
 
 
-class TaintTolerationArgs(Args):
-    """TaintToleration takes none."""
-
-
-class TaintTolerationFilter(NeverFaults):
+class TaintTolerationFilter(Filter):
     """Rejects nodes with a NoSchedule or NoExecute taint that the pod does not tolerate."""
-
-    def __init__(self, _: TaintTolerationArgs) -> None:
-        """Take the args, of which there are none."""
 
     def filter(self, cycle: Cycle) -> FilterResult:
         """Return PASS, or the code of the first untolerated taint."""
@@ -64,11 +57,8 @@ class TaintTolerationFilter(NeverFaults):
         return (_taint_input(cycle.view, row, _REPELLING),)
 
 
-class TaintTolerationScore(NeverFaults):
+class TaintTolerationScore(Score):
     """Counts the PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
-
-    def __init__(self, _: TaintTolerationArgs) -> None:
-        """Take the args, of which there are none."""
 
     def score(self, cycle: Cycle) -> Scores:
         """Return the number of taints that speak against each node."""
@@ -144,9 +134,9 @@ def _is_discouraged(cycle: Cycle) -> bool:
 
 
 PLUGIN = Plugin(
-    args=TaintTolerationArgs,
-    filter=TaintTolerationFilter,
-    score=TaintTolerationScore,
+    args=NoArgs,
+    filter=lambda _: TaintTolerationFilter(),
+    score=lambda _: TaintTolerationScore(),
     reads=(Domain.NODES,),
     ranks=_is_discouraged,
 )

@@ -29,7 +29,7 @@ from engine.model.quantity import CPU, INT64_MIN, base_units
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
 from engine.model.time import SECOND
 from engine.model.usage import NodeUsage
-from engine.plugins.base import MAX_SCORE, Cycle, NeverFaults, Plugin, Scores
+from engine.plugins.base import MAX_SCORE, Cycle, Plugin, Score, Scores
 from engine.plugins.lib.args import Quantities, WholePercent
 from engine.plugins.lib.arithmetic import FloatColumn, rounded
 from engine.plugins.lib.reporting import report_age
@@ -116,7 +116,7 @@ class CpuPrediction:
         return int(rounded(np.array([expected]))[0])
 
 
-class TargetLoadPackingScore(NeverFaults):
+class TargetLoadPackingScore(Score):
     """Prefers the fullest nodes below the target, then the emptiest above it."""
 
     def __init__(self, args: TargetLoadPackingArgs) -> None:

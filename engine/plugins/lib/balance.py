@@ -8,7 +8,7 @@ one alike; this one does not.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -114,7 +114,7 @@ class Weighed:
     own: IntColumn  # the amounts of the pod, (n_resources, 1)
 
 
-class BalancedScore(ReadsAllNodes, ABC):
+class BalancedScore(ReadsAllNodes):
     """Prefers nodes where a pod lowers the variance of utilization over nodes most.
 
     Even is to be what the pod may choose from: the nodes that its label rules allow.
@@ -159,10 +159,6 @@ class BalancedScore(ReadsAllNodes, ABC):
         used = self.used(pod, view, weighed.names)
         points = self._balance(cycle, weighed).points(used, weighed.own)
         return Scores(points, self.faults(view))
-
-    def normalize(self, scores: IntColumn) -> IntColumn:
-        """Return the scores as they are."""
-        return scores
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
         """Return what would be used of each resource that takes part, and the mean over nodes."""

@@ -40,7 +40,7 @@ from engine.model.rule_outcomes import (
     unit_of,
 )
 from engine.model.time import SECOND, DurationError, Micros, parse_duration
-from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, NeverFaults, Plugin, Score, Scores
+from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, Filter, Plugin, Score, Scores
 from engine.plugins.lib.args import (
     Flag,
     Percent,
@@ -509,7 +509,7 @@ class _ScoreSide(RowWise):
         )
 
 
-class LoadAwareScore(NeverFaults):
+class LoadAwareScore(Score):
     """Prefers nodes with much of their capacity unused, by estimate."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
@@ -586,7 +586,7 @@ class LoadAwareScore(NeverFaults):
         return self._args.production_source if by_production else self._score_source
 
 
-class LoadAwareBalance(NeverFaults, BalancedScore):
+class LoadAwareBalance(BalancedScore):
     """Prefers nodes where a pod makes the usage of nodes most even, by estimate.
 
     A node without a report, or with one that is too old, takes no part.
@@ -654,7 +654,7 @@ class _FilterSide(RowWise):
         )
 
 
-class LoadAwareFilter(NeverFaults):
+class LoadAwareFilter(Filter):
     """Rejects nodes whose estimated usage would exceed a threshold."""
 
     def __init__(self, args: LoadAwareArgs) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from engine.plugins import Cycle
 from engine.plugins.image_locality import (
-    ImageLocalityArgs,
     ImageLocalityScore,
     normalized_image_name,
 )
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def _score(case: Json, _: Json) -> str | None:
     view = cluster_of(case)
-    rule = ImageLocalityScore(ImageLocalityArgs.model_validate(case["args"]))
+    rule = ImageLocalityScore()
     values = rule.normalize(rule.score(Cycle(incoming(case), view, NOW)).values).tolist()
     return mismatch(case["expect"], {"score": dict(zip(view.names, values, strict=True))})
 

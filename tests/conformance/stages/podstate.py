@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.plugins import Cycle
-from engine.plugins.pod_state import PodStateArgs, PodStateScore
+from engine.plugins.pod_state import PodStateScore
 from tests.conformance.cluster import NOW, cluster_of, incoming
 from tests.conformance.outcome import Json, mismatch
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _score(case: Json, _: Json) -> str | None:
-    view, rule = cluster_of(case), PodStateScore(PodStateArgs())
+    view, rule = cluster_of(case), PodStateScore()
     raw = rule.score(Cycle(incoming(case), view, NOW)).values
     columns = {"raw": raw, "score": rule.normalize(raw)}
     got = {

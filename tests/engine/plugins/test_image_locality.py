@@ -7,7 +7,7 @@ import pytest
 
 from engine.model.api import ContainerImage
 from engine.plugins import Cycle
-from engine.plugins.image_locality import ImageLocalityArgs, ImageLocalityScore
+from engine.plugins.image_locality import ImageLocalityScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod
 
 MIB = 2**20
@@ -30,9 +30,7 @@ def scores(
     ]
     view = cluster(made)
     one = pod(containers=[{"image": image} for image in images], **spec)
-    return by_node(
-        view, ImageLocalityScore(ImageLocalityArgs()).score(Cycle(one, view, NOW)).values
-    )
+    return by_node(view, ImageLocalityScore().score(Cycle(one, view, NOW)).values)
 
 
 def test_what_need_not_be_pulled_counts_by_its_share_of_the_nodes() -> None:

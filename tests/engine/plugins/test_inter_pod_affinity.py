@@ -13,7 +13,6 @@ from engine.model.pod import Pod
 from engine.plugins.base import FAULT, Cycle
 from engine.plugins.inter_pod_affinity import (
     PLUGIN,
-    InterPodAffinityArgs,
     InterPodAffinityFilter,
 )
 from engine.view import ClusterView, WhatIf
@@ -34,7 +33,7 @@ from tests.engine.plugins.scheduler_oracle import (
     inter_pod_affinity,
 )
 
-RULE = InterPodAffinityFilter(InterPodAffinityArgs())
+RULE = InterPodAffinityFilter()
 SHOP = {"matchLabels": {"app": "shop"}}
 
 

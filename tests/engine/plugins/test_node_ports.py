@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from engine.model.pod import Pod
 from engine.plugins import Cycle
-from engine.plugins.node_ports import PLUGIN, NodePortsArgs, NodePortsFilter
+from engine.plugins.node_ports import PLUGIN, NodePortsFilter
 from engine.view import ClusterView, WhatIf
 from tests.engine.measured_cluster import NOW, cluster, node, pod
 from tests.engine.plugins.neighbour_worlds import model_of, random_cluster, random_pod, state_of
 from tests.engine.plugins.scheduler_oracle import PORTS, node_ports
 
-RULE = NodePortsFilter(NodePortsArgs())
+RULE = NodePortsFilter()
 
 
 def rejected(incoming: Pod, view: ClusterView) -> set[str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from engine.plugins.base import PASS, Cycle
-from engine.plugins.node_unschedulable import PLUGIN, NodeUnschedulableArgs
+from engine.plugins.node_unschedulable import PLUGIN
 from tests.conformance.cluster import NOW, cluster_of, incoming
 
 _NODES = {
@@ -29,8 +29,7 @@ _NODES = {
 def test_only_pods_that_tolerate_the_cordon_pass_it(
     toleration: dict[str, str], reason: str | None
 ) -> None:
-    assert PLUGIN.filter
-    rule = PLUGIN.filter(NodeUnschedulableArgs())
+    rule = PLUGIN.default_filter()
     view = cluster_of(_NODES)
     pod = incoming({"pod": {"spec": {"tolerations": [toleration]}}})
     first, second = rule.filter(Cycle(pod, view, NOW)).codes.tolist()

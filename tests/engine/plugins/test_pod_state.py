@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.plugins import Cycle
-from engine.plugins.pod_state import PodStateArgs, PodStateScore
+from engine.plugins.pod_state import PodStateScore
 from tests.engine.measured_cluster import NOW, by_node, cluster, node, pod
 
 if TYPE_CHECKING:
     from engine.model.pod import Pod
 
 NODES = [node("a"), node("b"), node("c")]
-RULE = PodStateScore(PodStateArgs())
+RULE = PodStateScore()
 
 
 def leaving(name: str, on: str) -> Pod:

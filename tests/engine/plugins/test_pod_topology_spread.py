@@ -8,7 +8,6 @@ from engine.model.rule_outcomes import FilterResult
 from engine.plugins.base import FAULT, PASS, Cycle
 from engine.plugins.pod_topology_spread import (
     PLUGIN,
-    PodTopologySpreadArgs,
     PodTopologySpreadFilter,
 )
 from engine.view import ClusterView
@@ -17,7 +16,7 @@ from tests.conformance.cluster import incoming as incoming_of
 from tests.engine.explainers import described
 
 SHOP = {"matchLabels": {"app": "shop"}}
-FILTER = PodTopologySpreadFilter(PodTopologySpreadArgs())
+FILTER = PodTopologySpreadFilter()
 SKEWED = "node(s) didn't match pod topology spread constraints"
 UNLABELLED = "node(s) didn't match pod topology spread constraints (missing required label)"
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from engine.model import api
 from engine.plugins.base import PASS, Cycle
-from engine.plugins.taint_toleration import PLUGIN, TaintTolerationArgs, _code
+from engine.plugins.taint_toleration import PLUGIN, _code
 from engine.view import ClusterState
 from tests.conformance.cluster import NOW, cluster_of, incoming
 from tests.counted_calls import counted_calls
@@ -38,8 +38,7 @@ def _pod(*tolerations: dict[str, Any]) -> Pod:
 
 
 def _rejections(pod: Pod, view: ClusterView) -> list[tuple[str, ...]]:
-    assert PLUGIN.filter
-    rule = PLUGIN.filter(TaintTolerationArgs())
+    rule = PLUGIN.default_filter()
     codes = rule.filter(Cycle(pod, view, NOW)).codes.tolist()
     return [() if code == PASS else rule.reasons(code, Cycle(pod, view, NOW)) for code in codes]
 
@@ -68,8 +67,7 @@ def test_nodes_with_the_same_reason_share_its_code() -> None:
     view = _nodes(
         a=[_taint("x", "NoSchedule")], b=[_taint("x", "NoExecute"), _taint("y", "NoSchedule")]
     )
-    assert PLUGIN.filter
-    first, second = PLUGIN.filter(TaintTolerationArgs()).filter(Cycle(_pod(), view, NOW)).codes
+    first, second = PLUGIN.default_filter().filter(Cycle(_pod(), view, NOW)).codes
     assert first == second > PASS
 
 
@@ -79,8 +77,7 @@ def test_untolerated_soft_taints_are_counted() -> None:
         one=[_taint("a", "PreferNoSchedule")],
         two=[_taint("a", "PreferNoSchedule"), _taint("b", "PreferNoSchedule", "v")],
     )
-    assert PLUGIN.score
-    rule = PLUGIN.score(TaintTolerationArgs())
+    rule = PLUGIN.default_score()
     assert rule.score(Cycle(_pod(), view, NOW)).values.tolist() == [0, 1, 2]
     soft = {"key": "a", "operator": "Exists", "effect": "PreferNoSchedule"}
     assert rule.score(Cycle(_pod(soft), view, NOW)).values.tolist() == [0, 0, 1]
@@ -90,8 +87,7 @@ def test_untolerated_soft_taints_are_counted() -> None:
 
 
 def test_fewer_taints_score_higher() -> None:
-    assert PLUGIN.score
-    normalize = PLUGIN.score(TaintTolerationArgs()).normalize
+    normalize = PLUGIN.default_score().normalize
     # 100 - 1 * 100 / 3 = 100 - 33
     assert normalize(np.array([0, 1, 3])).tolist() == [100, 67, 0]
     assert normalize(np.array([0, 0])).tolist() == [100, 100]
@@ -102,8 +98,7 @@ def test_the_texts_of_taints_are_made_once_while_no_node_changes() -> None:
     for row in range(3):
         taint = api.Taint(key="own", value=str(row), effect="NoSchedule")
         state.set_node(replace(node(f"n{row}"), taints=(taint,)))
-    assert PLUGIN.filter
-    rule = PLUGIN.filter(TaintTolerationArgs())
+    rule = PLUGIN.default_filter()
     view = state.view()
     code = int(rule.filter(Cycle(_pod(), view, NOW)).codes[1])
     before = rule.reasons(code, Cycle(_pod(), view, NOW))
