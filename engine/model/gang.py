@@ -158,7 +158,6 @@ class Gang:
     # its creation: that of its PodGroup, or of the pod that says what it is
     created: datetime | None = None
     succeeded: int = 0  # members that have finished, as its status says
-    has_pod_group: bool = False  # whether there is a PodGroup
 
     @property
     def is_recreated(self) -> bool:
@@ -176,7 +175,6 @@ def gang_from(  # noqa: PLR0913 - what a PodGroup and what annotations say diffe
     created: datetime | None,
     min_resources: Amounts | None = None,
     succeeded: int = 0,
-    has_pod_group: bool = False,
 ) -> Gang:
     """Return a gang as annotations say, of its PodGroup or of its pods."""
     policy = annotations.get(MATCH_POLICY_ANNOTATION) or annotations.get(MATCH_POLICY_ALIAS)
@@ -196,7 +194,6 @@ def gang_from(  # noqa: PLR0913 - what a PodGroup and what annotations say diffe
         ),
         created=created,
         succeeded=succeeded,
-        has_pod_group=has_pod_group,
     )
 
 
@@ -298,7 +295,6 @@ def pod_group_of(wire: api.PodGroup) -> PodGroup:
         created=meta.creation_timestamp,
         min_resources=None if spec.min_resources is None else resources.amounts(spec.min_resources),
         succeeded=max(0, status.succeeded),
-        has_pod_group=True,
     )
     return PodGroup(
         group=KOORDINATOR_GROUP if is_koordinators else UPSTREAM_GROUP,

@@ -41,7 +41,6 @@ _NODES_PER_PERCENT: Final = 125
 
 LEAST_NAMES: Final = 8
 MOST_NAMES: Final = 64
-_SAMPLED: Final = 2
 _PROBABILITY: Final = 0.99
 
 

@@ -337,7 +337,6 @@ def test_a_pod_may_say_itself_how_many_run_together() -> None:
     gang = _membership_gang(pod, _view())
     assert (gang.min_member, gang.schedule_timeout_seconds) == (4, 30)
     assert gang.match_policy is MatchPolicy.ONCE_SATISFIED
-    assert not gang.has_pod_group
 
 
 def test_deprecated_labels_say_it_too() -> None:

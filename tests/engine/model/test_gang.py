@@ -41,7 +41,6 @@ def test_a_pod_group_says_how_many_must_run_and_what_they_need() -> None:
     assert gang.key == GangKey("shop", "train")
     assert (gang.min_member, gang.total, gang.succeeded) == (3, 3, 2)
     assert gang.min_resources == {"cpu": 2500, "memory": 2**30}
-    assert gang.has_pod_group
 
 
 @pytest.mark.parametrize(("seconds", "meant"), [(None, 60), (0, 60), (-1, 60), (5, 5)])
