@@ -26,6 +26,7 @@ from engine.model.pod import Pod
 from engine.model.resources import Amounts
 from engine.model.selectors import NodeSelector, parse_node_selector
 from engine.model.time import SECOND, Micros, micros
+from engine.view.pod_table import IN_FLIGHT
 
 _LONGEST_TEXT: Final = 4_096  # of some thousand assumed pods at a time
 _CACHED_TEXTS: Final = 256  # of templates that arrive together
@@ -144,13 +145,12 @@ MOST_WAITING_OF_NAMESPACE = 1_000
 """Of one namespace, and assumed: its pods may wait for good, for what no node offers."""
 
 _LARGEST_SHAPE = 16_384  # bytes
-_IN_FLIGHT = "/"  # no `namespace/name` begins so
 _MOST_OBSOLETE = 1024
 
 
 def in_flight_key(advice_id: str) -> str:
     """Return the key of a pod until it is seen."""
-    return _IN_FLIGHT + advice_id
+    return IN_FLIGHT + advice_id
 
 
 class Assumed(msgspec.Struct, frozen=True, gc=False):
@@ -270,7 +270,7 @@ class AssumedPods:
         self._held[key] = new
         self._by_node = None
         if old is None:
-            self.in_flight += key.startswith(_IN_FLIGHT)
+            self.in_flight += key.startswith(IN_FLIGHT)
         if new.nodes and not new.gated:
             heappush(self._queue, (self._until(key, new), key))
             if len(self._queue) > 2 * len(self._held) + _MOST_OBSOLETE:
@@ -282,12 +282,12 @@ class AssumedPods:
         old = self._held.pop(key, None)
         if old is not None:
             self._count(key, old, -1)
-            self.in_flight -= key.startswith(_IN_FLIGHT)
+            self.in_flight -= key.startswith(IN_FLIGHT)
             self._by_node = None
 
     def has_landed(self, key: str) -> bool:
         """Return whether a key is of a pod no longer in flight, which counts nowhere."""
-        return key.startswith(_IN_FLIGHT) and key not in self._held
+        return key.startswith(IN_FLIGHT) and key not in self._held
 
     def advised_to(self, node_name: str) -> tuple[str, ...]:
         """Return the keys of the pods that were advised to take a node."""
@@ -323,14 +323,14 @@ class AssumedPods:
             ):
                 continue
             self.forget(key)
-            if not key.startswith(_IN_FLIGHT):
+            if not key.startswith(IN_FLIGHT):
                 self._hold(key, Assumed((), assumed.since, nominated_to=assumed.nominated_to))
             keys.append(key)
         return keys
 
     def _has_room(self, key: str, pod: Pod) -> bool:
         """Return whether another pod of the namespace may be held, in flight or waiting."""
-        is_in_flight = key.startswith(_IN_FLIGHT)
+        is_in_flight = key.startswith(IN_FLIGHT)
         most = MOST_IN_FLIGHT_OF_NAMESPACE if is_in_flight else MOST_WAITING_OF_NAMESPACE
         return self._of_namespace[is_in_flight, pod.namespace] < most
 
@@ -338,7 +338,7 @@ class AssumedPods:
         """Count a pod that has nodes for its namespace, or no longer."""
         if assumed is None or not assumed.nodes or assumed.nominated_to:
             return
-        of_namespace = key.startswith(_IN_FLIGHT), assumed.namespace
+        of_namespace = key.startswith(IN_FLIGHT), assumed.namespace
         self._of_namespace[of_namespace] += sign
         if not self._of_namespace[of_namespace]:
             del self._of_namespace[of_namespace]
@@ -346,7 +346,7 @@ class AssumedPods:
     def _until(self, key: str, assumed: Assumed) -> int:
         if assumed.nominated_to:
             return assumed.since + NOMINATED_SECONDS * SECOND
-        is_in_flight = key.startswith(_IN_FLIGHT)
+        is_in_flight = key.startswith(IN_FLIGHT)
         return assumed.since + (self._in_flight_micros if is_in_flight else self._assumed_micros)
 
     def _restart(self, now: Micros) -> None:

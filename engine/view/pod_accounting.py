@@ -24,6 +24,7 @@ from engine.view.assumed import AssumedPods, NominatedNodes, admits
 from engine.view.axis import IntColumn
 from engine.view.namespaces import REQUESTED, NamespaceTotals, RequestCounts
 from engine.view.pod_table import (
+    ELSEWHERE,
     GATED,
     NO_ROW,
     OVERDUE,
@@ -333,10 +334,6 @@ class PodAccounting:
         table: the pods, none yet.
         rows: the rows with the sums of the pods.
         assumed: the pods that are advised, but not bound.
-
-    Attributes:
-        elsewhere: the number of entries that pods have beside their own, as they may be bound
-            there.
     """
 
     def __init__(self, table: PodTable, rows: NodeRows, assumed: AssumedPods) -> None:
@@ -344,7 +341,6 @@ class PodAccounting:
         self.assumed = assumed
         self.nominations = NominatedNodes()
         self.departures = Departures()
-        self.elsewhere = 0
         self._expected: dict[str, ExpectedBinding] = {}
         self.totals = NamespaceTotals()
         self.queued = NamespaceTotals()  # of the pods that wait for quota
@@ -475,7 +471,6 @@ class PodAccounting:
             if name in counted_on:
                 new = self._expected_on(name, expected.since, own.shape, own.traits, 0)
             if new != old:
-                self.elsewhere += (new is not None) - (old is not None)
                 self.move(there, old, new)
 
     def assumed_entries(self) -> Iterator[tuple[str, PodEntry]]:
@@ -613,7 +608,7 @@ class PodAccounting:
 
 def _elsewhere_key(key: str, node_name: str) -> str:
     """Return the key in the table of a pod on a node that it may be bound to, too."""
-    return f" {key} {node_name}"  # no `namespace/name` begins so, nor what is in flight
+    return f"{ELSEWHERE}{key} {node_name}"
 
 
 def _counted(entry: PodEntry | None) -> int:

@@ -26,6 +26,12 @@ _COPIED_AT_ONCE = 4  # traits, for each that is new: 5 us each
 NO_ROW = -1
 """The row of a pod on no node."""
 
+IN_FLIGHT, ELSEWHERE = "/", " "
+"""Begin the keys of pods that are not seen yet, and of further nodes that a pod may be bound to.
+
+No `namespace/name` begins so.
+"""
+
 SCHEDULED, RUNNING, QUEUED, OVERDUE, GATED = 1, 2, 4, 16, 32
 """The standing of a pod, added up: bound to a node and Pending or Running; Running.
 
@@ -120,7 +126,9 @@ class PodTable:
     def containing(self, text: str) -> Iterator[tuple[str, PodEntry]]:
         """Yield the pods whose `namespace/name` contains a text, in any order."""
         for part in self._slot_of.parts:
-            yield from ((key, self._entry(slot)) for key, slot in part.items() if text in key)
+            for key, slot in part.items():
+                if text in key and not key.startswith((IN_FLIGHT, ELSEWHERE)):
+                    yield key, self._entry(slot)
 
     def entries(self) -> Iterator[PodEntry]:
         """Yield the entry of every pod."""

@@ -54,12 +54,6 @@ class ClusterLister:
         self._namespaces = store.namespaces
 
     @property
-    def pod_count(self) -> int:
-        """Number of known non-terminal pods."""
-        pods = self._pods
-        return len(pods.table) - pods.assumed.in_flight - pods.elsewhere
-
-    @property
     def node_count(self) -> int:
         """Number of known nodes, without those known only from pods or usage."""
         return int(np.count_nonzero(self._rows.valid))
@@ -134,7 +128,7 @@ class ClusterLister:
         return () if row is None else [*self._pods.table.on_row(row)]
 
     def pods_containing(self, text: str) -> Iterator[tuple[str, str]]:
-        """Yield `namespace/name` of pods that contain a text, and their nodes; any order.
+        """Yield `namespace/name` of seen pods that contain a text, and their nodes; any order.
 
         It looks at every pod: 150,000 take some 20 ms.
         """

@@ -64,7 +64,7 @@ def test_a_cluster_is_made_of_lists_of_objects(tmp_path: Path) -> None:
     view = case.state.view()
     row = view.rows["a"]
     assert view.valid[row]
-    assert case.state.pod_count == 1
+    assert [*case.state.pods_containing("")] == [("shop/p", "a")]
     assert view.usages[row] is not None
     assert list(view.namespaces.quotas) == ["shop"]
     assert case.now - view.metric_time[row] == 10_000_000  # microseconds

@@ -94,7 +94,7 @@ def test_an_unknown_pod_is_expected_nowhere() -> None:
 def test_pods_are_counted_once_each() -> None:
     state = cluster()
     state.expect_binding("default/p", ["a", "b", "c"], at=NOW)
-    assert state.pod_count == 1
+    assert [*state.pods_containing("p")] == [("default/p", "a")]
 
 
 def test_any_order_of_events_ends_in_the_same_sums() -> None:

@@ -203,7 +203,7 @@ def test_pods_that_have_finished_count_for_nothing(tmp_path: Path) -> None:
     finished = {**POD, "status": {"phase": "Succeeded"}}
     recording = loaded(tmp_path, as_yaml(finished))
     assert recording.loaded == {"Pod": 1}
-    assert recording.state.pod_count == 0
+    assert len([*recording.state.pods_containing("")]) == 0
 
 
 def test_a_recording_is_of_the_newest_moment_it_speaks_of(tmp_path: Path) -> None:
