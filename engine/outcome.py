@@ -365,13 +365,9 @@ STEPS: Final = 6
 
 
 class StepState(msgspec.Struct, frozen=True, rename="camel"):
-    """The figures of one step, by policy, mode and namespace, or rule.
+    """The figures of one step, by policy, mode and namespace, or rule."""
 
-    Attributes:
-        start: microseconds since the epoch.
-    """
-
-    start: int
+    start: int  # microseconds since the epoch
     figures: list[tuple[Series, OutcomeFigures]] = []
     rules: list[tuple[RuleSeries, int]] = []
 

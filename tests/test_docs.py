@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -19,6 +22,11 @@ GUIDE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 SHIPPED = {
     path.read_text(encoding="utf-8").strip(): path for path in ROOT.glob("policies/*/*.yaml")
 }
+PACKAGES = [
+    ".".join(path.parent.relative_to(ROOT).parts)
+    for path in sorted(ROOT.glob("engine/**/__init__.py"))
+    if "__all__" in path.read_text(encoding="utf-8")
+]
 WHOLE = [
     block.strip()
     for block in re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
@@ -80,3 +88,22 @@ def test_every_plugin_has_an_example_that_is_a_policy(name: str) -> None:
     compiled = policy(EXAMPLES[name])
     filters, scores = compiled.filters, compiled.scores
     assert name in [*(rule.name for rule in filters), *(rule.name for rule in scores)]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_a_package_exports_is_described(name: str) -> None:
+    package = import_module(name)
+    exported = {each: getattr(package, each) for each in package.__all__}
+    parts = {
+        each: part
+        for each, part in exported.items()
+        if inspect.isclass(part) or inspect.isfunction(part)
+    }
+    methods = {
+        f"{each}.{method}": function
+        for each, part in parts.items()
+        if inspect.isclass(part)
+        for method, function in vars(part).items()
+        if isinstance(function, FunctionType | property) and not method.startswith("_")
+    }
+    assert [each for each, part in (parts | methods).items() if not inspect.getdoc(part)] == []

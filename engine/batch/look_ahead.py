@@ -22,24 +22,20 @@ class ScoreColumn:
 
     Its points follow from it and its ends (see `Score.normalize`), so that other nodes keep theirs
     when a pod changes a score between the ends.
-
-    Attributes:
-        raw: before it is normalized, (n_candidates,).
-        points: times the weight, (n_candidates,); anything for those that are out.
-        ends: the least and the greatest of `raw` over those that are in.
     """
 
     def __init__(self, rule: ScoreRule, score: ScoreOutcome) -> None:
         self._rule = rule
         self._counts = not score.abstained
-        self.raw = score.raw.copy()
+        self.raw = score.raw.copy()  # before it is normalized, (n_candidates,)
+        # times the weight, (n_candidates,); anything for those that are out
         self.points = score.normalized * rule.weight
+        # the least and the greatest of `raw` over those that are in
         self.ends: tuple[float, float] = (0, 0)
         if self.raw.size:
             self.ends = extremes(self.raw)
 
     def normalize(self, inside: NDArray[np.intp] | None) -> None:
-        """Give all candidates points."""
         raw = self.raw if inside is None else self.raw.take(inside)
         self.ends = extremes(raw)
         if inside is None:
@@ -99,25 +95,20 @@ class ScoreColumn:
 
 
 class LookaheadTable:
-    """States of nodes, computed together; those of one node follow each other, each a pod more.
-
-    Attributes:
-        places: of the candidate of each state; the rest is as of the ends at the last `rate`.
-        is_between: whether it is a candidate, and its scores are between the ends.
-        points: by each score that pods change, where they are between the ends.
-        totals: of the points of all scores, likewise.
-        ends_version: that of the ranking at the last `rate`.
-    """
+    """States of nodes, computed together; those of one node follow each other, each a pod more."""
 
     def __init__(self, rows: NDArray[np.intp], passes: BoolColumn, raw: RawScores) -> None:
         self.rows = rows
         self.passes = passes
         self.raw = raw
+        # of the candidate of each state; the rest is as of the ends at the last `rate`
         self.places: Sequence[int] = ()
+        # whether it is a candidate, and its scores are between the ends
         self.is_between: Sequence[bool] = ()
+        # by each score that pods change, where they are between the ends
         self.points: Sequence[IntColumn] = ()
-        self.totals: Sequence[int] = ()
-        self.ends_version = -1
+        self.totals: Sequence[int] = ()  # of the points of all scores, likewise
+        self.ends_version = -1  # that of the ranking at the last `rate`
 
     def rate(
         self, dynamic: Sequence[ScoreColumn], places: NDArray[np.intp], static_points: IntColumn
@@ -342,15 +333,11 @@ class Placements:
     """The cluster with the pods of a batch.
 
     Pods are counted when somebody looks.
-
-    Attributes:
-        rows: of the pods, in order.
-        sociable: how many of them want others near or away.
     """
 
     def __init__(self, view: ClusterView) -> None:
-        self.rows: list[int] = []
-        self.sociable = 0
+        self.rows: list[int] = []  # of the pods, in order
+        self.sociable = 0  # how many of them want others near or away
         self._pods: list[Pod] = []
         self._whole = WhatIf(view)
         self._in_whole = 0  # pods that are counted there

@@ -187,18 +187,7 @@ class UnevenError(Exception):
 
 
 class TemplateRules:
-    """Filters and scores of all policies that apply to the pods of a template.
-
-    Attributes:
-        scores: all scores, in order.
-        dynamic_filters: those that pods change and that look at the node alone, each with the
-            number of its policy.
-        dynamic_scores: those that pods change, the same; none that abstains.
-        dynamic_positions: where among `scores` these are, ascending.
-        coupled_positions: where among `scores` those are that depend on other nodes, ascending.
-        is_coupled: whether what some filter says of a node depends on other nodes.
-        is_local: whether neither a filter nor a score does.
-    """
+    """Filters and scores of all policies that apply to the pods of a template."""
 
     def __init__(
         self,
@@ -216,25 +205,31 @@ class TemplateRules:
         self._filters = self._filters_on(self._contexts)
         self._scores = self._scores_on(self._contexts)
         self._are_coupled = self._are_coupled_on(self._contexts)
+        # whether what some filter says of a node depends on other nodes
         self.is_coupled = any(self._are_coupled)
+        # those that pods change and that look at the node alone, each with the number of its policy
         self.dynamic_filters = [
             bound
             for bound, is_coupled in zip(self._filters, self._are_coupled, strict=True)
             if not is_coupled and self._is_dynamic(*bound)
         ]
+        # where among `scores` those are that depend on other nodes, ascending
         self.coupled_positions = [
             i
             for i, (rule, number) in enumerate(self._scores)
             if rule.evaluator.reads_other_nodes(self._contexts[number])
         ]
+        # whether neither a filter nor a score does
         self.is_local = not (self.is_coupled or self.coupled_positions)
+        # where among `scores` those are that pods change and that look at the node alone, ascending
         self.dynamic_positions = [
             i
             for i, bound in enumerate(self._scores)
             if i not in self.coupled_positions and self._is_dynamic(*bound)
         ]
+        # those at `dynamic_positions`; none that abstains
         self.dynamic_scores = [self._scores[i] for i in self.dynamic_positions]
-        self.scores: Sequence[ScoreRule] = [rule for rule, _ in self._scores]
+        self.scores: Sequence[ScoreRule] = [rule for rule, _ in self._scores]  # all, in order
 
     def contexts_on(self, view: ClusterView) -> list[RuleContext]:
         """Return the context of each policy on a view."""

@@ -51,8 +51,6 @@ def new_frame(activation: Mapping[str, object], budget: Budget | None = None) ->
 
 
 def failing(message: str) -> Closure:
-    """Return a closure that always fails."""
-
     def fail(_frame: Frame) -> object:
         raise CelError(message)
 
@@ -60,17 +58,14 @@ def failing(message: str) -> Closure:
 
 
 def literal(node: ast.Literal, _compile: Compile, _environment: Environment) -> Closure:
-    """Compile a literal."""
     return constant(node.value)
 
 
 def constant(value: object) -> Closure:
-    """Return the closure of a constant value."""
     return lambda _frame: value
 
 
 def unknown(node: ast.Name, _compile: Compile, _environment: Environment) -> Closure:
-    """Compile an unresolved name."""
     return failing(f"unknown name `{node.name}`")
 
 
@@ -82,7 +77,6 @@ def variable(
 
 
 def select(node: ast.Select, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile a field selection."""
     path = _variable_path(node)
     if path is not None:
         return path
@@ -92,7 +86,6 @@ def select(node: ast.Select, compile_: Compile, _environment: Environment) -> Cl
 
 
 def index(node: ast.Index, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile an element selection."""
     path = _variable_path(node)
     if path is not None:
         return path
@@ -110,7 +103,6 @@ def index(node: ast.Index, compile_: Compile, _environment: Environment) -> Clos
 
 
 def has(node: ast.Has, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `has(operand.field)`."""
     operand, field = compile_(node.operand), node.field
 
     def evaluate(frame: Frame) -> bool:
@@ -166,7 +158,6 @@ def list_literal(node: ast.ListLiteral, compile_: Compile, _environment: Environ
 
 
 def map_literal(node: ast.MapLiteral, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile a map."""
     parts = tuple(
         (compile_(entry.key), compile_(entry.value), entry.optional) for entry in node.entries
     )
@@ -213,7 +204,6 @@ BUDGETED_OPERATORS: Final[Mapping[str, Callable[[object, object, Budget], object
 
 
 def binary(node: ast.Binary, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `left operator right`."""
     if node.operator in {"==", "!="}:
         return _equality(node, compile_)
     if node.operator == "in":
@@ -229,7 +219,6 @@ def binary(node: ast.Binary, compile_: Compile, _environment: Environment) -> Cl
 
 
 def negate(node: ast.Negate, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `-operand`."""
     operand = compile_(node.operand)
     return lambda frame: operators.negate(operand(frame))
 
@@ -299,7 +288,6 @@ def _membership(node: ast.Binary, compile_: Compile) -> Closure | None:
 
 
 def call(node: ast.Call, compile_: Compile, environment: Environment) -> Closure:
-    """Compile a call of a function."""
     function = environment.functions.get((node.function, node.member))
     if function is None:
         return failing(f"unknown function `{node.function}`")
@@ -420,13 +408,11 @@ def _on_first(
 
 
 def and_(node: ast.And, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `a && b && ...`."""
     operands = tuple(map(compile_, node.operands))
     return _logic(lambda _: operands, decisive=False)
 
 
 def or_(node: ast.Or, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `a || b || ...`."""
     operands = tuple(map(compile_, node.operands))
     return _logic(lambda _: operands, decisive=True)
 
@@ -460,7 +446,6 @@ def _logic(operands_of: Callable[[Frame], Iterable[Closure]], *, decisive: bool)
 
 
 def not_(node: ast.Not, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `!operand`."""
     operand = compile_(node.operand)
 
     def evaluate(frame: Frame) -> object:
@@ -490,7 +475,6 @@ def conditional(node: ast.Conditional, compile_: Compile, _environment: Environm
 
 
 def alternative(node: ast.Alternative, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `operand.or(other)` or `operand.orValue(other)`."""
     operand, other, unwraps = compile_(node.operand), compile_(node.other), node.unwraps
     if unwraps and isinstance(node.operand, ast.Index) and node.operand.optional:
         return _entry_or(compile_(node.operand.operand), compile_(node.operand.index), other)
@@ -559,7 +543,6 @@ def _holds(condition: Closure, frame: Frame) -> bool:
 
 
 def quantifier(node: ast.Quantifier, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `all`, `exists` or `exists_one`."""
     loop = _loop(compile_(node.range), node.variables)
     predicate = compile_(node.predicate)
     if node.how_many is ast.HowMany.ONE:
@@ -569,7 +552,6 @@ def quantifier(node: ast.Quantifier, compile_: Compile, _environment: Environmen
 
 
 def transform(node: ast.Transform, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `map`, `filter` and the `transform...` macros."""
     loop = _loop(compile_(node.range), node.variables)
     result = compile_(node.result)
     if node.condition is not None:
@@ -620,7 +602,6 @@ def _to_entries(loop: _Loop, result: Closure) -> Closure:
 
 
 def sort_by(node: ast.SortBy, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `range.sortBy(x, key)`."""
     range_, key_of = compile_(node.range), compile_(node.key)
 
     def checked(frame: Frame) -> object:
@@ -668,7 +649,6 @@ def bind(node: ast.Bind, compile_: Compile, _environment: Environment) -> Closur
 
 
 def optional_map(node: ast.OptionalMap, compile_: Compile, _environment: Environment) -> Closure:
-    """Compile `operand.optMap(x, body)` or `optFlatMap`."""
     operand, name, body, flat = (
         compile_(node.operand),
         node.variable,

@@ -55,7 +55,6 @@ def not_bool(value: object) -> CelError:
 
 
 def add(left: Any, right: Any, budget: Budget) -> object:
-    """Return `left + right`."""
     kind, other = type(left), type(right)
     if kind is other:
         if kind is int:
@@ -79,7 +78,6 @@ def add(left: Any, right: Any, budget: Budget) -> object:
 
 
 def subtract(left: Any, right: Any) -> object:
-    """Return `left - right`."""
     kind, other = type(left), type(right)
     if kind is other:
         if kind is int:
@@ -96,7 +94,6 @@ def subtract(left: Any, right: Any) -> object:
 
 
 def multiply(left: Any, right: Any) -> object:
-    """Return `left * right`."""
     kind = type(left)
     if kind is type(right):
         if kind is int:
@@ -145,7 +142,6 @@ def modulo(left: Any, right: Any) -> object:
 
 
 def negate(value: object) -> object:
-    """Return `-value`."""
     if type(value) is int:
         return to_int(-value)
     if type(value) is float:
@@ -157,7 +153,6 @@ def negate(value: object) -> object:
 
 
 def is_nan(value: object) -> bool:
-    """Return whether a value is the double that is no number."""
     return type(value) is float and math.isnan(value)
 
 
@@ -303,7 +298,6 @@ def optional_select(operand: Any, field: str) -> OptionalValue:
 
 
 def has(operand: Any, field: str) -> bool:
-    """Return `has(operand.field)`."""
     if type(operand) is dict:
         return field in operand
     return optional_select(operand, field).present

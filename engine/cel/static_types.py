@@ -64,7 +64,6 @@ def map_of(key: CelType, value: CelType) -> CelType:
 
 
 def optional_of(value: CelType) -> CelType:
-    """Return the type of optionals of `value`."""
     return CelType(OPTIONAL.name, (value,))
 
 

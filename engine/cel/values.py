@@ -140,14 +140,12 @@ TIMESTAMP_MAX: Final = (
 
 
 def to_int(value: int) -> int:
-    """Return `value` as a CEL int."""
     if INT_MIN <= value <= INT_MAX:
         return value
     raise CelError("integer overflow")
 
 
 def to_uint(value: int) -> UInt:
-    """Return `value` as a CEL uint."""
     if 0 <= value <= UINT_MAX:
         return UInt(value)
     raise CelError("unsigned integer overflow")
@@ -161,7 +159,6 @@ def to_timestamp(nanos: int, offset: int = 0) -> Timestamp:
 
 
 def to_duration(nanos: int) -> Duration:
-    """Return the duration of `nanos` nanoseconds."""
     if INT_MIN <= nanos <= INT_MAX:
         return Duration(nanos)
     raise CelError("duration out of range")

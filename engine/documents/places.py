@@ -144,8 +144,6 @@ class ScalarNode:
 
 @dataclass(slots=True, eq=False)
 class ListNode:
-    """A list."""
-
     index: int
     items: tuple[Node, ...]
 

@@ -39,8 +39,6 @@ class WireStruct(
 
 
 class OwnerReference(WireStruct, frozen=True):
-    """A reference to an owner of an object."""
-
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -69,8 +67,6 @@ class ObjectMeta(WireStruct, frozen=True):
 
 
 class SelectorRequirement(WireStruct, frozen=True):
-    """One requirement of a node selector term or of a label selector."""
-
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
@@ -88,8 +84,6 @@ class Present(WireStruct, frozen=True):
 
 
 class ResourceRequirements(WireStruct, frozen=True):
-    """Requests and limits of a container or of a pod as a whole."""
-
     requests: ResourceList | None = None
     limits: ResourceList | None = None
 
@@ -142,8 +136,6 @@ class PreferredSchedulingTerm(WireStruct, frozen=True):
 
 
 class NodeAffinity(WireStruct, frozen=True):
-    """Required and preferred node affinity."""
-
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = (
         None
@@ -166,15 +158,11 @@ class PodAffinityTerm(WireStruct, frozen=True):
 
 
 class WeightedPodAffinityTerm(WireStruct, frozen=True):
-    """A term that a pod prefers, and what a node gains by it."""
-
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(WireStruct, frozen=True):
-    """Affinity or anti-affinity to other pods."""
-
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = (
         None
@@ -182,16 +170,12 @@ class PodAffinity(WireStruct, frozen=True):
 
 
 class Affinity(WireStruct, frozen=True):
-    """The affinity of a pod to nodes and to other pods."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(WireStruct, frozen=True):
-    """How evenly pods that match are spread over the values of a node label."""
-
     max_skew: int = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -203,8 +187,6 @@ class TopologySpreadConstraint(WireStruct, frozen=True):
 
 
 class ImageVolume(WireStruct, frozen=True):
-    """The image that a volume holds."""
-
     reference: str = ""
 
 
@@ -215,8 +197,6 @@ class EmptyDirVolume(WireStruct, frozen=True):
 
 
 class Volume(WireStruct, frozen=True):
-    """A volume of a pod, as far as it may tie the pod to nodes."""
-
     name: str = ""
     persistent_volume_claim: Present | None = None
     ephemeral: Present | None = None
@@ -227,8 +207,6 @@ class Volume(WireStruct, frozen=True):
 
 
 class PodSchedulingGate(WireStruct, frozen=True):
-    """A condition that the scheduler waits for before it considers a pod."""
-
     name: str = ""
 
 
@@ -239,8 +217,6 @@ class PodSchedulingGroup(WireStruct, frozen=True):
 
 
 class PodSpec(WireStruct, frozen=True):
-    """The specification of a pod."""
-
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     overhead: ResourceList | None = None
@@ -275,8 +251,6 @@ class NodeAllocatableResourceClaimStatus(WireStruct, frozen=True):
 
 
 class PodCondition(WireStruct, frozen=True):
-    """A condition of a pod."""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -298,24 +272,18 @@ class PodStatus(WireStruct, frozen=True):
 
 
 class Pod(WireStruct, frozen=True):
-    """A pod."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
 class Taint(WireStruct, frozen=True):
-    """A taint of a node."""
-
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
 class NodeSpec(WireStruct, frozen=True):
-    """The specification of a node."""
-
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
@@ -338,8 +306,6 @@ class ContainerImage(WireStruct, frozen=True):
 
 
 class NodeStatus(WireStruct, frozen=True):
-    """The status of a node, reported by its kubelet."""
-
     capacity: ResourceList | None = None
     allocatable: ResourceList | None = None
     conditions: list[NodeCondition] | None = None
@@ -355,14 +321,10 @@ class Node(WireStruct, frozen=True):
 
 
 class Namespace(WireStruct, frozen=True):
-    """A namespace: its labels and the annotations about quotas."""
-
     metadata: ObjectMeta = ObjectMeta()
 
 
 class LimitRangeItem(WireStruct, frozen=True):
-    """Limits of one type of object; the defaults are those of containers."""
-
     type: str = ""
     default: ResourceList | None = None
     default_request: ResourceList | None = None
@@ -371,43 +333,31 @@ class LimitRangeItem(WireStruct, frozen=True):
 
 
 class LimitRangeSpec(WireStruct, frozen=True):
-    """Limits by type."""
-
     limits: list[LimitRangeItem] | None = None
 
 
 class LimitRange(WireStruct, frozen=True):
-    """A LimitRange."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
 class ScopeRequirement(WireStruct, frozen=True):
-    """What a ResourceQuota asks of the pods that it counts."""
-
     scope_name: str = ""
     operator: str = ""
     values: list[str] | None = None
 
 
 class ScopeSelector(WireStruct, frozen=True):
-    """Requirements that must all hold."""
-
     match_expressions: list[ScopeRequirement] | None = None
 
 
 class ResourceQuotaSpec(WireStruct, frozen=True):
-    """The greatest amounts of a namespace, and the pods that count."""
-
     hard: ResourceList | None = None
     scopes: list[str] | None = None
     scope_selector: ScopeSelector | None = None
 
 
 class ResourceQuota(WireStruct, frozen=True):
-    """A ResourceQuota."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
 
@@ -419,28 +369,20 @@ class WorkloadReference(WireStruct, frozen=True):
 
 
 class WorkloadDependency(WireStruct, frozen=True):
-    """A workload that another one communicates with."""
-
     workload: WorkloadReference = WorkloadReference()
     max_network_cost: int = 0
 
 
 class AppGroupWorkload(WireStruct, frozen=True):
-    """A workload and its dependencies."""
-
     workload: WorkloadReference = WorkloadReference()
     dependencies: list[WorkloadDependency] | None = None
 
 
 class AppGroupSpec(WireStruct, frozen=True):
-    """The specification of an AppGroup."""
-
     workloads: list[AppGroupWorkload] | None = None
 
 
 class TopologyOrder(WireStruct, frozen=True):
-    """The place of a workload in the order in which an AppGroup is to be scheduled."""
-
     workload: WorkloadReference = WorkloadReference()
     index: int = 0
 
@@ -452,23 +394,17 @@ class AppGroupStatus(WireStruct, frozen=True):
 
 
 class AppGroup(WireStruct, frozen=True):
-    """An application of several workloads."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: AppGroupSpec = AppGroupSpec()
     status: AppGroupStatus = AppGroupStatus()
 
 
 class DestinationCost(WireStruct, frozen=True):
-    """The cost of reaching a region or zone."""
-
     destination: str = ""
     network_cost: int = 0
 
 
 class OriginCosts(WireStruct, frozen=True):
-    """The costs from a region or zone."""
-
     origin: str = ""
     cost_list: list[DestinationCost] | None = None
 
@@ -481,21 +417,15 @@ class TopologyCosts(WireStruct, frozen=True):
 
 
 class NetworkWeights(WireStruct, frozen=True):
-    """One set of costs."""
-
     name: str = ""
     topology_list: list[TopologyCosts] | None = None
 
 
 class NetworkTopologySpec(WireStruct, frozen=True):
-    """Sets of costs."""
-
     weights: list[NetworkWeights] | None = None
 
 
 class NetworkTopology(WireStruct, frozen=True):
-    """The costs of traffic between the regions and zones of a cluster."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: NetworkTopologySpec = NetworkTopologySpec()
 
@@ -515,14 +445,10 @@ class DiskBandwidth(Bandwidth, frozen=True):
 
 
 class NodeDiskIOSpec(WireStruct, frozen=True):
-    """The node that is described."""
-
     node_name: str = ""
 
 
 class NodeDiskIOStatus(WireStruct, frozen=True):
-    """The bandwidth that its driver reports as left, by disk."""
-
     allocatable_bandwidth: dict[str, DiskBandwidth] | None = None
 
 
@@ -541,69 +467,49 @@ class Overhead(WireStruct, frozen=True):
 
 
 class Scheduling(WireStruct, frozen=True):
-    """The nodes that support the class."""
-
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
 
 
 class RuntimeClass(WireStruct, frozen=True):
-    """A `node.k8s.io/v1` RuntimeClass."""
-
     metadata: ObjectMeta = ObjectMeta()
     overhead: Overhead | None = None
     scheduling: Scheduling | None = None
 
 
 class PodDisruptionBudgetSpec(WireStruct, frozen=True):
-    """The pods that a budget protects."""
-
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudgetStatus(WireStruct, frozen=True):
-    """What the controller of budgets has counted."""
-
     disruptions_allowed: int = 0
 
 
 class PodDisruptionBudget(WireStruct, frozen=True):
-    """A `policy/v1` PodDisruptionBudget."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
 class DeviceClassSpec(WireStruct, frozen=True):
-    """The extended resource that devices of a class stand for."""
-
     extended_resource_name: str | None = None
 
 
 class DeviceClass(WireStruct, frozen=True):
-    """A `resource.k8s.io/v1` DeviceClass."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
 class ElasticQuotaSpec(WireStruct, frozen=True):
-    """The guaranteed and the greatest amounts of a namespace."""
-
     min: ResourceList | None = None
     max: ResourceList | None = None
 
 
 class ElasticQuotaStatus(WireStruct, frozen=True):
-    """The last count of the quota's controller."""
-
     used: ResourceList | None = None
 
 
 class ElasticQuota(WireStruct, frozen=True):
-    """An ElasticQuota of either API group."""
-
     api_version: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
@@ -611,16 +517,12 @@ class ElasticQuota(WireStruct, frozen=True):
 
 
 class PodGroupSpec(WireStruct, frozen=True):
-    """How many pods must run, and what they need."""
-
     min_member: int = 0
     min_resources: ResourceList | None = None
     schedule_timeout_seconds: int | None = None
 
 
 class PodGroupStatus(WireStruct, frozen=True):
-    """What its controller has written."""
-
     phase: str = ""
     occupied_by: str = ""
     running: int = 0
@@ -630,8 +532,6 @@ class PodGroupStatus(WireStruct, frozen=True):
 
 
 class PodGroup(WireStruct, frozen=True):
-    """A `scheduling.x-k8s.io/v1alpha1` PodGroup."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
@@ -642,8 +542,6 @@ class KoordinatorPodGroup(PodGroup, frozen=True):
 
 
 class PriorityClass(WireStruct, frozen=True):
-    """A `scheduling.k8s.io/v1` PriorityClass."""
-
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
@@ -651,8 +549,6 @@ class PriorityClass(WireStruct, frozen=True):
 
 
 class ResourceMap(WireStruct, frozen=True):
-    """Koordinator's wrapper around a resource list."""
-
     resources: ResourceList | None = None
 
 
@@ -664,16 +560,12 @@ class AggregatedUsage(WireStruct, frozen=True):
 
 
 class NodeMetricInfo(WireStruct, frozen=True):
-    """Measured usage of a node."""
-
     node_usage: ResourceMap = ResourceMap()
     system_usage: ResourceMap = ResourceMap()
     aggregated_node_usages: list[AggregatedUsage] | None = None
 
 
 class PodMetricInfo(WireStruct, frozen=True):
-    """Measured usage of one pod on a node."""
-
     namespace: str = ""
     name: str = ""
     priority: str = ""
@@ -681,28 +573,20 @@ class PodMetricInfo(WireStruct, frozen=True):
 
 
 class NodeMetricCollectPolicy(WireStruct, frozen=True):
-    """How often the agent reports."""
-
     report_interval_seconds: int | None = None
 
 
 class NodeMetricSpec(WireStruct, frozen=True):
-    """The instructions for the agent."""
-
     metric_collect_policy: NodeMetricCollectPolicy | None = None
 
 
 class NodeMetricStatus(WireStruct, frozen=True):
-    """The last measurement of the agent."""
-
     update_time: datetime | None = None
     node_metric: NodeMetricInfo | None = None
     pods_metric: list[PodMetricInfo | None] | None = None
 
 
 class NodeMetric(WireStruct, frozen=True):
-    """Koordinator's `slo.koordinator.sh/v1alpha1` NodeMetric; its name is the node's."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()
@@ -732,8 +616,6 @@ class NamespacedPlacementPolicy(PlacementPolicy, frozen=True):
 
 
 class Attribute(WireStruct, frozen=True):
-    """A setting of a node's kubelet."""
-
     name: str = ""
     value: str = ""
 
@@ -746,8 +628,6 @@ class ZoneCost(WireStruct, frozen=True):
 
 
 class ZoneResource(WireStruct, frozen=True):
-    """The amount of a resource in a zone."""
-
     name: str = ""
     available: Quantity = None
 

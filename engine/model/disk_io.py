@@ -68,7 +68,6 @@ def throughput_of(text: str | None) -> Throughput | None:
 
 
 def node_disks_of(wire: api.NodeDiskIO) -> NodeDisks:
-    """Return the disks in a NodeDiskIOStats."""
     by_id = wire.status.allocatable_bandwidth or {}
     bandwidths = [by_id[name].status or by_id[name] for name in sorted(by_id)]
     disks = (

@@ -40,7 +40,6 @@ class DisruptionBudget:
 
 
 def disruption_budget_of(wire: api.PodDisruptionBudget) -> DisruptionBudget:
-    """Return the model of a PodDisruptionBudget."""
     selector = None
     if wire.spec.selector is not None:
         selector, mistakes = parse_label_selector(wire.spec.selector, ("spec", "selector"))

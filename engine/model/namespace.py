@@ -92,8 +92,6 @@ _OF_EACH_CONTAINER: Final = frozenset({"cpu", "memory"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceQuota:
-    """A ResourceQuota."""
-
     namespace: str
     name: str
     # the greatest amounts by the quota's names of resources, such as `limits.cpu`, in base units;
@@ -147,7 +145,6 @@ class ResourceQuota:
 
 
 def resource_quota_of(wire: api.ResourceQuota) -> ResourceQuota:
-    """Return the model of a ResourceQuota."""
     spec = wire.spec
     selector = spec.scope_selector or api.ScopeSelector()
     named = [api.ScopeRequirement(scope_name=scope) for scope in spec.scopes or ()]

@@ -101,7 +101,6 @@ def _indexes(order: Sequence[api.TopologyOrder]) -> dict[str, int]:
 
 
 def network_topology_of(wire: api.NetworkTopology) -> NetworkTopology:
-    """Return the model of a NetworkTopology."""
     costs: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
     for weights in wire.spec.weights or ():
         by_label = costs.setdefault(weights.name, {})

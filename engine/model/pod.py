@@ -359,7 +359,6 @@ def _gone_by(meta: api.ObjectMeta) -> Micros | None:
 def _required(
     affinity: api.PodAffinity, labels: Mapping[str, str] | None
 ) -> tuple[api.PodAffinityTerm, ...]:
-    """Return the required terms of an affinity to pods."""
     terms = affinity.required_during_scheduling_ignored_during_execution or ()
     return tuple(terms) if labels is None else with_label_keys(terms, labels)
 
@@ -367,7 +366,6 @@ def _required(
 def _preferred(
     affinity: api.PodAffinity, labels: Mapping[str, str] | None
 ) -> tuple[api.WeightedPodAffinityTerm, ...]:
-    """Return the preferred terms of an affinity to pods; see `_required`."""
     terms = affinity.preferred_during_scheduling_ignored_during_execution or ()
     if labels is None:
         return tuple([term for term in terms if 0 < term.weight <= GREATEST_WEIGHT])
@@ -384,7 +382,6 @@ def _preferred(
 def _constraints(
     constraints: Sequence[api.TopologySpreadConstraint], when_unsatisfiable: str
 ) -> tuple[api.TopologySpreadConstraint, ...]:
-    """Return the constraints of one kind."""
     return tuple([each for each in constraints if each.when_unsatisfiable == when_unsatisfiable])
 
 
@@ -433,8 +430,6 @@ LONGEST_TRAITS: Final = 8_192  # bytes; those of an everyday pod take 300
 
 
 class PodTraits(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The traits of a pod."""
-
     namespace: str
     labels: dict[str, str]
     terminating: bool  # whether it is being deleted

@@ -74,7 +74,6 @@ class PriorityClass:
 
 
 def priority_class_of(wire: api.PriorityClass) -> PriorityClass:
-    """Return the model of a PriorityClass."""
     annotations = wire.metadata.annotations or {}
     toleration = None
     with suppress(ValueError):  # as upstream: what cannot be read protects nobody
@@ -128,7 +127,6 @@ class RuntimeClass:
 
 
 def runtime_class_of(wire: api.RuntimeClass) -> RuntimeClass:
-    """Return the model of a RuntimeClass."""
     overhead = (wire.overhead or api.Overhead()).pod_fixed or {}
     for resource, amount in overhead.items():
         base_units(resource, amount)

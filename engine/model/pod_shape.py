@@ -227,7 +227,6 @@ class ShapeCache:
         self._alive: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
 
     def get(self, encoded: bytes) -> PodShape:
-        """Return the shape of a key."""
         shape = self.held.get(encoded)
         if shape is None:
             shape = self._alive.get(encoded)

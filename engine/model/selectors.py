@@ -57,8 +57,6 @@ _NODE_OPERATORS: Final = tuple(Operator)
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake in a selector."""
-
     kind: Literal["Invalid", "NotSupported"]  # the API machinery's name for this kind of error
     path: Path  # its place
     message: str  # the mistake, without the place
@@ -70,7 +68,6 @@ class Mistake:
         return "".join(steps).removeprefix(".")
 
     def __str__(self) -> str:
-        """Return the place and the message."""
         return f"{self.field}: {self.message}"
 
 
@@ -286,7 +283,6 @@ def _parse_term(wire: api.NodeSelectorTerm, at: Path) -> tuple[Term, Mistakes]:
 def _parse_all(
     wire: Iterable[api.SelectorRequirement] | None, at: Path, allowed: tuple[Operator, ...]
 ) -> tuple[tuple[Requirement, ...], Mistakes]:
-    """Return the correct label requirements, and the mistakes in the others."""
     good: list[Requirement] = []
     wrong: list[Mistake] = []
     for i, written in enumerate(wire or ()):

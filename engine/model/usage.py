@@ -156,14 +156,10 @@ class NodeMetrics(api.WireStruct, frozen=True):
 
 
 class ContainerMetrics(api.WireStruct, frozen=True):
-    """Usage of one container."""
-
     usage: api.ResourceList | None = None
 
 
 class PodMetrics(api.WireStruct, frozen=True):
-    """Usage of a pod, container by container."""
-
     metadata: api.ObjectMeta = api.ObjectMeta()
     timestamp: datetime | None = None
     containers: list[ContainerMetrics] | None = None

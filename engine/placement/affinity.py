@@ -443,8 +443,6 @@ _LONGEST_RULE = 63
 
 @dataclass(frozen=True, slots=True)
 class RequiredLabels:
-    """The required labels of any node."""
-
     required: Alternatives = ()  # alternatives of which one must hold; none if nothing is required
     # the filters that they express completely, so that the scheduler enforces them
     enforced: tuple[FilterOutcome, ...] = ()

@@ -141,7 +141,6 @@ def encode(
 
 
 def _user_weights(affinity: api.NodeAffinity | None) -> int:
-    """Return the sum of the weights of the user's preferred terms."""
     if affinity is None:
         return 0
     terms = affinity.preferred_during_scheduling_ignored_during_execution or ()

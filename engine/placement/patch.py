@@ -215,7 +215,6 @@ read_document: Final = msgspec.json.Decoder(PodDocument).decode
 
 
 def affinity_of(document: PodDocument) -> Mapping[str, Any] | None:
-    """Return the `spec.affinity` of a pod."""
     return (document.get("spec") or {}).get("affinity")
 
 

@@ -112,11 +112,9 @@ class DiskIOAwareFilter(Filter):
         return result_of(np.where(fits, PASS, np.where(is_known, _NOT_ENOUGH, _UNKNOWN)))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the reason of a code."""
         return (_REASONS[code],)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the throughput that the pod requests, and that each disk has left."""
         return _inputs(cycle.pod, cycle.view, row, self._needs)
 
 
@@ -139,7 +137,6 @@ class DiskIOAwareScore(Score):
         return Scores(np.where(available > 0, percent, 0))
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the throughput that the pod requests, and that each disk has left."""
         return _inputs(cycle.pod, cycle.view, row, self._needs)
 
 

@@ -54,7 +54,6 @@ class ImageLocalityScore(Score):
         return Scores(trunc_div((counted - _LEAST) * MAX_SCORE, most - _LEAST))
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the size of each image on the node, and on what share of all nodes it is."""
         inputs = []
         for name in dict.fromkeys(map(normalized_image_name, _images(cycle.pod))):
             sizes, share = image_column(cycle.view, name)

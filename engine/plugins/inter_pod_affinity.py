@@ -116,15 +116,12 @@ class InterPodAffinityFilter(Filter):
         return result_of(_codes(pod, needs, view))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the text of one code."""
         return (_REASONS[code],)
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return that the affinity is too large."""
         return _TOO_LARGE
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return how many pods near the node matter, by topology key."""
         view = cycle.view
         needs = _needs_of(cycle.pod)
         if needs is None:
@@ -179,11 +176,9 @@ class InterPodAffinityScore(Score):
         return points
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return that the affinity is too large."""
         return _TOO_LARGE
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the sum of the weights near the node, by topology key."""
         view = cycle.view
         whole, row = view.whole, view.whole.rows[view.names[row]]
         near = self._near(cycle.pod, _preferences(cycle.pod) or (), whole)

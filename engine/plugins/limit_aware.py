@@ -281,7 +281,6 @@ class LimitCapacity:
         self._key = tuple(sorted(ratios.items()))
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return why the ratios of a node are unknown."""
         return self._ratios.fault_of(cycle.view.nodes[row])
 
     def _limits_with_pod(
@@ -326,7 +325,6 @@ class LimitAwareFilter(LimitCapacity, Filter):
     """Rejects nodes whose limits would add up to more than their capacity."""
 
     def filter(self, cycle: Cycle) -> FilterResult:
-        """Return PASS, FAULT, or reasons: one per insufficient resource."""
         view = cycle.view
         if cycle.pod.is_daemon_set:
             return FilterResult.passing(len(view))
@@ -368,12 +366,10 @@ class LimitAwareFilter(LimitCapacity, Filter):
         return _FilterSide(native, named, faulty if faulty.any() else None)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the sums of limits with the pod, of the capacity for them."""
         checked = () if cycle.pod.is_daemon_set else _checked(cycle.pod.shape)
         return self._limits_with_pod(cycle.view, row, Sum.EFFECTIVE_LIMITS, checked)
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the texts of the reasons in a code, cpu, memory, ephemeral-storage first."""
         checked = _checked(cycle.pod.shape)
         texts = [f"Insufficient {name} limit" for name, _ in checked]
         return reason_texts(code, texts, "Insufficient extended resources limit")
@@ -412,7 +408,6 @@ class _ScoreSide(RowWise):
     faulty: BoolColumn | None
 
     def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
-        """Return some rows."""
         return _ScoreSide(
             capacities=self.capacities.take(rows, axis=1),
             divisors=self.divisors.take(rows, axis=1),
@@ -466,15 +461,12 @@ class LimitAwareBalance(_LimitScore, BalancedScore):
         return view.amounts(view.sums[Sum.EFFECTIVE_LIMITS_NON_ZERO], names)
 
     def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
-        """Return what limits may add up to."""
         return self._capacities(view)
 
     def key(self, pod: Pod) -> Hashable:
-        """Return the ratios."""
         return self._side_key
 
     def faults(self, view: ClusterView) -> BoolColumn | None:
-        """Return the nodes whose ratios are unknown."""
         faulty = self._is_faulty(view)
         return faulty if faulty.any() else None
 
@@ -508,7 +500,6 @@ class LimitAwareScore(_LimitScore, Score):
         return share.astype(np.int64)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the sums of limits with the pod, of the capacity, with defaults for missing."""
         limits = cycle.pod.shape.effective_limits_non_zero
         scored = tuple((name, capped(limits.get(name, 0))) for name in self._names)
         return self._limits_with_pod(cycle.view, row, Sum.EFFECTIVE_LIMITS_NON_ZERO, scored)

@@ -79,7 +79,6 @@ class LoadVariationRiskBalancingScore(Score):
         return Scores(rounded(np.where(is_known, least, 0)))
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the load that is measured, how much it varies, and what the pod requests."""
         requests = cycle.pod.shape.peak_requests
         requested = (
             RuleInput(f"{name} of this pod", requests.get(name, 0), unit_of(name))

@@ -91,7 +91,6 @@ def distribution(x: FloatColumn, alpha: FloatColumn, beta: FloatColumn) -> Float
 
 
 def _log_front(x: FloatColumn, alpha: FloatColumn, beta: FloatColumn) -> FloatColumn:
-    """Return the logarithm of x^alpha * (1-x)^beta / (alpha * B(alpha, beta))."""
     return (
         alpha * np.log(x)
         + beta * np.log1p(-x)
@@ -224,7 +223,6 @@ class LowRiskOverCommitmentScore(Score):
         return Scores(np.where(is_reported(view) & is_recent(view, cycle.now), safe, 0))
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return requests and limits on the node with this pod, and the measured load."""
         added, part = COMMITTED.of(cycle.pod.shape), cycle.view.take(np.array([row]))
         if not any(added):
             return ()

@@ -140,13 +140,11 @@ class NetworkOverheadFilter(Filter):
         return result_of(np.where(violated > satisfied, violated * _COUNTS + satisfied, PASS))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the reason of a code."""
         violated, satisfied = divmod(code, _COUNTS)
         what = "node(s) does not meet several network requirements from Workload dependencies"
         return (f"{what}: Satisfied: {satisfied} Violated: {violated}",)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the place of the node, and its counts of dependencies."""
         table = self._overheads.of(cycle)
         if table is None:
             return ()
@@ -174,7 +172,6 @@ class NetworkOverheadScore(Score):
         return inverse_minmax(scores) if scores.any() else scores
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the place of the node, and the cost of the pod's traffic from there."""
         table = self._overheads.of(cycle)
         if table is None:
             return ()
@@ -182,15 +179,12 @@ class NetworkOverheadScore(Score):
 
 
 class _Peers:
-    """The pods that a pod communicates with.
-
-    Attributes:
-        on_nodes: how many there are by the name of the node, once for each dependency on them.
-        in_places: the same by place and dependency.
-    """
+    """The pods that a pod communicates with."""
 
     def __init__(self, view: ClusterView, group: str, dependencies: tuple[Dependency, ...]) -> None:
+        # how many there are by the name of the node, once for each dependency on them
         self.on_nodes: Counter[str] = Counter()
+        # the same by place and dependency
         self.in_places: Counter[tuple[Place, Dependency]] = Counter()
         rows, places = view.whole.rows, _places(view.whole)
         for dependency in dependencies:

@@ -137,15 +137,12 @@ class NodeAffinityFilter(Filter):
         return result_of(cycle.view.pod_column(key, _NODES, codes))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the text of one code."""
         return (_REASONS[code],)
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return why no node could be judged."""
         return TOO_MANY_KEYS
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the labels of the node that the terms name."""
         required, _ = _sides(cycle.pod.affinity)
         of_pod = None if required is None else parse_node_selector(required)[0]
         selectors = (selector for selector in (of_pod, self._added) if selector is not None)
@@ -188,7 +185,6 @@ class NodeAffinityScore(Score):
         return "; ".join(str(mistake) for mistake in mistakes[:_MOST_TOLD]) or TOO_MANY_KEYS
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the labels of the node that the terms name."""
         of_pod, _ = parse_preferred_terms(_sides(cycle.pod.affinity)[1])
         return _label_inputs(
             [weighted.term for weighted in (*self._added, *of_pod)], (), cycle.view, row

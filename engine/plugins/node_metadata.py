@@ -229,7 +229,6 @@ class NodeMetadataScore(Score):
         return points
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the label or annotation."""
         node, source = cycle.view.nodes[row], "label" if self._in_labels else "annotation"
         texts = (node.labels if self._in_labels else node.annotations) if node else {}
         return (RuleInput(f"{source} {self._key}", text=texts.get(self._key, "absent")),)

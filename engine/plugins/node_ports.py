@@ -24,11 +24,9 @@ class NodePortsFilter(Filter):
         return FilterResult(is_taken, is_taken.view("i1"))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the only reason."""
         return ("node(s) didn't have free ports for the requested pod ports",)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return how many pods of the node have one of the ports."""
         if not cycle.pod.host_ports:
             return ()
         pods = int(pods_using(cycle.view, cycle.pod.host_ports)[row])

@@ -114,7 +114,6 @@ class ZoneTables:
 
     @classmethod
     def of(cls, view: ClusterView) -> ZoneTables:
-        """Return the zones of the nodes of a view."""
         layouts = view.dictionary_column("NUMA layout", _ZONES, _layouts)
         most = max((len(layout) for layout in layouts.values if layout is not None), default=0)
         return cls(view, layouts, max(most, 1))
@@ -643,11 +642,9 @@ class NodeResourceTopologyMatchFilter(Filter):
         return result_of(found)
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the reason of a code."""
         return (_REASONS[code],)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the requests of the pod, and what each zone has left of them."""
         return _inputs(cycle.pod, cycle.view, row) if _is_concerned(cycle.pod) else ()
 
 
@@ -682,7 +679,6 @@ class NodeResourceTopologyMatchScore(Score):
         return np.clip(scores, 0, MAX_SCORE)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the requests of the pod, and what each zone has left of them."""
         return (
             _inputs(cycle.pod, cycle.view, row) if cycle.pod.shape.qos_class == _GUARANTEED else ()
         )
@@ -883,7 +879,6 @@ def _inputs(pod: Pod, view: ClusterView, row: int) -> RuleInputs:
 
 
 def _amounts(name: str, amounts: Amounts) -> RuleInput:
-    """Return amounts of several resources as one input."""
     if not amounts:
         return RuleInput(name, text="none")
     parts = [RuleInput(resource, amount, unit_of(resource)) for resource, amount in amounts.items()]

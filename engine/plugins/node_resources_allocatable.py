@@ -78,7 +78,6 @@ class NodeResourcesAllocatableScore(Score):
         return minmax_normalize(scores)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return what the node offers of each resource."""
         return tuple(
             RuleInput(
                 name, int(cycle.view.amount(cycle.view.allocatable, name)[row]), unit_of(name)

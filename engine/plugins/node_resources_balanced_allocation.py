@@ -130,11 +130,9 @@ class NodeResourcesBalancedAllocationScore(Score):
         return balance
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return why there is no score."""
         return "resources not found"
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the requests on the node with the pod, of its allocatable."""
         requests = {} if self.skips(cycle.pod) else dict(self._counted(cycle.pod))
         return requests_with_pod(cycle.view, Sum.REQUESTS, row, requests)
 

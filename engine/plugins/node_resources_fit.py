@@ -174,12 +174,10 @@ class NodeResourcesFitFilter(Filter):
         return rejected_with(_complaints(self._wanted(cycle.pod), cycle.view))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the texts of the complaints in a code."""
         short = (f"Insufficient {name}" for name, _ in self._wanted(cycle.pod))
         return reason_texts(code, ["Too many pods", *short], "Insufficient extended resources")
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the requests on the node with the pod, of its allocatable."""
         requests = {quantity.PODS: 1, **dict(self._wanted(cycle.pod))}
         return requests_with_pod(cycle.view, Sum.REQUESTS, row, requests)
 
@@ -246,24 +244,19 @@ class NodeResourcesFitBalance(BalancedScore):
         )
 
     def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
-        """Return the requests of nodes."""
         found = [view.amount(view.sums[_sums_of(name)], name) for name in names]
         return np.array(found, np.int64).reshape(len(names), len(view))
 
     def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
-        """Return what nodes offer."""
         return view.amounts(view.allocatable, names)
 
     def key(self, pod: Pod) -> Hashable:
-        """Return the same for all pods."""
         return "NodeResourcesFit"
 
     def faults(self, view: ClusterView) -> BoolColumn | None:
-        """Return all nodes if there is nothing to score by."""
         return None if self._resources else np.ones(len(view), np.bool_)
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return why there is no score."""
         return _NO_RESOURCES
 
 
@@ -306,11 +299,9 @@ class NodeResourcesFitScore(Score):
         return self._mean(total, np.maximum(weights, 1))
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return why there is no score."""
         return _NO_RESOURCES
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the requests with the pod, of allocatable; a default stands for a missing one."""
         return tuple(
             requested
             for name, _, amount in _counted(self._resources, cycle.pod)

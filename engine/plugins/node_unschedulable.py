@@ -31,11 +31,9 @@ class NodeUnschedulableFilter(Filter):
         return FilterResult(cordoned, cordoned.view(np.int8))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the only reason."""
         return ("node(s) were unschedulable",)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return whether the node is cordoned."""
         return (RuleInput("cordoned", text="yes" if cycle.view.unschedulable[row] else "no"),)
 
 

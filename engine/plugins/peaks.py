@@ -88,7 +88,6 @@ class PeaksScore(Score):
         return points
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the cpu that is used and requested, and the power model of the node."""
         view = cycle.view
         used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
         model = self._models.get(view.names[row])

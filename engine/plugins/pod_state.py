@@ -35,7 +35,6 @@ class PodStateScore(Score):
         return minmax_normalize(scores)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return how many pods leave the node, and how many are to come."""
         view = cycle.view
         turnover = view.transitions.get(view.names[row], NO_TRANSITIONS)
         coming = turnover.nominated + (cycle.pod.nominated_node_name == view.names[row])

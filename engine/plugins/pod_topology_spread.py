@@ -177,15 +177,12 @@ class PodTopologySpreadFilter(Filter):
         return FilterResult(rejects, codes)
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the text of one code."""
         return (_REASONS[code],)
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return why no node could be judged."""
         return _fault(cycle.pod.topology_spread)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the pods of the domains of the node, with this one, and the fewest elsewhere."""
         view = cycle.view
         whole, name = view.whole, view.names[row]
         constraints = constraints_of(cycle.pod.topology_spread)
@@ -260,11 +257,9 @@ class PodTopologySpreadScore(ScoreAmong):
         return np.where(competes, _points(scores, least, most), 0) if most > _OUT else scores * 0
 
     def fault(self, cycle: Cycle, row: int) -> str:
-        """Return why no node could be judged."""
         return _fault(cycle.pod.soft_topology_spread)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the pods in the domains of the node."""
         pod, view = cycle.pod, cycle.view
         soft = self._soft(pod)
         if soft is None or not soft.constraints:

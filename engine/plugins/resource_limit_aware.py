@@ -80,7 +80,6 @@ class ResourceLimitAwareScore(Score):
         return minmax_normalize(scores)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return what limits would add up to with the pod, of what the node offers."""
         view = cycle.view
         inputs = []
         for (name, _), amount in zip(self._scored, self._amounts(cycle.pod), strict=True):

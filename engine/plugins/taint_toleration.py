@@ -48,12 +48,10 @@ class TaintTolerationFilter(Filter):
         return FilterResult(rejects, lambda: view.pod_column((*key, "codes"), _NODES, codes))
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the text for the taint of that code."""
         taint = _by_code(cycle.view)[code]
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the taints that count."""
         return (_taint_input(cycle.view, row, _REPELLING),)
 
 
@@ -78,7 +76,6 @@ class TaintTolerationScore(Score):
         return default_normalize(scores, reverse=True)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the taints that count."""
         return (_taint_input(cycle.view, row, _DISCOURAGING),)
 
 

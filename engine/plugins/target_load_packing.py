@@ -138,7 +138,6 @@ class TargetLoadPackingScore(Score):
         return np.clip(scores, 0, MAX_SCORE)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the measured cpu, and the predicted cpu of new pods and of this pod."""
         view = cycle.view
         used, whole = measured_load(view).average[0, row], capacity(view)[0, row]
         new = view.pod_sums[self._prediction][0, row]

@@ -138,18 +138,13 @@ SCORES: Final = ("spec", "scores")
 
 
 class CompiledPrograms:
-    """The expressions of a document, compiled.
-
-    Attributes:
-        found: programs by the path of the item that each belongs to.
-        problems: the mistakes in the others.
-        warnings: what is accepted and probably not meant.
-    """
+    """The expressions of a document, compiled."""
 
     def __init__(self, document: Document) -> None:
+        # programs by the path of the item that each belongs to
         self.found: dict[ItemPath, Program] = {}
-        self.problems: list[Diagnostic] = []
-        self.warnings: list[Finding] = []
+        self.problems: list[Diagnostic] = []  # the mistakes in the others
+        self.warnings: list[Finding] = []  # what is accepted and probably not meant
         self._document = document
         for path, item in _items(document, CONDITIONS):
             self._add(path, item, ExpressionScope.MATCH, {}, CONDITION)
@@ -200,18 +195,13 @@ class CompiledPrograms:
 
 
 class ConfiguredPlugins:
-    """The plugins that a document names, with their args.
-
-    Attributes:
-        found: plugin and args by the path of the rule.
-        problems: the mistakes in the others.
-        warnings: args that are allowed and probably not meant.
-    """
+    """The plugins that a document names, with their args."""
 
     def __init__(self, document: Document) -> None:
+        # plugin and args by the path of the rule
         self.found: dict[ItemPath, tuple[Plugin, Args]] = {}
-        self.problems: list[Diagnostic] = []
-        self.warnings: list[Finding] = []
+        self.problems: list[Diagnostic] = []  # the mistakes in the others
+        self.warnings: list[Finding] = []  # args that are allowed and probably not meant
         self._document = document
         for path, item in _items(document, FILTERS):
             self._add(path, item, lambda plugin: plugin.filter is not None, "filter")
@@ -370,7 +360,6 @@ def _assembled(
     programs: CompiledPrograms,
     plugins: ConfiguredPlugins,
 ) -> CompiledPolicy:
-    """Return the policy made of parts without mistakes."""
     name, spec = written.name, written.spec
     conditions, variables = spec.match.match_conditions, spec.variables
     profiles = tuple(

@@ -34,14 +34,7 @@ _NO_ROWS: Final = np.zeros(0, np.bool_)
 
 
 class PolicyContext:
-    """The values that expressions of a policy read of a request, each computed once, when read.
-
-    Attributes:
-        request: the pod, with the fields of its admission request.
-        now: the moment of the decision, at which the age of reports is judged, too.
-        errors: what could not be evaluated, a line each, in the order of occurrence.
-        budget: shared by everything that is evaluated here.
-    """
+    """The values that expressions of a policy read of a request, each computed once, when read."""
 
     def __init__(
         self,
@@ -53,14 +46,14 @@ class PolicyContext:
         iterations: int = MOST_ITERATIONS,
         column_steps: int | None = None,
     ) -> None:
-        """Create the context of a request."""
-        self.request = request
-        self.now = now
+        self.request = request  # the pod, with the fields of its admission request
+        self.now = now  # the moment of the decision, at which the age of reports is judged, too
+        # what could not be evaluated, a line each, in the order of occurrence
         self.errors: list[str] = []
         self._new_budget = partial(
             Budget, iterations, column_steps=column_steps, expired=request.expired
         )
-        self.budget = self._new_budget()
+        self.budget = self._new_budget()  # shared by everything that is evaluated here
         self._policy = policy
         self._programs = variables
         self._activation: dict[str, object] = {}
@@ -100,7 +93,6 @@ class PolicyContext:
         return self._keys[program.source]
 
     def _prepare(self, program: Program) -> None:
-        """Add the values that a program reads."""
         activation = self._activation
         self._prepared.add(program.source)
         for root, fields in _fields_read(program.references):

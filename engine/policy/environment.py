@@ -130,8 +130,6 @@ class ExpressionScope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name."""
-
     path: str  # the name, with dots
     type: CelType  # its type; `OBJECT` where further entries describe its fields
     meaning: str  # its meaning, and when it is absent
@@ -432,12 +430,10 @@ def now_value(now: Micros) -> Timestamp:
 
 
 def timestamp_value(moment: Micros) -> Timestamp:
-    """Return a moment, exactly."""
     return Timestamp(moment * _NANOS_PER_MICRO)
 
 
 def condition_value(condition: NodeCondition) -> dict[str, object]:
-    """Return a condition of a node as expressions see it."""
     value: dict[str, object] = {
         "type": condition.type,
         "status": condition.status,
@@ -479,7 +475,6 @@ def amounts_value(amounts: Amounts) -> dict[str, float]:
 
 
 def taints_value(taints: Iterable[api.Taint]) -> list[object]:
-    """Return taints as expressions see them."""
     return [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
 
 

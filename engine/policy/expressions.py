@@ -313,7 +313,6 @@ class ScoreExpression(NodeExpression):
 
 
 def checked_bool(value: object) -> bool:
-    """Return a bool as it is."""
     if type(value) is not bool:
         raise CelError(f"the expression gave a `{type_of(value)}`, not a `bool`")
     return value

@@ -56,8 +56,6 @@ LABEL: Final = "@label"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The name of a label."""
-
     value: Closure  # evaluates to it for a pod; may fail, or give something other than a string
     text: str = ""  # the name, if it is written in the filter
 
@@ -439,19 +437,12 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LabelSummary:
-    """The requirements of a filter on node labels, whatever the pod.
+    """The requirements of a filter on node labels, whatever the pod."""
 
-    Attributes:
-        constrains_labels: whether it constrains labels, at least for some pods.
-        reasons: why labels do not carry all of it; empty if they do.
-        keys: those of the labels that are written in the filter.
-        unsatisfiable: whether no node can ever pass.
-    """
-
-    constrains_labels: bool = False
-    reasons: frozenset[str] = frozenset()
-    keys: frozenset[str] = frozenset()
-    unsatisfiable: bool = False
+    constrains_labels: bool = False  # whether it constrains labels, at least for some pods
+    reasons: frozenset[str] = frozenset()  # why labels do not carry all of it; empty if they do
+    keys: frozenset[str] = frozenset()  # those of the labels that are written in the filter
+    unsatisfiable: bool = False  # whether no node can ever pass
 
     @property
     def exactness(self) -> Exactness:
@@ -578,19 +569,16 @@ def label_read(node: ast.Node, bindings: Bindings) -> LabelRead | None:
 
 
 def is_labels(node: ast.Node, bindings: Bindings) -> bool:
-    """Return whether a node is `node.labels`."""
     root, keys, optional = ast.field_path(resolved(node, bindings))
     return keys == ("labels",) and not optional and is_node(root, bindings)
 
 
 def is_node(node: ast.Node, bindings: Bindings) -> bool:
-    """Return whether a node of the tree is the variable `node`."""
     node = resolved(node, bindings)
     return isinstance(node, ast.Variable) and node.name == "node"
 
 
 def reads_node(node: ast.Node, bindings: Bindings) -> bool:
-    """Return whether a part depends on the node that is judged."""
     return any(
         (isinstance(below, ast.Variable) and below.name == "node")
         or (isinstance(below, ast.Local) and below.name in bindings)
@@ -652,7 +640,6 @@ def as_conditional(node: ast.Node, bindings: Bindings) -> tuple[ast.Node, Bindin
 
 
 def is_int(node: ast.Node) -> TypeGuard[ast.Call]:
-    """Return whether a node is `int(..)`."""
     return isinstance(node, ast.Call) and node.function == "int" and len(node.args) == 1
 
 
@@ -910,15 +897,12 @@ PLUGIN_LABELS: Final = FilterLabels(precompute(Unknown("it is a plugin")))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreLabels:
-    """The node labels that a score reads.
+    """The node labels that a score reads."""
 
-    Attributes:
-        keys: of those that it reads by a constant key, in the order of the expression.
-        preferred: the nodes with the greater of two numbers, where it is a choice between two; None
-            for any other score.
-    """
-
+    # of those that it reads by a constant key, in the order of the expression
     keys: tuple[str, ...] = ()
+    # the nodes with the greater of two numbers, where it is a choice between two; None for any
+    # other score
     preferred: FilterLabels | None = None
 
 

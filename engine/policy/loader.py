@@ -115,17 +115,11 @@ def content_of(file: Path) -> bytes:
 
 
 class _Files:
-    """Policy files, each once, in the order of the paths that led to them.
-
-    Attributes:
-        found: path by the same path with links resolved.
-        problems: folders that cannot be read.
-    """
+    """Policy files, each once, in the order of the paths that led to them."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Find files, and all policy files in folders and below them."""
-        self.found: dict[str, Path] = {}
-        self.problems: list[Diagnostic] = []
+        self.found: dict[str, Path] = {}  # path by the same path with links resolved
+        self.problems: list[Diagnostic] = []  # folders that cannot be read
         self._folders: set[str] = set()
         for path in paths:
             self._add(path)

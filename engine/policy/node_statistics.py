@@ -52,15 +52,11 @@ _OUTSIDE_HINT: Final = "write `n.` in the loop, and compare its result with `nod
 
 @dataclass(frozen=True, slots=True)
 class WrittenStatistic:
-    """A statistic as it is written.
+    """A statistic as it is written."""
 
-    Attributes:
-        node: where it stands in the resolved tree.
-        loops: the parts that are evaluated for each node, and the variable of each: first the
-            value, then the conditions.
-    """
-
-    node: ast.Call
+    node: ast.Call  # where it stands in the resolved tree
+    # the parts that are evaluated for each node, and the variable of each: first the value, then
+    # the conditions
     loops: tuple[tuple[ast.Node, str], ...]
 
     @property
@@ -131,23 +127,14 @@ def _read_outside(part: ast.Node, variable: str) -> Iterator[CelProblem]:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A statistic over nodes, planned.
+    """A statistic over nodes, planned."""
 
-    Attributes:
-        text: its source, which is its name in the tree where it stands for a number.
-        program: evaluates it for a list of nodes; the definition of its meaning.
-        function: `mean` or `stddev`.
-        value: of each node.
-        conditions: that nodes meet.
-        references: the paths below `node` that these read.
-    """
-
-    text: str
-    program: Program
-    function: str
-    value: Plan
-    conditions: tuple[Plan, ...]
-    references: frozenset[Reference]
+    text: str  # its source, which is its name in the tree where it stands for a number
+    program: Program  # evaluates it for a list of nodes; the definition of its meaning
+    function: str  # `mean` or `stddev`
+    value: Plan  # of each node
+    conditions: tuple[Plan, ...]  # that nodes meet
+    references: frozenset[Reference]  # the paths below `node` that these read
 
     @property
     def plans(self) -> tuple[Plan, ...]:

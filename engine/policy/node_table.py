@@ -111,17 +111,14 @@ class ConditionLayout:
     """The columns of a `ConditionTable`: those of nodes, and a condition as a variable."""
 
     def __init__(self, nodes: Layout, variable: str) -> None:
-        """Take the layout of nodes, and the name of a condition."""
         self._nodes = nodes
         self._variable = variable
 
     @property
     def variables(self) -> frozenset[str]:
-        """The variables that differ by row."""
         return self._nodes.variables | {self._variable}
 
     def leaf(self, path: Path) -> Leaf:
-        """Return the column for a path."""
         if path[0] != self._variable:
             return self._nodes.leaf(path)
         if len(path) == 1:
@@ -139,7 +136,6 @@ class ConditionTable:
     """One condition of each node, and the node; rows without that condition may hold anything."""
 
     def __init__(self, nodes: Table, view: ClusterView, variable: str, slot: _Slot) -> None:
-        """Take the table of nodes and the view it is of, the name of a condition, and which."""
         self._nodes = nodes
         self._view = view
         self._variable = variable
@@ -149,7 +145,6 @@ class ConditionTable:
         return len(self._nodes)
 
     def numbers(self, path: Path) -> Column:
-        """Return the time of the condition, or a number of the node."""
         if path[0] != self._variable:
             return self._nodes.numbers(path)
         times = self._times()
@@ -157,7 +152,6 @@ class ConditionTable:
         return Column(times.view(MOMENTS), absent if absent.any() else None)
 
     def presence(self, path: Path) -> Column:
-        """Return whether the condition, or a map of the node, has the last key of a path."""
         if path[0] != self._variable:
             return self._nodes.presence(path)
         if path[1] == _TIME:
@@ -165,7 +159,6 @@ class ConditionTable:
         return Column(np.array(path[1] in _TEXTS))
 
     def dictionary(self, path: Path) -> DictColumn | None:
-        """Return the values of a path by code, None if too many differ."""
         if path[0] != self._variable:
             return self._nodes.dictionary(path)
         if len(path) == 1 or path[1] == _TIME:
@@ -182,7 +175,6 @@ class ConditionTable:
     def rows_at(
         self, numbers: Iterable[int], paths: Sequence[Path]
     ) -> Iterator[Mapping[str, object]]:
-        """Return the nodes of some rows, and their conditions."""
         numbers = list(numbers)
         of_nodes = [path for path in paths if path[0] != self._variable]
         for number, row in zip(numbers, self._nodes.rows_at(numbers, of_nodes), strict=True):
@@ -192,7 +184,6 @@ class ConditionTable:
             yield {**row, self._variable: value}
 
     def elements(self, path: Path, variable: str) -> Iterable[Elements] | None:  # noqa: ARG002 (protocol)
-        """Return None; see the layout."""
         return None
 
     def remember(
@@ -332,11 +323,9 @@ class NodeLayout:
 
     @property
     def variables(self) -> frozenset[str]:
-        """The one variable that differs by row."""
         return frozenset({"node"})
 
     def leaf(self, path: Path) -> Leaf:
-        """Return the column for a path that begins with `node`."""
         _, field, key = (*path, "", "")[:3]
         if field in SCALAR_FIELDS:
             return Leaf(

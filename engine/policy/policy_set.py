@@ -72,19 +72,15 @@ _Steps = tuple[str | int, ...]
 
 
 class PartPlaces:
-    """The places of the rules, variables and match conditions of a policy.
-
-    Attributes:
-        document: what the policy was compiled from.
-        group_labels: the `groupLabels` that are written in it.
-    """
+    """The places of the rules, variables and match conditions of a policy."""
 
     def __init__(
         self, written: PlacementPolicy | NamespacedPlacementPolicy, document: Document
     ) -> None:
-        self.document = document
+        self.document = document  # what the policy was compiled from
         placement = written.spec.placement
         is_written = "group_labels" in placement.model_fields_set
+        # the `groupLabels` that are written in it
         self.group_labels = placement.group_labels if is_written else ()
         self._paths: dict[str, _Steps] = {"": _NAME}
         for name, path in _parts(written):

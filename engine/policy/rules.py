@@ -55,7 +55,6 @@ class _PluginEvaluator(Generic[_P]):
 
     @property
     def reads(self) -> tuple[Domain, ...]:
-        """The domains of the cluster that its answers rest on."""
         return self.entry.reads
 
     def reads_other_nodes(self, context: RuleContext) -> bool:
@@ -63,11 +62,9 @@ class _PluginEvaluator(Generic[_P]):
         return self.entry.reads_other_nodes(context)
 
     def fault(self, context: RuleContext, row: int) -> str:
-        """Return why a row could not be evaluated."""
         return self.plugin.fault(context, row)
 
     def inputs(self, context: RuleContext, row: int) -> RuleInputs:
-        """Return the values that the formula used for a row."""
         return self.plugin.inputs(context, row)
 
 
@@ -111,7 +108,6 @@ class PluginScore(_PluginEvaluator[Score]):
         return scores.values[rows], None if faulty is None or not faulty.any() else faulty
 
     def normalize(self, raw: NDArray[np.int64] | NDArray[np.float64]) -> IntColumn:
-        """Return the scores on 0..MAX_SCORE by the plugin's own rule."""
         return self.plugin.normalize(raw.astype(np.int64, copy=False))
 
 

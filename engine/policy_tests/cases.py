@@ -56,17 +56,11 @@ _WORDS: Final = {
 
 
 class ObjectReader:
-    """Puts objects into a cluster.
-
-    Attributes:
-        state: the cluster.
-        problems: the mistakes in the objects.
-    """
+    """Puts objects into a cluster."""
 
     def __init__(self, now: Micros) -> None:
-        """Take the moment at which everything was observed."""
-        self.state = ClusterState()
-        self.problems: list[Diagnostic] = []
+        self.state = ClusterState()  # the cluster
+        self.problems: list[Diagnostic] = []  # the mistakes in the objects
         self._now = now
 
     def read_file(self, file: Path) -> None:

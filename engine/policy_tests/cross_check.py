@@ -53,7 +53,6 @@ class CelPython:
     """
 
     def __init__(self) -> None:
-        """Import it."""
         deepest = sys.getrecursionlimit()
         self._celpy: Any = import_module(MODULE)
         sys.setrecursionlimit(deepest)  # its import changes it for the whole process
@@ -81,7 +80,6 @@ class CelPython:
         self._runners: dict[str, Any] = {}  # None for a text that it cannot read
 
     def evaluate(self, program: Program, activation: Mapping[str, object]) -> object:
-        """Return the value of a program, as a value of ours."""
         if program.source not in self._runners:
             self._runners[program.source] = self._compiled(program)
         runner = self._runners[program.source]

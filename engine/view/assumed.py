@@ -189,11 +189,9 @@ class AssumedPods:
         self.in_flight = 0
 
     def keys(self) -> list[str]:
-        """Return the keys of all of them."""
         return list(self._held)
 
     def get(self, key: str) -> Assumed | None:
-        """Return the advice of a pod, None if it is not assumed."""
         return self._held.get(key)
 
     def advised(self, pod: Pod, advice: Advice, at: Micros) -> str | None:
@@ -278,7 +276,6 @@ class AssumedPods:
         return new
 
     def forget(self, key: str) -> None:
-        """Drop a pod, if it is held."""
         old = self._held.pop(key, None)
         if old is not None:
             self._count(key, old, -1)

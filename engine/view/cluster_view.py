@@ -388,7 +388,6 @@ class ColumnCache(LruCache[NDArray[Any]]):
         domains: Sequence[Domain],
         compute: Callable[[ClusterView], NDArray[_T]],
     ) -> NDArray[_T]:
-        """Return the column `key` for `view`; see `ClusterView.node_column` for the arguments."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
@@ -426,7 +425,6 @@ class AggregateCache(LruCache[Any]):
         domains: Sequence[Domain],
         make: Callable[[ClusterView], _Made],
     ) -> _Made:
-        """Return the result of `make` for `view`; see `ClusterView.node_aggregate`."""
         entry = self._entries.get(key)
         if entry is not None:
             version, latest = entry.version, view.latest
@@ -469,7 +467,6 @@ class DictionaryCache:
         domains: Sequence[Domain],
         values_of: Callable[[ClusterView], Iterable[Any]],
     ) -> DictionaryColumn[Any]:
-        """Return the column `key` for `view`; see `ClusterView.dictionary_column`."""
         column = self._begun.get(key) or self._below(key, domains, values_of)
         if column is not None:
             if len(self._begun) < self._most:

@@ -113,7 +113,6 @@ class Namespaces:
         self.quota_modes.pop(name, None)
 
     def put_quota(self, quota: ElasticQuota) -> None:
-        """Write a quota, in place of that of the same name and API group."""
         old = self._taken_out(quota.namespace, quota.name, quota.group)
         quotas = (*self.quotas.get(quota.namespace, ()), quota)
         self.quotas[quota.namespace] = tuple(sorted(quotas, key=_identity))
@@ -123,14 +122,12 @@ class Namespaces:
             self._quotas_version += 1
 
     def drop_quota(self, namespace: str, name: str, group: str) -> None:
-        """Take out a quota, if it is there."""
         if self._taken_out(namespace, name, group) is not None:
             self._quotas_version += 1
         if group == KOORDINATOR_GROUP:
             self._of_tree.discard((namespace, name))
 
     def _taken_out(self, namespace: str, name: str, group: str) -> ElasticQuota | None:
-        """Take out a quota and return it, None if it is not there."""
         quotas = self.quotas.pop(namespace, ())
         left = tuple(quota for quota in quotas if _identity(quota) != (name, group))
         if left:
@@ -147,26 +144,18 @@ def _identity(quota: ElasticQuota) -> tuple[str, str]:
 
 
 class NamespaceTotals:
-    """Requests and number of pods by namespace; mappings given out are never written to.
-
-    Attributes:
-        requested: of all pods, until `unshare` is called.
-        scheduled: of those that are SCHEDULED, likewise.
-        running: of those that are RUNNING, likewise.
-        version: grows with every change.
-    """
+    """Requests and number of pods by namespace; mappings given out are never written to."""
 
     def __init__(self) -> None:
-        self.requested: _Totals = {}
-        self.scheduled: _Totals = {}
-        self.running: _Totals = {}
-        self.version = 0
+        self.requested: _Totals = {}  # of all pods, until `unshare` is called
+        self.scheduled: _Totals = {}  # of those that are SCHEDULED, likewise
+        self.running: _Totals = {}  # of those that are RUNNING, likewise
+        self.version = 0  # grows with every change
         # Of namespaces whose totals nobody else holds: the three totals, in the attributes too
         # unless they are empty.
         self._own: dict[str, tuple[_Total, _Total, _Total]] = {}
 
     def unshare(self) -> None:
-        """Leave the mappings given out so far to their holders, and write to others."""
         self.requested = self.requested.copy()
         self.scheduled = self.scheduled.copy()
         self.running = self.running.copy()
@@ -213,18 +202,14 @@ class NamespaceTotals:
 
 
 class RequestCounts:
-    """How many pods of each namespace request the same; mappings given out are never written to.
-
-    Attributes:
-        counts: by namespace, until `unshare` is called.
-    """
+    """How many pods of each namespace request the same; mappings given out are never written to."""
 
     def __init__(self) -> None:
+        # by namespace, until `unshare` is called
         self.counts: dict[str, dict[RequestItems, int]] = {}
         self._own: set[str] = set()  # namespaces whose counts nobody else holds
 
     def unshare(self) -> None:
-        """Leave the mappings given out so far to their holders, and write to others."""
         self.counts = self.counts.copy()
         self._own.clear()
 
@@ -284,7 +269,6 @@ class NamespaceSets(LruCache[frozenset[str]]):
     def get(
         self, selector: LabelSelector, labels_of: Mapping[str, Mapping[str, str]], version: int
     ) -> frozenset[str]:
-        """Return the names of the namespaces that a selector selects."""
         entry = self._entries.get(selector)
         if entry is not None and entry.version == version:
             return entry.value

@@ -75,7 +75,6 @@ class TransitionCounts:
         return self._by_node
 
     def unshare(self) -> None:
-        """Leave the snapshots to their holders, and write to a copy."""
         self._by_node = self._by_node.copy()
 
     def would_change(self, key: str, pod: Pod | None) -> bool:
@@ -130,7 +129,6 @@ class WorkloadCounts:
         return self._pods
 
     def unshare(self) -> None:
-        """Leave the snapshots to their holders, and write to copies."""
         self._pods = self._pods.copy()
         self._own.clear()
 
@@ -199,7 +197,6 @@ class TrackedSums:
         self._prepared = {}
 
     def unshare(self) -> None:
-        """Leave the arrays given out so far to their holders, and write to copies."""
         for sums in self._tracked.values():
             sums.unshare()
 
@@ -215,21 +212,16 @@ class TrackedSums:
 
 
 class PodSums:
-    """The sums of one profile, per row.
-
-    Attributes:
-        is_complete: whether the last refresh left no row to be counted.
-    """
+    """The sums of one profile, per row."""
 
     def __init__(self, profile: PodSumProfile) -> None:
         self._profile = profile
         self._sums = np.zeros((profile.width, 0), np.int64)
         self._version = 0
-        self.is_complete = False
+        self.is_complete = False  # whether the last refresh left no row to be counted
         self._counted = 0  # rows below it are kept up to date, the others are not counted yet
 
     def unshare(self) -> None:
-        """Leave the array given out so far to its holders, and write to a copy."""
         self._sums = self._sums.copy()
 
     def refresh(
@@ -271,7 +263,6 @@ class PodSums:
     def _sum_of(
         self, pods: Iterable[tuple[str, PodEntry]], report: NodeUsage | None
     ) -> tuple[int, ...]:
-        """Return the sums of one node."""
         nothing = (0,) * self._profile.width
         added = [self._profile.contribution(key, pod, report) for key, pod in pods]
         return tuple([sum(amounts) for amounts in zip(nothing, *added, strict=True)])

@@ -82,14 +82,11 @@ class PodTable:
 
     Shapes are numbered on first use and their numbers reused when the last pod of a shape is gone,
     so memory follows what is alive.
-
-    Attributes:
-        traits: numbers of traits. One with many of pods that are gone is replaced: the others are
-            copied a few at a time, for 10,000 would take 50 ms.
-        most_traits: before that is due.
     """
 
     def __init__(self) -> None:
+        # numbers of traits. One with many of pods that are gone is replaced: the others are copied
+        # a few at a time, for 10,000 would take 50 ms
         self.traits = TraitBook()
         self.shapes: list[PodShape | None] = []
         self._slot_of: PartitionedDict[int] = PartitionedDict()
@@ -107,14 +104,13 @@ class PodTable:
         self._shape_pods: list[int] = []
         self._free_slots: list[int] = []
         self._free_shapes: list[int] = []
-        self.most_traits = _SPARE_TRAITS
+        self.most_traits = _SPARE_TRAITS  # before that is due
         self._copied: tuple[TraitBook, Iterator[bytes]] | None = None
 
     def __len__(self) -> int:
         return len(self._keys) - len(self._free_slots)
 
     def get(self, key: str) -> PodEntry | None:
-        """Return the entry of a pod, None if it is unknown."""
         slot = self._slot_of.part(key).get(key)
         return None if slot is None else self._entry(slot)
 
@@ -131,11 +127,9 @@ class PodTable:
                     yield key, self._entry(slot)
 
     def entries(self) -> Iterator[PodEntry]:
-        """Yield the entry of every pod."""
         return (self._entry(slot) for part in self._slot_of.parts for slot in part.values())
 
     def put(self, key: str, entry: PodEntry) -> None:
-        """Add or replace a pod."""
         row, shape = entry.row, entry.shape
         slots = self._slot_of.part(key)
         slot = slots.get(key)
@@ -158,7 +152,6 @@ class PodTable:
         self._standing[slot] = entry.standing
 
     def delete(self, key: str) -> None:
-        """Forget a pod that is known."""
         slot = self._slot_of.part(key).pop(key)
         self._leave(slot)
         self._drop_shape(self._shape[slot])
@@ -167,7 +160,6 @@ class PodTable:
         self._free_slots.append(slot)
 
     def count_on(self, row: int) -> int:
-        """Return how many pods are on a row."""
         return len(self._on_row[row]) if row < len(self._on_row) else 0
 
     def on_row(self, row: int) -> Iterator[tuple[str, PodEntry]]:

@@ -101,7 +101,6 @@ class NodeRows:
         return self._names_now
 
     def node(self, name: str) -> Node | None:
-        """Return a node by its name, None when there is none."""
         row = self.of.get(name)
         return None if row is None else self.nodes[row]
 
@@ -123,7 +122,6 @@ class NodeRows:
         self.touch(row, _NODES)
 
     def put_usage(self, usage: NodeUsage) -> None:
-        """Write the usage report of a node."""
         row = self.row(usage.node_name)
         self.usages[row] = usage
         self.metric_time[row] = usage.update_time or 0

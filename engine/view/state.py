@@ -167,26 +167,20 @@ class SnapshotStore:
     once before the first write, so a view never changes.
 
     INVARIANT: `before_write` is called before each change of a part.
-
-    Attributes:
-        rows: the nodes, one a row.
-        pods: the pods, and what is counted of them.
-        namespaces: namespaces and their quotas.
-        kubernetes: the version by which pods are counted.
-        extras: objects that only some rules read, by kind and key.
-        budgets: the PodDisruptionBudgets among them that allow no disruption.
-        tracked: sums that only some rules read.
     """
 
     def __init__(self, assumed: AssumedPods) -> None:
         table = PodTable()
-        self.rows: Final = NodeRows(table)
+        self.rows: Final = NodeRows(table)  # the nodes, one a row
+        # the pods, and what is counted of them
         self.pods: Final = PodAccounting(table, self.rows, assumed)
-        self.namespaces: Final = Namespaces()
-        self.kubernetes = ASSUMED
+        self.namespaces: Final = Namespaces()  # namespaces and their quotas
+        self.kubernetes = ASSUMED  # the version by which pods are counted
+        # objects that only some rules read, by kind and key
         self.extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
+        # the PodDisruptionBudgets among them that allow no disruption
         self.budgets: Final = ExhaustedBudgets()
-        self.tracked: Final = TrackedSums()
+        self.tracked: Final = TrackedSums()  # sums that only some rules read
         self._memo = Memo()
         self._view: ClusterView | None = None  # of the current version
         self._latest_view: weakref.ref[ClusterView] | None = None
@@ -258,7 +252,6 @@ _GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])
 
 
 def _frozen(column: _GenericArray) -> _GenericArray:
-    """Return a read-only view of a column."""
     frozen = column.view()
     frozen.flags.writeable = False
     return frozen

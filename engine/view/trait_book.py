@@ -78,18 +78,13 @@ class PodQuery(NamedTuple):
 
 
 class TraitBook:
-    """Traits by number, in the order in which they were first seen; NO_TRAITS is 0.
-
-    Attributes:
-        texts: the traits of each number.
-        anti_affinity: the terms by which pods keep others away.
-        attraction: the terms by which pods want others near, by their weight; below 0 for away,
-            REQUIRED where they must be near.
-    """
+    """Traits by number, in the order in which they were first seen; NO_TRAITS is 0."""
 
     def __init__(self) -> None:
-        self.texts: list[bytes] = []
-        self.anti_affinity = CarriedTerms()
+        self.texts: list[bytes] = []  # the traits of each number
+        self.anti_affinity = CarriedTerms()  # the terms by which pods keep others away
+        # the terms by which pods want others near, by their weight; below 0 for away, REQUIRED
+        # where they must be near
         self.attraction: dict[int, CarriedTerms] = {}
         self._number: dict[bytes, int] = {}
         # By number: namespace, whether terminating, whether each autoscaler does not evict it.
@@ -216,13 +211,10 @@ class CarriedTerms:
 
     Of very many terms that ask for the same label, or for none, only the first are heeded: anyone
     may write them, and they are looked at for every pod.
-
-    Attributes:
-        label_keys: of pods, by which any term tells them apart.
     """
 
     def __init__(self) -> None:
-        self.label_keys: set[str] = set()
+        self.label_keys: set[str] = set()  # of pods, by which any term tells them apart
         self._carriers: dict[AffinityTerm, array[int]] = {}
         # By namespace, None for any, and a label that they ask for, None for none.
         self._found_by: dict[tuple[str | None, tuple[str, str] | None], list[AffinityTerm]] = (
@@ -331,11 +323,9 @@ class _Table:
 
     @property
     def values(self) -> _Numbers:
-        """The rows, each a column here, shape (columns, size)."""
         return self._table[:, : self._size]
 
     def add(self, rows: Sequence[Sequence[int]]) -> None:
-        """Add rows."""
         if not rows:
             return
         size = self._size + len(rows)
@@ -379,14 +369,12 @@ class ExhaustedBudgets:
         return changed
 
     def put(self, budget: DisruptionBudget) -> None:
-        """Note a budget as it now is."""
         query = None
         if budget.selector is not None and budget.disruptions_allowed <= 0:
             query = PodQuery(frozenset((budget.namespace,)), budget.selector)
         self._replace(budget.key, query)
 
     def drop(self, key: str) -> None:
-        """Forget a budget, by `namespace/name`."""
         self._replace(key, None)
 
     def _replace(self, key: str, query: PodQuery | None) -> None:

@@ -154,7 +154,6 @@ FORMATS: Final = {
 
 
 def named(name: str) -> OptionalValue:
-    """Return the format of that name, if there is one."""
     format_ = FORMATS.get(name)
     return ABSENT if format_ is None else present(format_)
 

@@ -46,7 +46,6 @@ class Url(Opaque):
 
 
 def url(text: str) -> Url:
-    """Parse a URL."""
     # Parsed twice, as upstream: as in a request, where `#` has no meaning and `//` without a scheme
     # begins a path, and then as a reference, for the components.
     check_url(text)
@@ -223,8 +222,6 @@ _Address: TypeAlias = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Ip(Opaque):
-    """An IPv4 or IPv6 address."""
-
     address: _Address
     cel_type: ClassVar[CelType] = CelType("net.IP")
 
@@ -250,7 +247,6 @@ class Cidr(Opaque):
 
 
 def ip(text: str) -> Ip:
-    """Parse an address."""
     address = _parsed(text)
     mapped = getattr(address, "ipv4_mapped", None)
     if mapped is None:
@@ -272,7 +268,6 @@ def _parsed(text: str) -> _Address:
 
 
 def is_ip(text: str) -> bool:
-    """Return whether `ip` accepts the text."""
     try:
         ip(text)
     except CelError:
@@ -345,7 +340,6 @@ def cidr(text: str) -> Cidr:
 
 
 def is_cidr(text: str) -> bool:
-    """Return whether `cidr` accepts the text."""
     try:
         cidr(text)
     except CelError:
@@ -359,7 +353,6 @@ def cidr_to_string(value: Cidr) -> str:
 
 
 def contains_ip(network: Cidr, address: Ip) -> bool:
-    """Return whether the address is in the network."""
     return network.holds(address.address)
 
 
@@ -369,7 +362,6 @@ def contains_ip_text(network: Cidr, text: str) -> bool:
 
 
 def contains_cidr(network: Cidr, other: Cidr) -> bool:
-    """Return whether the network contains all addresses of the other."""
     return network.bits <= other.bits and network.holds(other.address)
 
 
@@ -391,7 +383,6 @@ def masked(network: Cidr) -> Cidr:
 
 
 def prefix_length(network: Cidr) -> int:
-    """Return the length of the network prefix in bits."""
     return network.bits
 
 

@@ -29,7 +29,6 @@ class CelQuantity(Opaque):
 
 
 def quantity(text: str) -> CelQuantity:
-    """Parse a quantity."""
     try:
         return CelQuantity(parse_quantity(text))
     except QuantityError as error:
@@ -37,7 +36,6 @@ def quantity(text: str) -> CelQuantity:
 
 
 def is_quantity(text: str) -> bool:
-    """Return whether `quantity` accepts the text."""
     try:
         parse_quantity(text)
     except QuantityError:
@@ -51,7 +49,6 @@ def sign(value: CelQuantity) -> int:
 
 
 def is_integer(value: CelQuantity) -> bool:
-    """Return whether `asInteger` succeeds."""
     return value.amount.is_integer
 
 
@@ -71,37 +68,30 @@ def as_approximate_float(value: CelQuantity) -> float:
 
 
 def add(left: CelQuantity, right: CelQuantity) -> CelQuantity:
-    """Return the exact sum."""
     return CelQuantity(left.amount + right.amount)
 
 
 def add_int(left: CelQuantity, right: int) -> CelQuantity:
-    """Return the exact sum with an integer."""
     return add(left, _of_int(right))
 
 
 def sub(left: CelQuantity, right: CelQuantity) -> CelQuantity:
-    """Return the exact difference."""
     return CelQuantity(left.amount - right.amount)
 
 
 def sub_int(left: CelQuantity, right: int) -> CelQuantity:
-    """Return the exact difference with an integer."""
     return sub(left, _of_int(right))
 
 
 def compare_to(left: CelQuantity, right: CelQuantity) -> int:
-    """Return -1, 0 or 1 if `left` is less than, equal to or greater than `right`."""
     return left.amount.compare(right.amount)
 
 
 def is_less_than(left: CelQuantity, right: CelQuantity) -> bool:
-    """Return `left < right`."""
     return left.amount < right.amount
 
 
 def is_greater_than(left: CelQuantity, right: CelQuantity) -> bool:
-    """Return `left > right`."""
     return left.amount > right.amount
 
 

@@ -38,7 +38,6 @@ class Pattern:
     __slots__ = ("regex",)
 
     def __init__(self, source: str) -> None:
-        """Compile `source`."""
         if len(source) > MAX_PATTERN:
             raise CelError(
                 f"a regular expression of {len(source)} characters is over {MAX_PATTERN}"
@@ -51,7 +50,6 @@ class Pattern:
             raise CelError(f"`{source}` is not a regular expression: {_reason(error)}") from error
 
     def occurs_in(self, text: str) -> bool:
-        """Return whether the pattern matches anywhere in `text`."""
         return self.regex.search(encode(text)) is not None
 
 

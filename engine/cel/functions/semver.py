@@ -86,7 +86,6 @@ def _identifier(part: str, text: str) -> _Identifier:
 
 
 def is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT002 (as CEL calls it)
-    """Return whether `semver` accepts the same arguments."""
     try:
         semver(text, normalize)
     except CelError:
@@ -95,34 +94,28 @@ def is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT0
 
 
 def major(version: Semver) -> int:
-    """Return the major number."""
     return to_int(version.core[0])
 
 
 def minor(version: Semver) -> int:
-    """Return the minor number; raises as `major`."""
     return to_int(version.core[1])
 
 
 def patch(version: Semver) -> int:
-    """Return the patch number; raises as `major`."""
     return to_int(version.core[2])
 
 
 def compare_to(left: Semver, right: Semver) -> int:
-    """Return -1, 0 or 1 if `left` precedes, equals or follows `right`."""
     if left.precedence == right.precedence:
         return 0
     return -1 if is_less_than(left, right) else 1
 
 
 def is_less_than(left: Semver, right: Semver) -> bool:
-    """Return whether `left` precedes `right`."""
     return left.precedence < right.precedence
 
 
 def is_greater_than(left: Semver, right: Semver) -> bool:
-    """Return whether `left` follows `right`."""
     return left.precedence > right.precedence
 
 

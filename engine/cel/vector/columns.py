@@ -248,7 +248,6 @@ _DENSE: Final = 65_536  # combinations of codes up to which counting them beats 
 
 
 def sizes_of(columns: Sequence[DictColumn]) -> tuple[int, ...]:
-    """Return how many values each column has."""
     return tuple(len(column.values) for column in columns)
 
 

@@ -150,7 +150,6 @@ def _is_huge(values: NDArray[Any]) -> bool:
 
 
 def not_(column: Column) -> Column:
-    """Return `!column`."""
     operand = as_bool(column)
     return Column(~operand.values, operand.faults)
 
@@ -300,7 +299,6 @@ def _divisor(values: _Ints, wrong: Bools) -> _Ints:
 
 
 def negate(column: Column) -> Column:
-    """Return `-column`."""
     kind = column.values.dtype.kind
     if kind == "f":
         return Column(-column.values, column.faults)
@@ -368,7 +366,6 @@ def _comparable(values: NDArray[Any], other: NDArray[Any]) -> Any:  # noqa: ANN4
 
 
 def to_double(column: Column) -> Column:
-    """Return `double(column)`."""
     if column.values.dtype.kind not in "if":
         return FAILED
     return Column(column.values.astype(np.float64, copy=False), column.faults)
@@ -405,7 +402,6 @@ def _extreme(of_two: np.ufunc) -> Kernel:
 
 
 def absolute(column: Column) -> Column:
-    """Return `math.abs(column)`."""
     values, kind = column.values, column.values.dtype.kind
     if kind not in "if":
         return FAILED

@@ -146,7 +146,6 @@ class Constant(Step):
     """A part whose value all rows share: its only constant."""
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Evaluate the constant."""
         (closure,) = self.constants
         value = outcome(closure, context.frame)
         return FAILED if isinstance(value, CelError) else constant(value)
@@ -154,12 +153,9 @@ class Constant(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Literal(Step):
-    """A literal."""
-
     value: Column
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Return the literal."""
         return self.value
 
 
@@ -170,7 +166,6 @@ class Numbers(Step):
     path: Path
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Read the leaf."""
         return context.table.numbers(self.path)
 
 
@@ -181,7 +176,6 @@ class Presence(Step):
     path: Path
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:  # noqa: ARG002 (protocol)
-        """Read whether the last key of the path is there."""
         return context.table.presence(self.path)
 
 
@@ -223,7 +217,6 @@ class Apply(Step):
     kernel: Kernel
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:
-        """Apply the kernel to the operands."""
         return self.kernel(*[step.column(context, mask) for step in self.below])
 
 
@@ -237,7 +230,6 @@ class Logic(Step):
     decisive: bool
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:
-        """Combine the operands, stopping when all rows are decided."""
         logic = LogicAccumulator(decisive=self.decisive)
         for step in self.below:
             undecided = mask
@@ -257,7 +249,6 @@ class Conditional(Step):
     convert: Kernel | None = None  # applied to both branches, None if they are of one type already
 
     def _column(self, context: EvalContext, mask: Bools | None) -> Column:
-        """Evaluate the branches that are taken."""
         test_step, then_step, otherwise_step = self.below
         test = as_bool(test_step.column(context, mask))
         if test is FAILED:
@@ -455,7 +446,6 @@ class ScalarFallback(Step):
         return _taken(self._values(rows, {**constants, BUDGET: budget}), index)
 
     def _values(self, rows: Iterator[Mapping[str, object]], frame: Frame) -> Column:
-        """Evaluate the closure on each row."""
         closure, budget = self.closure, frame[BUDGET]
         if budget is None:
             frame[BUDGET] = Budget()

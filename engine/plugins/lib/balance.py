@@ -161,7 +161,6 @@ class BalancedScore(ReadsAllNodes):
         return Scores(points, self.faults(view))
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return what would be used of each resource that takes part, and the mean over nodes."""
         pod, view, weighed = cycle.pod, cycle.view, self.weighed(cycle.pod)
         used, capacity = (each(pod, view, weighed.names) for each in (self.used, self.capacity))
         balance = self._balance(cycle, weighed)

@@ -274,7 +274,6 @@ class _ShapeFacts(NamedTuple):
 
     @classmethod
     def of(cls, estimation: Estimation, shape: PodShape) -> _ShapeFacts:
-        """Return the facts of a shape."""
         nothing = (0,) * len(estimation.known)
         estimate, is_prod, after = nothing, False, (0, 0)
         if not shape.reserve_pod:
@@ -355,7 +354,6 @@ class Readings:
         return cls(np.ascontiguousarray(flat.reshape(len(rows), width).T))
 
     def take(self, rows: NDArray[np.intp]) -> Readings:
-        """Return those of some rows."""
         return Readings(self.table.take(rows, axis=1))
 
     @property

@@ -489,7 +489,6 @@ def usage_inputs(
 
 
 def expired_rows(view: ClusterView, args: LoadAwareArgs, now: Micros) -> NDArray[np.intp]:
-    """Return the rows whose report is missing, has no time, or is too old."""
     last_expired = now - args.node_metric_expiration_seconds * SECOND
     return stale_reports(view).overdue(max(last_expired, 0)).rows
 
@@ -503,7 +502,6 @@ class _ScoreSide(RowWise):
     totals: FloatColumn  # those capacities, 1 where a node has none, (n_known, n)
 
     def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
-        """Return some rows."""
         return _ScoreSide(
             self.readings.take(rows), self.room.take(rows, axis=1), self.totals.take(rows, axis=1)
         )
@@ -549,7 +547,6 @@ class LoadAwareScore(Score):
         return scores if least >= 0 and greatest <= MAX_SCORE else np.clip(scores, 0, MAX_SCORE)
 
     def inputs(self, cycle: Cycle, row: int) -> RuleInputs:
-        """Return the expected usage with the pod, and the capacity."""
         part = cycle.view.take(np.array([row]))
         readings = self._readings(part, by_production=_by_production(self._args, cycle.pod))
         usages = usage_inputs(self._profile, readings, part, cycle.pod, self._totals(part)[:, 0])
@@ -606,16 +603,13 @@ class LoadAwareBalance(BalancedScore):
         return Weighed(self._known, self._weights, expected_usage(pod.shape, self._profile))
 
     def used(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
-        """Return the estimated usage."""
         readings = readings_of(view, self._known, self.key(pod))
         return readings.amounts + readings.added(view, self._profile)
 
     def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
-        """Return the capacity of nodes whose usage is known."""
         return capacity(view, names) * readings_of(view, names, self.key(pod)).is_measured
 
     def key(self, pod: Pod) -> UsageSource:
-        """Return by which usage a pod is scored."""
         args = self._args
         return args.production_source if _by_production(args, pod) else args.score_source
 
@@ -645,7 +639,6 @@ class _FilterSide(RowWise):
     codes: Codes  # the code of the first known resource, (n,)
 
     def take(self, rows: NDArray[np.intp]) -> _FilterSide:
-        """Return some rows."""
         return _FilterSide(
             self.readings.take(rows),
             self.slack.take(rows, axis=1),
@@ -688,7 +681,6 @@ class LoadAwareFilter(Filter):
         return FilterResult(rejects, codes)
 
     def reasons(self, code: int, cycle: Cycle) -> tuple[str, ...]:
-        """Return the one reason of a code."""
         if code == _EXPIRED:
             return ("node(s) nodeMetric expired",)
         resource, is_aggregated = divmod(code - _FIRST_EXCEEDED, 2)
