@@ -25,7 +25,6 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from engine.documents import mistake, warn
@@ -315,11 +314,6 @@ class _FilterSide(RowWise):
     # where the ratios of a node are unknown, None if they are known of all
     faulty: BoolColumn | None
 
-    def take(self, rows: NDArray[np.intp]) -> _FilterSide:
-        """Return some rows; resources that only others have a ratio for reject none of them."""
-        faulty = None if self.faulty is None else self.faulty.take(rows)
-        return _FilterSide(self.capacities.take(rows, axis=1), self.named, faulty)
-
 
 class LimitAwareFilter(LimitCapacity, Filter):
     """Rejects nodes whose limits would add up to more than their capacity."""
@@ -406,15 +400,6 @@ class _ScoreSide(RowWise):
     total_weight: FloatColumn  # at least 1, (n,)
     # where the ratios of a node are unknown, None if they are known of all
     faulty: BoolColumn | None
-
-    def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
-        return _ScoreSide(
-            capacities=self.capacities.take(rows, axis=1),
-            divisors=self.divisors.take(rows, axis=1),
-            weights=self.weights.take(rows, axis=1),
-            total_weight=self.total_weight.take(rows),
-            faulty=None if self.faulty is None else self.faulty.take(rows),
-        )
 
 
 class _LimitScore(LimitCapacity):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Final, Self, TypeVar, cast
 from weakref import proxy
@@ -255,14 +254,24 @@ class ClusterView:
         )
 
 
-class RowWise(ABC):
-    """A result for all nodes together that is made of columns alone, and so has some rows of it."""
+class RowWise:
+    """A result for all nodes together that has some rows of it: a dataclass of arrays of nodes.
+
+    Nodes are on the last axis; a field that is neither an array nor `RowWise` is kept as it is.
+    """
 
     __slots__ = ()
 
-    @abstractmethod
     def take(self, rows: NDArray[np.intp]) -> Self:
         """Return what the result is for some rows."""
+        taken: dict[str, object] = {}
+        for each in fields(cast("Any", self)):
+            value = getattr(self, each.name)
+            if isinstance(value, RowWise):
+                taken[each.name] = value.take(rows)
+            elif isinstance(value, np.ndarray):
+                taken[each.name] = value.take(rows, axis=-1)
+        return cast("Self", replace(cast("Any", self), **taken))
 
 
 class Memo:

@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.errors import QuantityError
 from engine.model import api, resources
@@ -27,7 +26,7 @@ from engine.model.time import SECOND
 from engine.model.usage import NodeUsage
 from engine.plugins.lib.args import read_annotation
 from engine.view import GREATEST_AMOUNT as _MOST
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodEntry, capped
+from engine.view import BoolColumn, ClusterView, Domain, IntColumn, PodEntry, RowWise, capped
 
 _TRANSLATED: Mapping[PriorityClass, Mapping[str, str]] = {
     PriorityClass.MID: {"cpu": "kubernetes.io/mid-cpu", "memory": "kubernetes.io/mid-memory"},
@@ -332,7 +331,7 @@ def capacity(view: ClusterView, known: tuple[str, ...]) -> IntColumn:
 
 
 @dataclass(frozen=True)
-class Readings:
+class Readings(RowWise):
     """The reported usage of each node, by its source."""
 
     # (n_known + 3, n), one array so that it can be remembered: the amounts of the known resources
@@ -352,9 +351,6 @@ class Readings:
         width = len(known) + 3
         flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
         return cls(np.ascontiguousarray(flat.reshape(len(rows), width).T))
-
-    def take(self, rows: NDArray[np.intp]) -> Readings:
-        return Readings(self.table.take(rows, axis=1))
 
     @property
     def is_reported(self) -> BoolColumn:

@@ -501,11 +501,6 @@ class _ScoreSide(RowWise):
     room: IntColumn  # the rest of the known capacities beyond each reading, (n_known, n)
     totals: FloatColumn  # those capacities, 1 where a node has none, (n_known, n)
 
-    def take(self, rows: NDArray[np.intp]) -> _ScoreSide:
-        return _ScoreSide(
-            self.readings.take(rows), self.room.take(rows, axis=1), self.totals.take(rows, axis=1)
-        )
-
 
 class LoadAwareScore(Score):
     """Prefers nodes with much of their capacity unused, by estimate."""
@@ -637,14 +632,6 @@ class _FilterSide(RowWise):
     slack: IntColumn  # the least amount that is too much on top of each reading, (n_known, n)
     is_judged: BoolColumn  # where the age of a report counts, (n,)
     codes: Codes  # the code of the first known resource, (n,)
-
-    def take(self, rows: NDArray[np.intp]) -> _FilterSide:
-        return _FilterSide(
-            self.readings.take(rows),
-            self.slack.take(rows, axis=1),
-            self.is_judged.take(rows),
-            self.codes.take(rows),
-        )
 
 
 class LoadAwareFilter(Filter):
