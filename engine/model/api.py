@@ -244,12 +244,6 @@ class ContainerStatus(WireStruct, frozen=True):
     allocated_resources: ResourceList | None = None
 
 
-class NodeAllocatableResourceClaimStatus(WireStruct, frozen=True):
-    """Ordinary resources of the node that a resource claim of a pod takes (alpha)."""
-
-    resources: ResourceList | None = None
-
-
 class PodCondition(WireStruct, frozen=True):
     type: str = ""
     status: str = ""
@@ -268,7 +262,6 @@ class PodStatus(WireStruct, frozen=True):
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
-    node_allocatable_resource_claim_statuses: list[NodeAllocatableResourceClaimStatus] | None = None
 
 
 class Pod(WireStruct, frozen=True):

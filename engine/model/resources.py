@@ -208,8 +208,6 @@ class ResourceOptions:
     # count what the kubelet has actuated and allocated (in-place resize)
     use_status_resources: bool = False
     kubernetes: KubernetesVersion = ASSUMED  # the version, which decides how: see `_greatest_sum`
-    # add what resource claims take of the node
-    use_dra_node_allocatable_resource_claim_status: bool = False
     # requests assumed of containers that do not name them
     non_missing_container_requests: api.ResourceList | None = None
 
@@ -246,9 +244,6 @@ def pod_requests(pod: api.Pod, options: ResourceOptions = _DEFAULT_OPTIONS) -> d
     total: _Exact = {}
     if not options.skip_container_level_resources:
         total = _container_aggregate(pod, "requests", options)
-        if options.use_dra_node_allocatable_resource_claim_status:
-            for claim in pod.status.node_allocatable_resource_claim_statuses or ():
-                _add(total, _exact(claim.resources))
     if spec.resources is not None and not options.skip_pod_level_resources:
         total |= _effective_pod_level(pod, "requests", options)
     if spec.overhead and not options.exclude_overhead:

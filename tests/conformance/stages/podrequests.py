@@ -23,7 +23,6 @@ _OPTIONS = {
     "nonMissingContainerRequests": "non_missing_container_requests",
     "skipContainerLevelResources": "skip_container_level_resources",
     "skipPodLevelResources": "skip_pod_level_resources",
-    "useDRANodeAllocatableResourceClaimStatus": "use_dra_node_allocatable_resource_claim_status",
     "useStatusResources": "use_status_resources",
 }
 _AS_THE_SHAPE = {"useStatusResources": True}

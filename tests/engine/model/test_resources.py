@@ -353,16 +353,6 @@ def test_an_ordinary_init_container_cannot_be_resized() -> None:
     assert pod_requests(sidecar, FROM_STATUS) == {"cpu": 9000}
 
 
-def test_resource_claims_add_to_the_containers_when_asked_for() -> None:
-    pod = _pod(
-        {"nodeAllocatableResourceClaimStatuses": [{"resources": {"cpu": "2"}}]},
-        containers=[_asks(cpu="1")],
-    )
-    claims = ResourceOptions(use_dra_node_allocatable_resource_claim_status=True)
-    assert pod_requests(pod, claims) == {"cpu": 3000}
-    assert pod_requests(pod) == {"cpu": 1000}
-
-
 def test_scoring_assumes_100m_and_200mi_of_each_container_that_names_none() -> None:
     # cpu: 0 + 100m, memory: 200Mi + 1Gi; the init container's 100m and 200Mi do not peak
     pod = _pod(
