@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from engine.model.caches import LruCache
 from engine.model.elastic_quota import KOORDINATOR_GROUP, ElasticQuota
@@ -23,6 +23,10 @@ _Amounts: TypeAlias = Iterable[tuple[str, int]]
 
 RequestItems: TypeAlias = tuple[tuple[str, int], ...]
 """Requests of a pod, as quotas count them, with `pods`."""
+
+
+_Group = TypeVar("_Group", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class NamespaceFacts(NamedTuple):
@@ -69,7 +73,7 @@ class Namespaces:
         self,
         totals: NamespaceTotals,
         queued: NamespaceTotals,
-        queued_pods: RequestCounts,
+        queued_pods: PodCounts[str, RequestItems],
         labelled: NamespaceTotals,
         labelled_queued: NamespaceTotals,
     ) -> NamespaceFacts:
@@ -201,32 +205,31 @@ class NamespaceTotals:
         return own
 
 
-class RequestCounts:
-    """How many pods of each namespace request the same; mappings given out are never written to."""
+class PodCounts(Generic[_Group, _Key]):
+    """How many pods of each group have a key; mappings given out are never written to."""
 
     def __init__(self) -> None:
-        # by namespace, until `unshare` is called
-        self.counts: dict[str, dict[RequestItems, int]] = {}
-        self._own: set[str] = set()  # namespaces whose counts nobody else holds
+        self.counts: dict[_Group, dict[_Key, int]] = {}  # none is 0; until `unshare` is called
+        self._own: set[_Group] = set()  # groups whose counts nobody else holds
 
     def unshare(self) -> None:
         self.counts = self.counts.copy()
         self._own.clear()
 
-    def count(self, namespace: str, requests: RequestItems, sign: int) -> None:
+    def count(self, group: _Group, key: _Key, sign: int) -> None:
         """Count a pod, 1, or no longer, -1."""
-        if namespace not in self._own:
-            self._own.add(namespace)
-            self.counts[namespace] = {**self.counts.get(namespace, {})}
-        counts = self.counts[namespace]
-        left = counts.get(requests, 0) + sign
+        if group not in self._own:
+            self._own.add(group)
+            self.counts[group] = {**self.counts.get(group, {})}
+        counts = self.counts[group]
+        left = counts.get(key, 0) + sign
         if left:
-            counts[requests] = left
+            counts[key] = left
             return
-        del counts[requests]
+        del counts[key]
         if not counts:
-            del self.counts[namespace]
-            self._own.discard(namespace)
+            del self.counts[group]
+            self._own.discard(group)
 
 
 def _copied(totals: _Totals, namespace: str) -> _Total:

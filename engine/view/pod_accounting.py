@@ -22,7 +22,7 @@ from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.view.assumed import AssumedPods, NominatedNodes, admits
 from engine.view.axis import IntColumn
-from engine.view.namespaces import REQUESTED, NamespaceTotals, RequestCounts
+from engine.view.namespaces import REQUESTED, NamespaceTotals, PodCounts, RequestItems
 from engine.view.pod_table import (
     ELSEWHERE,
     GATED,
@@ -115,35 +115,6 @@ def _transition(pod: Pod | None) -> tuple[str, PodTransitions] | None:
     if pod.nominated_node_name:
         return pod.nominated_node_name, NOMINATED
     return None
-
-
-class WorkloadCounts:
-    """Pods of AppGroups by workload and node; snapshots are never written to."""
-
-    def __init__(self) -> None:
-        self._pods: dict[Workload, dict[str, int]] = {}
-        self._own: set[Workload] = set()  # workloads whose counts no snapshot holds
-
-    def snapshot(self) -> Mapping[Workload, PodsOnNodes]:
-        """Return the pods of each workload, valid until `unshare` is called."""
-        return self._pods
-
-    def unshare(self) -> None:
-        self._pods = self._pods.copy()
-        self._own.clear()
-
-    def count(self, workload: Workload, node_name: str, sign: int) -> None:
-        """Count a pod that came to a node, 1, or went from it, -1."""
-        if workload not in self._own:
-            self._own.add(workload)
-            self._pods[workload] = dict(self._pods.get(workload, {}))
-        on_nodes = self._pods[workload]
-        on_nodes[node_name] = on_nodes.get(node_name, 0) + sign
-        if not on_nodes[node_name]:
-            del on_nodes[node_name]
-        if not on_nodes:
-            del self._pods[workload]
-            self._own.remove(workload)
 
 
 _AT_A_TIME = 32  # rows, some 3 ms: reviews must not wait for all
@@ -335,11 +306,11 @@ class PodAccounting:
         self._expected: dict[str, ExpectedBinding] = {}
         self.totals = NamespaceTotals()
         self.queued = NamespaceTotals()  # of the pods that wait for quota
-        self.queued_pods = RequestCounts()
+        self.queued_pods = PodCounts[str, RequestItems]()
         # Of the pods whose label names a quota, by `namespace/label`; they are in the others too.
         self.labelled, self.labelled_queued = NamespaceTotals(), NamespaceTotals()
         self.transitions = TransitionCounts()
-        self.workloads = WorkloadCounts()
+        self.workloads = PodCounts[Workload, str]()  # of AppGroups, by node name
         self._rows = rows
         self._contributions = ShapeContributions(rows)
         self._changes: list[PodChange] = []  # since the last `take_changes`

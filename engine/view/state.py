@@ -219,7 +219,7 @@ class SnapshotStore:
             kubernetes=self.kubernetes,
             extras=self.extras,
             exhausted_budgets=self.budgets.snapshot(),
-            workloads=pods.workloads.snapshot(),
+            workloads=pods.workloads.counts,
             memo=self._memo,
         )
         self._latest_view = weakref.ref(self._view)

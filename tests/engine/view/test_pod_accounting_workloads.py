@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from engine.model.decision import Advice
+from engine.model.network import Workload
 from engine.view import ClusterState
-from engine.view.pod_accounting import WorkloadCounts
+from engine.view.namespaces import PodCounts
 from tests.engine.measured_cluster import NOW
 from tests.engine.topology_cluster import node, pod
 
@@ -10,20 +11,20 @@ CART, FRONT = ("shop", "cart"), ("shop", "front")
 
 
 def test_pods_are_counted_by_workload_and_node_and_an_empty_one_is_forgotten() -> None:
-    book = WorkloadCounts()
+    book = PodCounts[Workload, str]()
     for name in ("a", "b", "a"):
         book.count(CART, name, 1)
     book.count(FRONT, "b", 1)
-    assert book.snapshot() == {CART: {"a": 2, "b": 1}, FRONT: {"b": 1}}
+    assert book.counts == {CART: {"a": 2, "b": 1}, FRONT: {"b": 1}}
     book.count(CART, "b", -1)
     book.count(FRONT, "b", -1)
-    assert book.snapshot() == {CART: {"a": 2}}
+    assert book.counts == {CART: {"a": 2}}
 
 
 def test_what_was_given_out_stays_as_it_was() -> None:
-    book = WorkloadCounts()
+    book = PodCounts[Workload, str]()
     book.count(CART, "a", 1)
-    held = book.snapshot()
+    held = book.counts
     book.unshare()
     book.count(CART, "a", 1)
     book.count(FRONT, "b", 1)
@@ -32,7 +33,7 @@ def test_what_was_given_out_stays_as_it_was() -> None:
     book.count(CART, "a", -1)
     book.count(CART, "a", -1)
     assert held == {CART: {"a": 1}}
-    assert book.snapshot() == {FRONT: {"b": 1}}
+    assert book.counts == {FRONT: {"b": 1}}
 
 
 def test_a_state_counts_the_pods_of_app_groups_where_they_are_or_are_expected() -> None:
