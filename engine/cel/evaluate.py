@@ -18,9 +18,7 @@ from engine.cel.operators import no_overload, not_bool, optional_index
 from engine.cel.values import (
     ABSENT,
     EXACT,
-    INT,
     NUMBERS,
-    STRING,
     OptionalValue,
     map_key,
     present,
@@ -225,14 +223,7 @@ def negate(node: ast.Negate, compile_: Compile, _environment: Environment) -> Cl
 
 def _equality(node: ast.Binary, compile_: Compile) -> Closure:
     expected = node.operator == "=="
-    left, right = node.left, node.right
-    if isinstance(left, ast.Literal):
-        left, right = right, left
-    if isinstance(right, ast.Literal) and not isinstance(left, ast.Literal):
-        shortcut = _equal_to_literal(compile_(left), right, expected=expected)
-        if shortcut is not None:
-            return shortcut
-    first, second = compile_(left), compile_(right)
+    first, second = compile_(node.left), compile_(node.right)
 
     def evaluate(frame: Frame) -> bool:
         value, other = first(frame), second(frame)
@@ -241,26 +232,6 @@ def _equality(node: ast.Binary, compile_: Compile) -> Closure:
         return operators.equals(value, other, frame[BUDGET]) is expected
 
     return evaluate
-
-
-def _equal_to_literal(operand: Closure, literal: ast.Literal, *, expected: bool) -> Closure | None:
-    """Return the closure of a comparison with a literal, None if it has no shortcut."""
-    value = literal.value
-    if literal.type == STRING:
-        # A Python string equals only an equal string, so types need no check.
-        if expected:
-            return lambda frame: operand(frame) == value
-        return lambda frame: operand(frame) != value
-    if value is None or value is True or value is False:
-        return lambda frame: (operand(frame) is value) is expected
-    if isinstance(value, int) and literal.type == INT and abs(value) < EXACT:
-
-        def evaluate(frame: Frame) -> bool:
-            number = operand(frame)
-            return (number == value and type(number) is not bool) is expected
-
-        return evaluate
-    return None
 
 
 def _membership(node: ast.Binary, compile_: Compile) -> Closure | None:
