@@ -52,11 +52,21 @@ from engine.plugins.base import (
     Scores,
     result_of,
 )
-from engine.plugins.lib.args import annotation_column, read_annotation
+from engine.plugins.lib.args import read_annotation
 from engine.plugins.lib.arithmetic import FloatColumn, free_percent, percent_of, sum_of_rows
 from engine.plugins.lib.balance import BalancedScore, Weighed
 from engine.plugins.lib.reporting import reason_texts, rejected_with
-from engine.view import BoolColumn, ClusterView, Domain, IntColumn, RowWise, Sum, capped, extremes
+from engine.view import (
+    BoolColumn,
+    ClusterView,
+    Domain,
+    IntColumn,
+    RowWise,
+    Sum,
+    annotation_column,
+    capped,
+    extremes,
+)
 
 LIMIT_TO_ALLOCATABLE = "node.koordinator.sh/limit-to-allocatable"
 """A node's own ratios, in JSON."""

@@ -54,6 +54,7 @@ from engine.view import (
     DictionaryColumn,
     Domain,
     Sum,
+    annotation_column,
     label_column,
     pods_not_evictable,
     stale_reports,
@@ -595,15 +596,8 @@ class NodeTable:
         )
 
     def _texts(self, field: str, key: str) -> DictionaryColumn[str]:
-        if field == "labels":
-            return label_column(self._view, key)
-        return self._view.dictionary_column(
-            ("annotation", key),
-            _TABLE_NODES,
-            lambda part: (
-                None if node is None else node.annotations.get(key) for node in part.nodes
-            ),
-        )
+        column = label_column if field == "labels" else annotation_column
+        return column(self._view, key)
 
     def _without_usage(self, field: str) -> BoolColumn | None:
         """Return where usage is unknown; None if nowhere, or for another field."""

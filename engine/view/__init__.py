@@ -13,6 +13,7 @@ from engine.view.cluster_view import ClusterView, RowWise
 from engine.view.columns import (
     LabelColumn,
     TaintColumn,
+    annotation_column,
     attraction,
     hash_of,
     image_column,
@@ -71,6 +72,7 @@ __all__ = [
     "TaintColumn",
     "UsageHistory",
     "WhatIf",
+    "annotation_column",
     "attraction",
     "capped",
     "counted_requests",

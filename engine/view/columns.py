@@ -40,6 +40,15 @@ def label_column(view: ClusterView, key: str) -> LabelColumn:
     )
 
 
+def annotation_column(view: ClusterView, key: str) -> DictionaryColumn[str]:
+    """Return the text of an annotation per node; a row that is not a node has none."""
+    return view.dictionary_column(
+        ("annotation", key),
+        _NODES,
+        lambda rows: (None if node is None else node.annotations.get(key) for node in rows.nodes),
+    )
+
+
 def node_label_keys(view: ClusterView) -> frozenset[str]:
     """Return the keys of the labels of all nodes of the cluster: of any other no node has one."""
 

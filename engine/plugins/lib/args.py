@@ -12,7 +12,7 @@ from engine.documents import mistake
 from engine.errors import QuantityError
 from engine.model.quantity import quantity_of
 from engine.model.time import NANOSECONDS_PER_SECOND, DurationError, parse_duration
-from engine.view import ClusterView, DictionaryColumn, Domain, IntColumn
+from engine.view import ClusterView, IntColumn, annotation_column
 
 _WHOLE = 100  # percent
 
@@ -60,15 +60,6 @@ Seconds = BeforeValidator(_whole_seconds)
 Quantity: TypeAlias = Annotated[str | int | float, BeforeValidator(_readable)]
 Quantities: TypeAlias = dict[str, Quantity]
 """Quantities by resource name, as people write them; `base_units` reads each."""
-
-
-def annotation_column(view: ClusterView, key: str) -> DictionaryColumn[str]:
-    """Return the text of an annotation per node; a row that is not a node has none."""
-    return view.dictionary_column(
-        ("annotation", key),
-        (Domain.NODES,),
-        lambda part: (None if node is None else node.annotations.get(key) for node in part.nodes),
-    )
 
 
 def read_annotation(

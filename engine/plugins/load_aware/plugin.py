@@ -47,7 +47,6 @@ from engine.plugins.lib.args import (
     Seconds,
     Share,
     WholePercent,
-    annotation_column,
     read_annotation,
 )
 from engine.plugins.lib.arithmetic import (
@@ -78,6 +77,7 @@ from engine.view import (
     Domain,
     IntColumn,
     RowWise,
+    annotation_column,
     extremes,
     stale_reports,
 )
