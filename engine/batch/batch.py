@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.batch.look_ahead import Placements, Template
-from engine.batch.template_rules import (
+from engine.batch.look_ahead import (
     DEFAULT_SCOPE,
     Judge,
+    Placements,
+    Template,
     TemplateRules,
     UnevenError,
     template_keys,

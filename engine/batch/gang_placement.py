@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.batch.batch import Trial, trial_of
-from engine.batch.template_rules import DEFAULT_SCOPE, Judge, template_keys
+from engine.batch.look_ahead import DEFAULT_SCOPE, Judge, template_keys
 from engine.errors import counted
 from engine.model.decision import PlacementRequest
 from engine.model.gang import GangTopology

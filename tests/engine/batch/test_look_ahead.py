@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.batch.template_rules import template_keys
+from engine.batch.look_ahead import template_keys
 from engine.model import api
 from engine.model.decision import PlacementRequest
 from engine.policy import PolicySet
