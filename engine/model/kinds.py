@@ -17,15 +17,12 @@ import msgspec
 
 from engine.model import api, usage
 from engine.model.decision import ADVICE_ANNOTATION
-from engine.model.disk_io import THROUGHPUT_ANNOTATION, node_disks_of
 from engine.model.disruption_budget import EVICTION_ANNOTATIONS, disruption_budget_of
 from engine.model.elastic_quota import KOORDINATOR_GROUP, UPSTREAM_GROUP, quota_of
 from engine.model.gang import GANG_ANNOTATIONS, pod_group_of
 from engine.model.hold import GANG_RELEASED_ANNOTATION
 from engine.model.namespace import limit_range_of, namespace_of, resource_quota_of
-from engine.model.network import app_group_of, network_topology_of
 from engine.model.node import device_class_of, node_of
-from engine.model.numa import node_zones_of
 from engine.model.pod import MIRROR_ANNOTATION, Pod, pod_of
 from engine.model.pod_classes import (
     MINIMUM_PRIORITY_ANNOTATION,
@@ -40,6 +37,13 @@ from engine.model.policy_resource import (
     POLICY_VERSION,
     PolicyKind,
     policy_resource_of,
+)
+from engine.model.scheduler_plugins import (
+    THROUGHPUT_ANNOTATION,
+    app_group_of,
+    network_topology_of,
+    node_disks_of,
+    node_zones_of,
 )
 from engine.model.usage import usage_of_node_metric
 from engine.model.well_known import (

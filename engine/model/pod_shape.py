@@ -15,10 +15,8 @@ from msgspec.structs import asdict, replace
 
 from engine.model import api, resources
 from engine.model.caches import ByteLimitedCache
-from engine.model.disk_io import THROUGHPUT_ANNOTATION, Throughput, throughput_of
 from engine.model.elastic_quota import NAME_LABEL
 from engine.model.kubernetes_version import ASSUMED, GREATEST_SUM, KubernetesVersion
-from engine.model.network import Workload, workload_of
 from engine.model.quantity import CPU, INT64_MAX, INT64_MIN
 from engine.model.resources import (
     Actuated,
@@ -29,6 +27,13 @@ from engine.model.resources import (
     is_infeasible,
     pod_status_of,
     statuses_of,
+)
+from engine.model.scheduler_plugins import (
+    THROUGHPUT_ANNOTATION,
+    Throughput,
+    Workload,
+    throughput_of,
+    workload_of,
 )
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,

@@ -23,10 +23,10 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field
 
-from engine.model.disk_io import Disk, NodeDisks, Throughput
 from engine.model.pod import Pod
 from engine.model.pod_shape import PodShape
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
+from engine.model.scheduler_plugins import Disk, NodeDisks, Throughput
 from engine.model.usage import NodeUsage
 from engine.plugins.base import (
     MAX_SCORE,

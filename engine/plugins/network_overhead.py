@@ -21,14 +21,14 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from pydantic import field_validator
 
-from engine.model.network import (
+from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
+from engine.model.scheduler_plugins import (
     AppGroup,
     Dependency,
     NetworkTopology,
     Place,
     place_of,
 )
-from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, Unit
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.plugins.base import (
     PASS,

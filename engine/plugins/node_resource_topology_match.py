@@ -51,14 +51,6 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from engine.model import api, resources
-from engine.model.numa import (
-    CONTAINER_SCOPE,
-    POD_SCOPE,
-    SINGLE_ZONE,
-    UNKNOWN_DISTANCE,
-    NodeZones,
-    NumaLayout,
-)
 from engine.model.pod import Pod
 from engine.model.quantity import (
     CPU,
@@ -71,6 +63,14 @@ from engine.model.quantity import (
 )
 from engine.model.resources import Amounts
 from engine.model.rule_outcomes import FilterResult, RuleInput, RuleInputs, unit_of
+from engine.model.scheduler_plugins import (
+    CONTAINER_SCOPE,
+    POD_SCOPE,
+    SINGLE_ZONE,
+    UNKNOWN_DISTANCE,
+    NodeZones,
+    NumaLayout,
+)
 from engine.plugins.base import (
     MAX_SCORE,
     PASS,

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from engine.gang import Gang, GangKey, gang_of
-from engine.model.network import AppGroup
 from engine.model.pod import Pod
+from engine.model.scheduler_plugins import AppGroup
 from engine.view import ClusterView
 
 AppGroups: TypeAlias = Callable[[str], AppGroup | None]

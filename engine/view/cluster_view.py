@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from engine.model.caches import Entry, LruCache, is_long
 from engine.model.kinds import AuxObject, Domain
 from engine.model.kubernetes_version import KubernetesVersion
-from engine.model.network import Workload
 from engine.model.node import Node
+from engine.model.scheduler_plugins import Workload
 from engine.model.usage import NodeUsage
 from engine.view.axis import BoolColumn, IntColumn, ResourceAxis
 from engine.view.dictionary import CodeBook, DictionaryColumn, ImageIndex

@@ -14,10 +14,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from engine.model.kinds import Domain
-from engine.model.network import Workload
 from engine.model.pod import Pod, traits_of
 from engine.model.pod_shape import PodShape
 from engine.model.quantity import PODS
+from engine.model.scheduler_plugins import Workload
 from engine.model.time import Micros
 from engine.model.usage import NodeUsage
 from engine.view.assumed import AssumedPods, NominatedNodes, admits

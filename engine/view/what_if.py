@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.model.kinds import Domain
-from engine.model.network import Workload
 from engine.model.pod import Pod, traits_of
 from engine.model.pod_shape import PodShape
+from engine.model.scheduler_plugins import Workload
 from engine.view.axis import BoolColumn, IntColumn
 from engine.view.cluster_view import ClusterView, Memo
 from engine.view.pod_accounting import NO_TRANSITIONS, NOMINATED, PodsOnNodes, PodTransitions

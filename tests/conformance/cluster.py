@@ -9,9 +9,8 @@ import msgspec
 from engine.model import api
 from engine.model.gang import pod_group_of
 from engine.model.kubernetes_version import kubernetes_version_of
-from engine.model.network import app_group_of, network_topology_of
-from engine.model.numa import node_zones_of
 from engine.model.pod import Pod, pod_of
+from engine.model.scheduler_plugins import app_group_of, network_topology_of, node_zones_of
 from engine.model.time import Micros
 from engine.view import ClusterState
 from tests.builders import node_from

@@ -16,8 +16,8 @@ from msgspec import structs
 from engine.model import api
 from engine.model.decision import Decision, Verdict
 from engine.model.node import Node
-from engine.model.numa import NodeZones
 from engine.model.pod import Pod
+from engine.model.scheduler_plugins import NodeZones
 from engine.model.usage import NodeUsage
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import decide

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from engine.model import api
-from engine.model.disk_io import Disk, NodeDisks
-from engine.model.network import (
+from engine.model.node import Node
+from engine.model.pod import Pod
+from engine.model.scheduler_plugins import (
     APP_GROUP_LABEL,
     WORKLOAD_LABEL,
     AppGroup,
+    Disk,
     NetworkTopology,
+    NodeDisks,
+    NodeZones,
     app_group_of,
     network_topology_of,
+    node_zones_of,
 )
-from engine.model.node import Node
-from engine.model.numa import NodeZones, node_zones_of
-from engine.model.pod import Pod
 from engine.model.well_known import REGION_LABEL, ZONE_LABEL
 from engine.view import ClusterState
 from tests.builders import node_from, pod_from

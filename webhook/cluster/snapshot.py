@@ -22,7 +22,6 @@ import msgspec
 from engine.errors import Diagnostic, StowplanError
 from engine.model import api, elastic_quota
 from engine.model.decision import ADVICE_ANNOTATION, MOST_NODES, Advice, advice_in
-from engine.model.disk_io import THROUGHPUT_ANNOTATION
 from engine.model.disruption_budget import (
     DO_NOT_DISRUPT_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
@@ -30,9 +29,9 @@ from engine.model.disruption_budget import (
 )
 from engine.model.kinds import KINDS, Kind
 from engine.model.kubernetes_version import kubernetes_version_of
-from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.pod import MIRROR_ANNOTATION, TERMINAL_PHASES
 from engine.model.quantity import is_huge_pages
+from engine.model.scheduler_plugins import APP_GROUP_LABEL, THROUGHPUT_ANNOTATION, WORKLOAD_LABEL
 from engine.model.well_known import (
     AFTER_INITIALIZED_ANNOTATION,
     AFTER_SCHEDULED_ANNOTATION,

@@ -10,8 +10,8 @@ import msgspec
 
 from engine.model import api
 from engine.model.hold import RELEASING_ANNOTATION
-from engine.model.network import app_group_of
 from engine.model.pod import Pod, pod_of
+from engine.model.scheduler_plugins import app_group_of
 from engine.model.time import SECOND, Micros, micros
 from engine.quota.queueing import NamespaceQueues, QueueRules
 from engine.release import QUEUE_SORTS, QueueOrder

@@ -9,8 +9,8 @@ import msgspec
 
 from engine.gang import GangKey, gang_of
 from engine.model import api
-from engine.model.network import AppGroup
 from engine.model.pod import Pod, pod_of
+from engine.model.scheduler_plugins import AppGroup
 from engine.release import QUEUE_SORTS, QueueFacts, QueueOrder
 from tests.conformance.cluster import cluster_of
 from tests.conformance.outcome import Json, mismatch

@@ -15,12 +15,11 @@ from msgspec.structs import asdict
 from engine.batch import BatchOutcome
 from engine.model import api
 from engine.model.decision import PlacementRequest
-from engine.model.disk_io import THROUGHPUT_ANNOTATION
 from engine.model.hold import HOLD_GATE
 from engine.model.kinds import AuxObject
-from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.node import Node, node_of
 from engine.model.pod import Pod, pod_of
+from engine.model.scheduler_plugins import APP_GROUP_LABEL, THROUGHPUT_ANNOTATION, WORKLOAD_LABEL
 from engine.model.usage import NodeUsage, PodUsage
 from engine.model.well_known import HOSTNAME_LABEL, ZONE_LABEL
 from engine.pipeline import Scope, policies_for

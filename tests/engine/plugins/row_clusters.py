@@ -14,9 +14,8 @@ from hypothesis.strategies import SearchStrategy
 
 from engine.model import api
 from engine.model.decision import Advice
-from engine.model.disk_io import THROUGHPUT_ANNOTATION, NodeDisks
-from engine.model.numa import NodeZones
 from engine.model.pod import Pod, pod_of
+from engine.model.scheduler_plugins import THROUGHPUT_ANNOTATION, NodeDisks, NodeZones
 from engine.model.usage import AggregatedUsage, PodUsage
 from engine.plugins.limit_aware import LIMIT_TO_ALLOCATABLE
 from engine.plugins.load_aware.estimation import RAW_ALLOCATABLE

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.model.decision import Advice
-from engine.model.disk_io import THROUGHPUT_ANNOTATION
+from engine.model.scheduler_plugins import THROUGHPUT_ANNOTATION
 from engine.plugins.base import PASS, Cycle
 from engine.plugins.disk_io_aware import (
     PLUGIN,
@@ -19,8 +19,8 @@ from tests.engine.measured_cluster import NOW, by_node
 from tests.engine.topology_cluster import cluster, disks, node, pod
 
 if TYPE_CHECKING:
-    from engine.model.disk_io import NodeDisks
     from engine.model.pod import Pod
+    from engine.model.scheduler_plugins import NodeDisks
     from engine.view import ClusterView
 
 

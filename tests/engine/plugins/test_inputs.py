@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.disk_io import THROUGHPUT_ANNOTATION
 from engine.model.kinds import AuxObject
 from engine.model.node import node_of
 from engine.model.pod import Pod
 from engine.model.rule_outcomes import RuleInput, RuleInputs, Unit
+from engine.model.scheduler_plugins import THROUGHPUT_ANNOTATION
 from engine.plugins import PLUGINS, Cycle, Plugin
 from engine.view import ClusterState, ClusterView
 from tests.engine import topology_cluster

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from engine.model.decision import Advice
 from engine.model.node import DeviceClass
-from engine.model.numa import SINGLE_ZONE
+from engine.model.scheduler_plugins import SINGLE_ZONE
 from engine.plugins.base import PASS, Cycle
 from engine.plugins.node_resource_topology_match import (
     ABSENT,
@@ -34,8 +34,8 @@ from tests.engine.topology_cluster import GPU, cluster, node, pod, zones
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.model.numa import NodeZones, NumaLayout
     from engine.model.pod import Pod
+    from engine.model.scheduler_plugins import NodeZones, NumaLayout
     from engine.view import ClusterView
 
 

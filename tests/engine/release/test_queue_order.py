@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from engine.gang import GangKey
 from engine.model import api
 from engine.model.gang import POD_GROUP_LABEL, pod_group_of
-from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, app_group_of
 from engine.model.pod import Pod, pod_of
+from engine.model.scheduler_plugins import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, app_group_of
 from engine.release import QUEUE_SORTS, QueueFacts, QueueOrder, QueueSortName
 from engine.view import ClusterState
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from engine.model.decision import Advice
-from engine.model.network import Workload
+from engine.model.scheduler_plugins import Workload
 from engine.view import ClusterState
 from engine.view.namespaces import PodCounts
 from tests.engine.measured_cluster import NOW

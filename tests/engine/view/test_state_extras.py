@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.model.disk_io import Disk, NodeDisks
-from engine.model.network import AppGroup
+from engine.model.scheduler_plugins import AppGroup, Disk, NodeDisks
 from engine.view import ClusterState, ClusterView, Domain
 from tests.engine.topology_cluster import node
 

@@ -5,7 +5,7 @@ import weakref
 
 import numpy as np
 
-from engine.model.network import APP_GROUP_LABEL, WORKLOAD_LABEL
+from engine.model.scheduler_plugins import APP_GROUP_LABEL, WORKLOAD_LABEL
 from engine.model.usage import PodUsage
 from engine.plugins.load_aware.plugin import LoadAwareArgs
 from engine.view import ClusterState, ClusterView, Domain, IntColumn, PodTransitions, Sum, WhatIf

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from engine.model import api
-from engine.model.disk_io import NodeDisks
 from engine.model.node import DeviceClass
 from engine.model.pod import Pod
+from engine.model.scheduler_plugins import NodeDisks
 from engine.model.time import SECOND, Micros
 from engine.model.usage import NodeUsage
 from engine.view import Sum
