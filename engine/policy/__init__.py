@@ -13,7 +13,6 @@ from engine.policy.evaluation import (
     pod_fields_read,
     read_expression,
 )
-from engine.policy.expressions import NodeExpression
 from engine.policy.loader import (
     CASES_FILE,
     CompiledResource,
@@ -35,7 +34,7 @@ from engine.policy.policy_set import (
     scheduler_scores,
     too_costly,
 )
-from engine.policy.rules import FilterRule, ScoreRule
+from engine.policy.rules import FilterRule, NodeExpression, ScoreRule
 from engine.policy.schema import Mode, PlacementPolicy
 
 __all__ = [

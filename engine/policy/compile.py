@@ -33,7 +33,6 @@ from engine.policy.environment import (
     misspelt_resources,
     scope_of,
 )
-from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.label_analysis import NO_LABELS, PLUGIN_LABELS, filter_labels, score_labels
 from engine.policy.node_statistics import misuses, written_statistics
 from engine.policy.policy_set import (
@@ -49,10 +48,13 @@ from engine.policy.policy_set import (
 from engine.policy.rules import (
     STATIC_PLUGINS,
     FilterEvaluator,
+    FilterExpression,
     FilterRule,
+    NodeExpression,
     PluginFilter,
     PluginScore,
     ScoreEvaluator,
+    ScoreExpression,
     ScoreRule,
 )
 

@@ -16,9 +16,9 @@ from engine.model.time import Micros
 from engine.policy.compile import compile_expression
 from engine.policy.context import MOST_ITERATIONS, RuleContext
 from engine.policy.environment import ExpressionScope, reads_owner_pods
-from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
 from engine.policy.node_statistics import NODES, nodes_value
 from engine.policy.node_table import NodeTable
+from engine.policy.rules import FilterExpression, NodeExpression, ScoreExpression
 from engine.view import ClusterView
 
 _NOT_OF_A_POD: Final = frozenset({"node", "now", "variables"})

@@ -31,9 +31,16 @@ from engine.policy.context import (
     RuleContext,
 )
 from engine.policy.environment import ExpressionScope, namespace_labels
-from engine.policy.expressions import NodeExpression, checked_bool
 from engine.policy.node_statistics import COST_MICROS
-from engine.policy.rules import STATIC_PLUGINS, FilterRule, PluginFilter, PluginScore, ScoreRule
+from engine.policy.rules import (
+    STATIC_PLUGINS,
+    FilterRule,
+    NodeExpression,
+    PluginFilter,
+    PluginScore,
+    ScoreRule,
+    checked_bool,
+)
 from engine.policy.schema import Mode, NamespacedPlacementPolicy, PlacementPolicy
 from engine.view import FRESH, ClusterView, Freshness, PodSumProfile
 

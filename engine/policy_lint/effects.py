@@ -32,9 +32,14 @@ from engine.policy import (
 )
 from engine.policy.compile import SCORE, compile_expression
 from engine.policy.environment import OWNER_FIELDS, ExpressionScope
-from engine.policy.expressions import FilterExpression, ScoreExpression
 from engine.policy.policy_set import Finding, condition_part, variable_part
-from engine.policy.rules import FilterEvaluator, PluginFilter, ScoreEvaluator
+from engine.policy.rules import (
+    FilterEvaluator,
+    FilterExpression,
+    PluginFilter,
+    ScoreEvaluator,
+    ScoreExpression,
+)
 from engine.policy.schema import OnFilterError
 from engine.policy_lint.reads import (
     ANY,

@@ -34,7 +34,7 @@ from engine.policy.environment import (
     pod_value,
     request_value,
 )
-from engine.policy.expressions import FilterExpression, NodeExpression, ScoreExpression
+from engine.policy.rules import FilterExpression, NodeExpression, ScoreExpression
 from engine.view import ClusterView
 from tests.bench.cel_engines import (
     CEL_GO,

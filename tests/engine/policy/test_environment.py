@@ -38,7 +38,7 @@ from engine.policy.environment import (
     request_value,
     scope_of,
 )
-from engine.policy.expressions import ScoreExpression
+from engine.policy.rules import ScoreExpression
 from engine.view import ClusterState, ClusterView, Domain
 from tests.engine.measured_cluster import pod
 from tests.engine.policy.worlds import GIB, NOW, node, policies, policy, request_of, usage, view_of

@@ -21,8 +21,8 @@ from engine.plugins.base import Cycle
 from engine.policy import RuleContext
 from engine.policy.compile import SCORE, compile_expression, compile_policy
 from engine.policy.environment import ExpressionScope
-from engine.policy.expressions import ScoreExpression
 from engine.policy.node_statistics import nodes_value
+from engine.policy.rules import ScoreExpression
 from engine.view import ClusterView, Domain, WhatIf
 from tests.engine.measured_cluster import cluster, pod
 from tests.engine.measured_cluster import node as sized

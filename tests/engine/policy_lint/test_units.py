@@ -4,7 +4,7 @@ import pytest
 
 from engine.cel import compile_program
 from engine.policy.environment import ExpressionScope, environment
-from engine.policy.expressions import ScoreExpression
+from engine.policy.rules import ScoreExpression
 from engine.policy_lint import policy_warnings
 from engine.policy_lint.units import amount_of, unit_findings
 from tests.engine.policy.worlds import NOW, node, policy, request_of, usage, view_of
