@@ -44,14 +44,147 @@ class AssumedPod(NamedTuple):
     requests: Amounts
 
 
-class ClusterLister:
-    """Single nodes, pods, quotas and reports as they are now."""
+_MOST_UNSEEN = 64  # writes between two views; a view of these takes 8 ms at most
 
-    def __init__(self, store: SnapshotStore) -> None:
+
+class SnapshotStore:
+    """All that is kept of a cluster, and the views made of it.
+
+    Writing is in place; while a view of the current version is still alive, the columns are copied
+    once before the first write, so a view never changes.
+
+    INVARIANT: `before_write` is called before each change of a part.
+    """
+
+    def __init__(self, assumed: AssumedPods) -> None:
+        table = PodTable()
+        self.rows: Final = NodeRows(table)  # the nodes, one a row
+        # the pods, and what is counted of them
+        self.pods: Final = PodAccounting(table, self.rows, assumed)
+        self.namespaces: Final = Namespaces()  # namespaces and their quotas
+        self.kubernetes = ASSUMED  # the version by which pods are counted
+        # objects that only some rules read, by kind and key
+        self.extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
+        # the PodDisruptionBudgets among them that allow no disruption
+        self.budgets: Final = ExhaustedBudgets()
+        self.tracked: Final = TrackedSums()  # sums that only some rules read
+        self._memo = Memo()
+        self._view: ClusterView | None = None  # of the current version
+        self._latest_view: weakref.ref[ClusterView] | None = None
+        self._unseen = 0  # writes since the last view
+
+    def view(self) -> ClusterView:
+        """Return the cluster as it is now; free while nothing has changed."""
+        if self._view is not None:
+            return self._view
+        self._unseen = 0
+        rows, pods = self.rows, self.pods
+        rows.touch_pods_of(pods.table.traits, self.budgets.take_changed())
+        n = len(rows.names)
+        self._view = ClusterView(
+            version=rows.version,
+            axis=rows.axis,
+            names=rows.names_now,
+            nodes=rows.nodes,
+            usages=rows.usages,
+            traits=rows.traits,
+            trait_book=pods.table.traits,
+            valid=_frozen(rows.valid[:n]),
+            unschedulable=_frozen(rows.unschedulable[:n]),
+            allocatable=_frozen(rows.allocatable[:, :n]),
+            sums=_frozen(rows.sums.reshape(len(Sum), len(rows.axis), -1)[:, :, :n]),
+            assumed=_frozen(rows.assumed[:n]),
+            metric_time=_frozen(rows.metric_time[:n]),
+            changed=_frozen(rows.changed[:, :n]),
+            latest=tuple(rows.latest),
+            pod_sums=self.tracked.refreshed(pods.table, rows, pods.take_changes()),
+            transitions=pods.transitions.snapshot(),
+            rows=rows.of,
+            namespaces=self.namespaces.facts(
+                pods.totals, pods.queued, pods.queued_pods, pods.labelled, pods.labelled_queued
+            ),
+            kubernetes=self.kubernetes,
+            extras=self.extras,
+            exhausted_budgets=self.budgets.snapshot(),
+            workloads=pods.workloads.counts,
+            memo=self._memo,
+        )
+        self._latest_view = weakref.ref(self._view)
+        self._memo.images.catch_up(
+            rows.nodes, rows.changed[Domain.NODES, :n], rows.latest[Domain.NODES]
+        )
+        return self._view
+
+    def before_write(self) -> None:
+        """Start a new version; copy the columns of a view of this one, if it is still alive.
+
+        A view is made after some writes without a request, to bring sums and indices up to date:
+        after a whole list, doing so at once would delay the next review.
+        """
+        if self._unseen >= _MOST_UNSEEN:
+            self.view()
+        self._unseen += 1
+        self.rows.version += 1
+        if self._view is None:
+            return
+        self._view = None
+        if self._latest_view is None or self._latest_view() is None:
+            return
+        self.extras = self.extras.copy()
+        for part in (self.rows, self.pods, self.namespaces, self.tracked):
+            part.unshare()
+
+
+_GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])
+
+
+def _frozen(column: _GenericArray) -> _GenericArray:
+    frozen = column.view()
+    frozen.flags.writeable = False
+    return frozen
+
+
+class ClusterState:
+    """Mutable columns of a cluster, changed by events; rules only ever see `view()`.
+
+    Any order of events that ends in the same objects gives the same view, up to the order of
+    rows.
+
+    A pod that waits for the scheduler counts on the first node of its advice that exists and that
+    could run it, as if it were bound there: the next pod must see it. One with scheduling gates
+    does not: it may stay so for hours, and competes with nobody until its gates are gone. Unless it
+    is held or released by us, and nominated to a node: then it counts there and nowhere else. One
+    whose binding is on its way counts on each node that it may be bound to, see `expect_binding`.
+
+    Args:
+        assumed_seconds: the longest time that a pod is assumed on its advised node, from its
+            creation or the end of its gates.
+        in_flight_seconds: the longest time from its advice, while it is not seen.
+        leave_out_queued: whether pods that wait for quota are not counted as used. It must be so
+            only where the end of each wait is judged as a creation.
+    """
+
+    def __init__(
+        self,
+        *,
+        assumed_seconds: int = DEFAULT_ASSUMED_SECONDS,
+        in_flight_seconds: int = DEFAULT_IN_FLIGHT_SECONDS,
+        leave_out_queued: bool = True,
+    ) -> None:
+        store = SnapshotStore(AssumedPods(assumed_seconds, in_flight_seconds))
         self._store = store
         self._rows = store.rows
         self._pods = store.pods
         self._namespaces = store.namespaces
+        self._leave_out_queued = leave_out_queued
+        self._before_write = self._store.before_write
+
+    @property
+    def kubernetes(self) -> KubernetesVersion:
+        """The version by which the pods that are set are to be counted, see `pod_of`."""
+        return self._store.kubernetes
+
+    # Single objects as they are now.
 
     @property
     def node_count(self) -> int:
@@ -155,143 +288,6 @@ class ClusterLister:
         For others that store keys of pods: copies of 150,000 take 14 MiB.
         """
         return self._pods.table.key(key)
-
-
-_MOST_UNSEEN = 64  # writes between two views; a view of these takes 8 ms at most
-
-
-class SnapshotStore:
-    """All that is kept of a cluster, and the views made of it.
-
-    Writing is in place; while a view of the current version is still alive, the columns are copied
-    once before the first write, so a view never changes.
-
-    INVARIANT: `before_write` is called before each change of a part.
-    """
-
-    def __init__(self, assumed: AssumedPods) -> None:
-        table = PodTable()
-        self.rows: Final = NodeRows(table)  # the nodes, one a row
-        # the pods, and what is counted of them
-        self.pods: Final = PodAccounting(table, self.rows, assumed)
-        self.namespaces: Final = Namespaces()  # namespaces and their quotas
-        self.kubernetes = ASSUMED  # the version by which pods are counted
-        # objects that only some rules read, by kind and key
-        self.extras: dict[tuple[type[AuxObject], str], AuxObject] = {}
-        # the PodDisruptionBudgets among them that allow no disruption
-        self.budgets: Final = ExhaustedBudgets()
-        self.tracked: Final = TrackedSums()  # sums that only some rules read
-        self._memo = Memo()
-        self._view: ClusterView | None = None  # of the current version
-        self._latest_view: weakref.ref[ClusterView] | None = None
-        self._unseen = 0  # writes since the last view
-
-    def view(self) -> ClusterView:
-        """Return the cluster as it is now; free while nothing has changed."""
-        if self._view is not None:
-            return self._view
-        self._unseen = 0
-        rows, pods = self.rows, self.pods
-        rows.touch_pods_of(pods.table.traits, self.budgets.take_changed())
-        n = len(rows.names)
-        self._view = ClusterView(
-            version=rows.version,
-            axis=rows.axis,
-            names=rows.names_now,
-            nodes=rows.nodes,
-            usages=rows.usages,
-            traits=rows.traits,
-            trait_book=pods.table.traits,
-            valid=_frozen(rows.valid[:n]),
-            unschedulable=_frozen(rows.unschedulable[:n]),
-            allocatable=_frozen(rows.allocatable[:, :n]),
-            sums=_frozen(rows.sums.reshape(len(Sum), len(rows.axis), -1)[:, :, :n]),
-            assumed=_frozen(rows.assumed[:n]),
-            metric_time=_frozen(rows.metric_time[:n]),
-            changed=_frozen(rows.changed[:, :n]),
-            latest=tuple(rows.latest),
-            pod_sums=self.tracked.refreshed(pods.table, rows, pods.take_changes()),
-            transitions=pods.transitions.snapshot(),
-            rows=rows.of,
-            namespaces=self.namespaces.facts(
-                pods.totals, pods.queued, pods.queued_pods, pods.labelled, pods.labelled_queued
-            ),
-            kubernetes=self.kubernetes,
-            extras=self.extras,
-            exhausted_budgets=self.budgets.snapshot(),
-            workloads=pods.workloads.counts,
-            memo=self._memo,
-        )
-        self._latest_view = weakref.ref(self._view)
-        self._memo.images.catch_up(
-            rows.nodes, rows.changed[Domain.NODES, :n], rows.latest[Domain.NODES]
-        )
-        return self._view
-
-    def before_write(self) -> None:
-        """Start a new version; copy the columns of a view of this one, if it is still alive.
-
-        A view is made after some writes without a request, to bring sums and indices up to date:
-        after a whole list, doing so at once would delay the next review.
-        """
-        if self._unseen >= _MOST_UNSEEN:
-            self.view()
-        self._unseen += 1
-        self.rows.version += 1
-        if self._view is None:
-            return
-        self._view = None
-        if self._latest_view is None or self._latest_view() is None:
-            return
-        self.extras = self.extras.copy()
-        for part in (self.rows, self.pods, self.namespaces, self.tracked):
-            part.unshare()
-
-
-_GenericArray = TypeVar("_GenericArray", bound=NDArray[np.generic])
-
-
-def _frozen(column: _GenericArray) -> _GenericArray:
-    frozen = column.view()
-    frozen.flags.writeable = False
-    return frozen
-
-
-class ClusterState(ClusterLister):
-    """Mutable columns of a cluster, changed by events; rules only ever see `view()`.
-
-    Any order of events that ends in the same objects gives the same view, up to the order of
-    rows.
-
-    A pod that waits for the scheduler counts on the first node of its advice that exists and that
-    could run it, as if it were bound there: the next pod must see it. One with scheduling gates
-    does not: it may stay so for hours, and competes with nobody until its gates are gone. Unless it
-    is held or released by us, and nominated to a node: then it counts there and nowhere else. One
-    whose binding is on its way counts on each node that it may be bound to, see `expect_binding`.
-
-    Args:
-        assumed_seconds: the longest time that a pod is assumed on its advised node, from its
-            creation or the end of its gates.
-        in_flight_seconds: the longest time from its advice, while it is not seen.
-        leave_out_queued: whether pods that wait for quota are not counted as used. It must be so
-            only where the end of each wait is judged as a creation.
-    """
-
-    def __init__(
-        self,
-        *,
-        assumed_seconds: int = DEFAULT_ASSUMED_SECONDS,
-        in_flight_seconds: int = DEFAULT_IN_FLIGHT_SECONDS,
-        leave_out_queued: bool = True,
-    ) -> None:
-        super().__init__(SnapshotStore(AssumedPods(assumed_seconds, in_flight_seconds)))
-        self._leave_out_queued = leave_out_queued
-        self._before_write = self._store.before_write
-
-    @property
-    def kubernetes(self) -> KubernetesVersion:
-        """The version by which the pods that are set are to be counted, see `pod_of`."""
-        return self._store.kubernetes
 
     # Events. Each takes the object as it now is; "set" adds or replaces.
 
