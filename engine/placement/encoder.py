@@ -28,7 +28,7 @@ from engine.placement.patch import (
     read_document,
 )
 from engine.placement.preferred_terms import names_needed, preferred_terms, weight_budget
-from engine.placement.stored_pod import excluded_nodes
+from engine.placement.stored_pod import excludable
 from engine.policy import CompiledPolicy
 from engine.view import ClusterView
 
@@ -114,9 +114,8 @@ def encode(
     rejections, hostnames = Rejections(decision, labels.enforced), Hostnames(view)
     exclusion, placement = Exclusion(), decision.placement
     if placing and placement.dynamic_filters is DynamicFilters.REQUIRED:
-        exclusion = exclusion_of(
-            excluded_nodes(decision, labels.enforced), view, hostnames, placement.max_nodes
-        )
+        excluded = excludable(decision.filters, labels.enforced, decision.valid)
+        exclusion = exclusion_of(excluded, view, hostnames, placement.max_nodes)
 
     # 3. Preferred terms, with as much weight as the user's own terms have.
     budget = weight_budget(_user_weights(request.pod.affinity))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.model.decision import Decision, PlacementRequest, advice_in
+from engine.model.decision import PlacementRequest, advice_in
 from engine.model.hold import RELEASED_ANNOTATION
 from engine.model.pod import Pod
 from engine.model.policy_resource import DynamicFilters, PlacementOptions
@@ -138,11 +138,6 @@ def with_exclusion(
         context.pod, promised=tuple([(*alternative, listed) for alternative in alternatives])
     )
     return kept_off
-
-
-def excluded_nodes(decision: Decision, enforced: Sequence[FilterOutcome]) -> BoolColumn:
-    """Return `excludable` of a decision; see there."""
-    return excludable(decision.filters, enforced, decision.valid)
 
 
 def _own_terms(pod: Pod) -> int:

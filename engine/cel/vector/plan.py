@@ -702,11 +702,6 @@ class Plan:
         return tuple(PlannedPart(step.text, step.strategy, step.cost) for step in self._root.walk())
 
     @property
-    def cost(self) -> float:
-        """Estimated microseconds for 5,000 rows when everything that is cached is current."""
-        return sum(step.cost for step in self._root.walk())
-
-    @property
     def refresh_cost(self) -> float:
         """Estimated microseconds to compute again all that is remembered of 5,000 rows."""
         return sum(step.refresh_cost for step in self._root.walk())
