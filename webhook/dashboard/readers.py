@@ -48,14 +48,11 @@ class UnavailableError(Exception):
 
 
 class Reader(Protocol):
-    """Somebody who reads the dashboard.
-
-    Attributes:
-        name: for people; "" where nobody has to sign in.
-    """
+    """Somebody who reads the dashboard."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """For people; "" where nobody has to sign in."""
 
     async def may(self, access: Access) -> bool:
         """Return whether they have a right.
@@ -80,14 +77,11 @@ class SignIn(Enum):
 
 
 class Readers(Protocol):
-    """Tells whose a token is.
-
-    Attributes:
-        sign_in: how a browser gets it.
-    """
+    """Tells whose a token is."""
 
     @property
-    def sign_in(self) -> SignIn: ...
+    def sign_in(self) -> SignIn:
+        """How a browser gets it."""
 
     async def reader(self, token: str) -> Reader:
         """Return whose a token is, which is "" for a request without one.
