@@ -444,7 +444,6 @@ class LimitAwareBalance(_LimitScore, BalancedScore):
     """Prefers nodes where a pod makes the share of limits most even over nodes."""
 
     measure = "limits"
-    domains = _NODES
 
     def weighed(self, pod: Pod) -> Weighed:
         """Return the scored resources, with the pod's limits, with defaults for missing."""

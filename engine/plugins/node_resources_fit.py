@@ -228,7 +228,6 @@ class NodeResourcesFitBalance(BalancedScore):
     """Prefers nodes where a pod makes the share of requests most even over nodes."""
 
     measure = "requests"
-    domains = (Domain.NODES,)
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
         self._resources = args.scoring_strategy.resources

@@ -3,7 +3,7 @@
 All times are CPU time. What a ratio is to, its floor, is one of:
 
 - a plain score: the limits of all nodes weighed one by one in plain Python,
-- the same on another cluster,
+- the same on another cluster, or by another strategy,
 - decoding the pods that an event or a cycle is about,
 - a Python process that imports numpy.
 """
@@ -11,6 +11,7 @@ All times are CPU time. What a ratio is to, its floor, is one of:
 from __future__ import annotations
 
 import random
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
@@ -63,6 +64,7 @@ Pair: TypeAlias = tuple[Callable[[], Spent], Callable[[], Spent]]
 
 _NOW: Final = micros(NOW)
 _POLICY: Final = Path(__file__).with_name("policy.yaml")
+_BALANCED: Final = Path(__file__).parents[2] / "policies" / "balanced" / "policy.yaml"
 _CALLS: Final = 12  # before it is the other's turn
 _TURNS: Final = 4
 _NODES_EXPLAINED: Final = 10  # as many as the webhook keeps
@@ -147,6 +149,27 @@ class _World:
             make(decision, request)
             spent.append(clock() - start)
         return spent
+
+
+class _Strategy:
+    """Decisions by the policy `balanced`, with any strategy of LimitAware and LoadAware."""
+
+    def __init__(self, world: _World, strategy: str) -> None:
+        text = _BALANCED.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, _BALANCED.name)
+            file.write_text(text.replace("Balanced", strategy), encoding="utf-8")
+            self._replica = Replica(world.state, load_policies([file]))
+        self._arriving = world.arriving
+        self._ended = cycle(running_in(world.cluster))
+
+    def still(self) -> Spent:
+        """Decide while nothing changes."""
+        return self._replica.still(list(islice(self._arriving, _CALLS)))
+
+    def amid_events(self) -> Spent:
+        """Decide on a view of its own each time."""
+        return self._replica.amid_events(list(islice(self._arriving, _CALLS)), self._ended)
 
 
 class _Batches:
@@ -364,6 +387,7 @@ def pairs(nodes: int, pods: int, *, gangs: int = _GANGS) -> dict[str, Pair]:
     few_pods = _World(nodes, pods // 10)
     more_nodes = _World(2 * nodes, pods // 5)  # as many pods on each as in `few_pods`
     batches, all_gangs = _Batches(world), _Gangs(world, gangs)
+    balanced, plain = (_Strategy(world, name) for name in ("Balanced", "LeastAllocated"))
     scheduler = _Scheduler(world)
     plans = _Plans(nodes, pods * 2 // 3)
     rules, events, reviews = _Rules(world), _PodEvents(world), _WholeReviews(world)
@@ -395,6 +419,8 @@ def pairs(nodes: int, pods: int, *, gangs: int = _GANGS) -> dict[str, Pair]:
         "a simulated pod, in two arms": (simulated.of_one_pod, simulated.plain_score),
         "the version on the command line": (bench_start.version, bench_start.numpy),
         "lint of one policy": (bench_start.lint, bench_start.numpy),
+        "a decision, strategy Balanced": (balanced.still, plain.still),
+        "amid events, strategy Balanced": (balanced.amid_events, plain.amid_events),
         "a decision, twice the nodes": (more_nodes.still, few_pods.still),
         "amid events, twice the nodes": (more_nodes.amid_events, few_pods.amid_events),
         "a decision, ten times the pods": (world.still, few_pods.still),

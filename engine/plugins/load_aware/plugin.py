@@ -585,7 +585,6 @@ class LoadAwareBalance(BalancedScore):
     """
 
     measure = "usage"
-    domains = NODE_SIDE
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args
@@ -602,15 +601,23 @@ class LoadAwareBalance(BalancedScore):
         return readings.amounts + readings.added(view, self._profile)
 
     def capacity(self, pod: Pod, view: ClusterView, names: tuple[str, ...]) -> IntColumn:
-        return capacity(view, names) * readings_of(view, names, self.key(pod)).is_measured
+        return capacity(view, names)
 
     def key(self, pod: Pod) -> UsageSource:
         args = self._args
         return args.production_source if _by_production(args, pod) else args.score_source
 
     def unknown(self, cycle: Cycle) -> NDArray[np.intp]:
-        """Return the nodes whose report is too old."""
-        return expired_rows(cycle.view, self._args, cycle.now)
+        """Return the rows of nodes whose report lacks their usage, or is too old."""
+        view, source = cycle.view, self.key(cycle.pod)
+
+        def unmeasured(whole: ClusterView) -> NDArray[np.intp]:
+            return (~readings_of(whole, self._known, source).is_measured).nonzero()[0]
+
+        key = ("LoadAware unmeasured", self._known, source)
+        rows = view.node_aggregate(key, NODE_SIDE, unmeasured)
+        expired = expired_rows(view, self._args, cycle.now)
+        return np.union1d(expired, rows) if rows.size else expired
 
 
 def _by_production(args: LoadAwareArgs, pod: Pod) -> bool:

@@ -11,7 +11,7 @@ from engine.plugins.lib.balance import Balance
 
 def _points(used: list[int], capacity: list[int], own: int, among: list[bool]) -> list[int]:
     balance = Balance.of(np.array([capacity]), np.ones((1, 1)), np.array(among))
-    points: list[int] = balance.points(np.array([used]), np.array([[own]])).tolist()
+    points: list[int] = balance.levels(np.array([used])).points(np.array([[own]])).tolist()
     return points
 
 
@@ -33,7 +33,7 @@ def test_a_resource_that_a_node_lacks_takes_no_part_there() -> None:
     balance = Balance.of(np.array([[10, 10], [4, 0]]), np.array([[1.0], [3.0]]), both)
     # cpu: 65 and 25 as above. gpu is on the first alone: m = 1/4, 50 - 50 * 1/4 = 37.5, and the
     # mean there is (65 + 3 * 37.5) / 4 = 44.4.
-    points = balance.points(np.array([[2, 6], [1, 0]]), np.array([[1], [1]]))
+    points = balance.levels(np.array([[2, 6], [1, 0]])).points(np.array([[1], [1]]))
     assert points.tolist() == [44, 25]
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from engine.model.usage import AggregatedUsage
 from engine.plugins.base import PASS, Cycle
@@ -18,6 +20,7 @@ from engine.plugins.load_aware.plugin import (
     LoadAwareFilter,
     LoadAwareScore,
 )
+from engine.view import ClusterState
 from tests.engine.measured_cluster import GI, NOW, by_node, cluster, node, pod, report
 
 if TYPE_CHECKING:
@@ -245,6 +248,36 @@ def test_balanced_spreads_what_is_measured() -> None:
         "cpu usage 2 of 10 cores, 0 cores of it this pod",
         "mean cpu usage 40 %",
     ]
+
+
+def test_balanced_ignores_what_is_known_of_a_node_once_its_report_lacks_usage() -> None:
+    # x = 0.2 and 0.6, m = 0.4: 70 and 30; of the first alone m = x: 50.
+    parsed = LoadAwareArgs.model_validate({"strategy": "Balanced", "resourceWeights": {"cpu": 1}})
+    state, score = ClusterState(), LoadAwareBalance(parsed)
+    state.track_sums([parsed.load_profile])
+    for name, used in {"a": 2_000, "b": 6_000}.items():
+        state.set_node(node(name, cpu="10", memory="10Gi"))
+        state.set_usage(report(name, {"cpu": used}))
+    view = state.view()
+    assert by_node(view, score.score(Cycle(NOTHING, view, NOW)).values) == {"a": 70, "b": 30}
+    state.set_usage(report("b", None))
+    view = state.view()
+    assert by_node(view, score.score(Cycle(NOTHING, view, NOW)).values) == {"a": 50, "b": 0}
+
+
+def test_balanced_tells_pods_apart_that_may_take_other_nodes() -> None:
+    # x = 0.2, 0.6 and 1: m = 0.6 over all, 0.4 over the first two: 50 - 100 * (x - m).
+    parsed = LoadAwareArgs.model_validate({"strategy": "Balanced", "resourceWeights": {"cpu": 1}})
+    labels = {"size": "small"}
+    nodes = [replace(node(name, cpu="10", memory="10Gi"), labels=labels) for name in "ab"]
+    nodes.append(node("c", cpu="10", memory="10Gi"))
+    used = {"a": 2_000, "b": 6_000, "c": 10_000}
+    reports = [report(name, {"cpu": amount}) for name, amount in used.items()]
+    view, score = cluster(nodes, [], reports, [parsed.load_profile]), LoadAwareBalance(parsed)
+    selecting = structs.replace(NOTHING, node_selector=labels)
+    for _ in range(2):
+        assert score.score(Cycle(NOTHING, view, NOW)).values.tolist() == [90, 50, 10]
+        assert score.score(Cycle(selecting, view, NOW)).values.tolist()[:2] == [70, 30]
 
 
 def test_balanced_knows_no_dominant_resource() -> None:
