@@ -165,15 +165,16 @@ class Autoscaler:
         ordered = sorted(pods, key=lambda it: (-it.shape.requests.get(CPU, 0), it.key))
         for template, alike in groupby(ordered, _template):
             waiting = list(alike)
-            most = 1 if depends_on_pods(template, left.view, now) else len(waiting)
+            is_alone = depends_on_pods(template, left.view, now)
             while waiting:
-                passes = passing_nodes(template, left.view, now)
-                if not passes.any():
+                passing = np.flatnonzero(passing_nodes(template, left.view, now))
+                if not passing.size:
                     return template
-                row = int(passes.argmax())
-                count = min(_copies(template, left.view, row), most, len(waiting))
-                placed, waiting = waiting[:count], waiting[count:]
-                left.place_each(placed, [row] * count)
+                copies = _copies(template, left.view)[passing]
+                # Of pods that see one another, the next one may not pass where the last one did.
+                on = passing[:1] if is_alone else np.repeat(passing, copies)[: len(waiting)]
+                left.place_each(waiting[: len(on)], on.tolist())
+                del waiting[: len(on)]
         return None
 
 
@@ -182,12 +183,13 @@ def _template(pod: Pod) -> Pod:
     return structs.replace(pod, name="", uid="", created=None, node_name="", scheduled_at=None)
 
 
-def _copies(pod: Pod, view: ClusterView, row: int) -> int:
-    """Return how many pods like one a node has room for that has room for one."""
+def _copies(pod: Pod, view: ClusterView) -> IntColumn:
+    """Return how many pods like one each node has room for, if it has room for one, (n,)."""
     free = view.allocatable - view.sums[Sum.REQUESTS]
     wanted = (*pod.shape.requests.items(), (PODS, 1))
-    most = [int(view.amount(free, name)[row]) // amount for name, amount in wanted if amount > 0]
-    return max(1, min(most))
+    most = [view.amount(free, name) // amount for name, amount in wanted if amount > 0]
+    copies: IntColumn = np.maximum(np.min(most, axis=0), 1)
+    return copies
 
 
 def _used(view: ClusterView) -> IntColumn:
