@@ -110,6 +110,8 @@ def test_places_are_counted_by_hand() -> None:
         least_spread=there.least_spread,
         over=1,
         least_over=1,  # the hot one
+        used=3,
+        least_used=1,  # 5 of 20 cores of the large one
         on_hot=1,
         overfilled=0,  # small has 8 + 2 of 10 cores, which is all of them
         crowd=2,
@@ -168,6 +170,8 @@ def of_arm(
         least_spread=0.05,
         over=0,
         least_over=0,
+        used=2,
+        least_used=1,
         on_hot=0,
         overfilled=0,
         crowd=1,

@@ -6,12 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median, pstdev
+from typing import TypeVar
 
 import numpy as np
 
-from engine.simulation.bounds import least_hot_nodes
-from engine.simulation.figures import least_spread
+from engine.simulation.bounds import least_hot_nodes, least_nodes
+from engine.simulation.figures import Levels, least_spread
 from tests.e2e.outcome_workload import EXPECTED_PERCENT, SMALL, Ask, Load, Machine
+
+_Bound = TypeVar("_Bound", int, float)
 
 STOCK, IDEAL = "stock", "ideal"
 """The arms that others are compared with."""
@@ -29,6 +32,8 @@ class Places:
         least_spread: the least that it could be, were pods divisible and fitted anywhere.
         over: nodes above the threshold.
         least_over: the fewest that could be, likewise.
+        used: nodes that run any of the pods.
+        least_used: the fewest that have room for their requests, likewise.
         on_hot: pods on hot nodes.
         overfilled: nodes whose pods ask for more than there is.
         crowd: pods of one Deployment on one node, at most.
@@ -42,6 +47,8 @@ class Places:
     least_spread: float
     over: int
     least_over: int
+    used: int
+    least_used: int
     on_hot: int
     overfilled: int
     crowd: int
@@ -107,6 +114,15 @@ def places_of(
         if node:
             placed[node].append(ask)
     asked = {node: sum(ask.millicores for ask in there) for node, there in placed.items()}
+    requests = np.array([ask.millicores for ask, node in pairs if node], float)
+    # A node without room for what it runs is as large as that.
+    rooms = np.array(
+        [
+            max(one.millicores - loads[one.name].requested, asked.get(one.name, 0))
+            for one in machines
+        ],
+        float,
+    )
     after = [
         (loads[one.name].used + asked.get(one.name, 0) * EXPECTED_PERCENT / 100) / one.millicores
         for one in machines
@@ -115,7 +131,9 @@ def places_of(
         spread=pstdev(after),
         least_spread=_least_spread(machines, loads, after),
         over=sum(load > THRESHOLD for load in after),
-        least_over=_least_over(machines, loads, asked, [ask for ask, node in pairs if node]),
+        least_over=_least_over(machines, loads, rooms, requests),
+        used=len(placed),
+        least_used=_known(least_nodes(requests.sum(keepdims=True), rooms[None])),
         on_hot=sum(len(there) for node, there in placed.items() if loads[node].hot),
         overfilled=sum(
             loads[one.name].requested + asked.get(one.name, 0) > one.millicores for one in machines
@@ -135,27 +153,21 @@ def _least_spread(
 ) -> float:
     sizes = np.array([one.millicores for one in machines], float)
     fixed = np.array([loads[one.name].used for one in machines]) / sizes
-    least = least_spread(np.array(after), fixed, sizes)
-    assert least is not None
-    return least
+    return _known(least_spread(np.array(after), fixed, sizes))
 
 
 def _least_over(
-    machines: Sequence[Machine],
-    loads: Mapping[str, Load],
-    asked: Mapping[str, int],
-    placed: Sequence[Ask],
+    machines: Sequence[Machine], loads: Mapping[str, Load], rooms: Levels, requests: Levels
 ) -> int:
-    requests = np.array([ask.millicores for ask in placed], float)
-    room = [
-        max(one.millicores - loads[one.name].requested, asked.get(one.name, 0)) for one in machines
-    ]
-    cold = [THRESHOLD * one.millicores - loads[one.name].used for one in machines]
-    least = least_hot_nodes(
-        requests * EXPECTED_PERCENT / 100, requests[None], np.array([room], float), np.array(cold)
-    )
-    assert least is not None
-    return least
+    cold = np.array([THRESHOLD * one.millicores - loads[one.name].used for one in machines])
+    expected = requests * EXPECTED_PERCENT / 100
+    return _known(least_hot_nodes(expected, requests[None], rooms[None], cold))
+
+
+def _known(bound: _Bound | None) -> _Bound:
+    """Return a bound; what was placed had room, so there is one."""
+    assert bound is not None
+    return bound
 
 
 def show(one: Figures) -> None:
@@ -170,6 +182,7 @@ def show(one: Figures) -> None:
     print(
         f"  seed {one.seed} {one.load:6} {one.arm}: spread {there.spread:.4f}"
         f" (>= {there.least_spread:.4f}), {there.over} (>= {there.least_over}) nodes over,"
+        f" {there.used} (>= {there.least_used}) nodes used,"
         f" {there.on_hot} pods on hot nodes, unbound {there.unbound}{counts}"
         f"{cost if one.cpu_ms else ''}",
         flush=True,
@@ -197,6 +210,10 @@ def tables_of(figures: Sequence[Figures]) -> str:
                     "nodes over": lambda of_arm: (
                         f"{_median(one.places.over for one in of_arm):g}"
                         f" (>= {_median(one.places.least_over for one in of_arm):g})"
+                    ),
+                    "nodes used": lambda of_arm: (
+                        f"{_median(one.places.used for one in of_arm):g}"
+                        f" (>= {_median(one.places.least_used for one in of_arm):g})"
                     ),
                     **{title: _place(name) for title, name in _PLACES.items()},
                     "pods": _counts,
