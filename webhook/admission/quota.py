@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from engine.model import api
 from engine.model.elastic_quota import NAME_LABEL
@@ -32,6 +32,7 @@ from engine.view import ClusterView
 from webhook.admission import wire
 from webhook.admission.handler import Outcome, ReviewResult, ignored, pod_in, requests_in
 from webhook.admission.wire import AdmissionError, AdmissionRequest, LargePods, LargePodsError
+from webhook.quota import QuotaLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +123,11 @@ _MOST_RESOURCES: Final = 1_000
 """Resources that a pod may name; they are compared on the event loop. No node offers as many."""
 
 
-class Ledger(Protocol):
-    def has_quota(self, namespace: str) -> bool:
-        """Return whether the pods of a namespace are limited."""
-
-    async def admit(self, namespace: str, request: QuotaRequest) -> QuotaVerdict:
-        """Return whether a pod fits the quotas of its namespace; if so, its share is reserved."""
-
-
 @dataclass(kw_only=True, eq=False)
 class QuotaReviews:
     """Answers the reviews of the validating webhook, where pods are final."""
 
-    ledger: Ledger  # the reservations of quota
+    ledger: QuotaLedger  # the reservations of quota
     view: Callable[[], ClusterView]  # the cluster
     mode: QuotaMode  # effect of an exceeded quota in namespaces that name none
     excluded_namespaces: Collection[str]  # those whose pods are always admitted

@@ -18,9 +18,9 @@ from engine.binding import BindingAction, BindingDecision
 from engine.model import api
 from engine.model.decision import Decision, PlacementRequest, RuleTimes, Verdict
 from engine.model.pod import pod_of
-from engine.model.time import Micros
 from engine.policy import CompiledPolicy, Mode, NodeExpression, PolicySet, rule_keys
-from engine.view import ClusterView, PodSumProfile
+from engine.view import PodSumProfile
+from webhook.cluster import Cluster
 from webhook.placement.placer import Placement, Rejections, rejections_of
 from webhook.placement.policy_files import PolicyFiles, PolicyResources, ResourceStanding
 
@@ -166,11 +166,6 @@ A view remembers 256 columns of nodes; more rules would forget those of others.
 _log = logging.getLogger(__name__)
 
 
-class KnownCluster(Protocol):
-    def now(self) -> Micros: ...
-    def view(self) -> ClusterView: ...
-
-
 class WarmUp:
     """Fills the columns that decisions share, in steps that hold no view between them.
 
@@ -178,7 +173,7 @@ class WarmUp:
     """
 
     def __init__(
-        self, cluster: KnownCluster, decide: Callable[[PlacementRequest, PolicySet], object]
+        self, cluster: Cluster, decide: Callable[[PlacementRequest, PolicySet], object]
     ) -> None:
         self._cluster = cluster
         self._decide = decide
