@@ -248,8 +248,8 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         landed: pods that got a node.
         unplaced: pods that no node fits, at the moment of the figures.
         refused: pods that a policy or their quota refused.
-        moves: pods that landed on another node than in the first arm; one that landed in only one
-            of the two counts.
+        moves: pods that landed on another node than in the first arm; one that has no node in
+            either of the two does not count.
         nodes_used: nodes that run a simulated pod.
         least_nodes_used: the fewest that have room for these pods, were they divisible and fitted
             anywhere; None where it is not known.
@@ -353,7 +353,7 @@ def first_hot_nodes(report: SimulationReport) -> str:
     recorded, hot = recorded_hot_nodes(report), report.arms[0].hot_nodes
     if recorded is None:
         return f"{hot:,}"
-    return f"{hot:,} (replayed by the scheduler alone; {recorded:,} as recorded)"
+    return f"{hot:,} ({report.arms[0].name}; {recorded:,} as recorded)"
 
 
 def spread_of(arm: ArmReport, measure: Measure, resource: str) -> Spread | None:
@@ -363,29 +363,34 @@ def spread_of(arm: ArmReport, measure: Measure, resource: str) -> Spread | None:
 
 
 def _compared(first: ArmReport, first_hot: str, arm: ArmReport) -> str:
-    takes, leaves = [], []
-    if first.hot_nodes == arm.hot_nodes:
-        leaves.append(f"hot nodes at {first_hot}")
-    else:
-        takes.append(f"hot nodes from {first_hot} to {arm.hot_nodes:,}")
+    hot = _trend(("stay", "rise", "fall"), first.hot_nodes, arm.hot_nodes, first_hot)
+    found = [f"hot nodes {hot}"]
     before, after = (spread_of(each, Measure.LOAD, "cpu") for each in (first, arm))
     if before is not None and after is not None:
         old, new = round(before.max), round(after.max)
-        if old == new:
-            leaves.append(f"the fullest node at {new:,} % of cpu in use")
-        else:
-            takes.append(f"the fullest node from {old:,} to {new:,} % of cpu in use")
-    parts = (("takes", takes), ("leaves", leaves))
-    done = (f"{verb} {' and '.join(whats)}" for verb, whats in parts if whats)
-    text = f"{arm.name} {' and '.join(done)}"
-    pods = arm.landed + arm.unplaced + arm.refused
-    text += f"; {counted(arm.moves, 'pod')} of {pods:,} elsewhere"
+        trend = _trend(("stays", "rises", "falls"), old, new, f"{old:,}")
+        found.append(f"the fullest node {trend} % of cpu in use")
+    pods = counted(arm.landed + arm.unplaced + arm.refused, "pod")
+    match arm.moves:
+        case 0:
+            found.append("no pod goes elsewhere")
+        case 1:
+            found.append(f"1 of {pods} goes elsewhere")
+        case moves:
+            found.append(f"{moves:,} of {pods} go elsewhere")
     lost = arm.unplaced + arm.refused - first.unplaced - first.refused
-    if lost > 0:
-        text += f", {counted(lost, 'pod')} more without a node"
-    elif lost < 0:
-        text += f", {counted(-lost, 'pod')} fewer without a node"
-    return f"{text}."
+    if lost:
+        more = "more" if lost > 0 else "fewer"
+        found.append(f"{counted(abs(lost), f'{more} pod has', f'{more} pods have')} no node")
+    return f"With {arm.name}, {', '.join(found[:-1])}, and {found[-1]}."
+
+
+def _trend(verbs: tuple[str, str, str], old: int, new: int, shown: str) -> str:
+    """Return how a figure changes; `verbs` are for one that stays, rises and falls."""
+    stays, rises, falls = verbs
+    if old == new:
+        return f"{stays} at {shown}"
+    return f"{rises if new > old else falls} from {shown} to {new:,}"
 
 
 def _alone(arm: ArmReport, recorded: int | None) -> str:

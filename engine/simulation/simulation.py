@@ -29,6 +29,7 @@ from engine.simulation.autoscaler import Autoscaler
 from engine.simulation.figures import hot_nodes, node_levels, spreads
 from engine.simulation.replay import Replay, ReplayResult
 from engine.simulation.scheduler import SchedulerModel
+from engine.view import IntColumn
 
 _ARRIVALS = {
     ArrivalSource.RECORDING: (
@@ -177,7 +178,7 @@ def simulate(
     cluster, arrivals = simulation.scenario.cluster, simulation.scenario.arrivals
     nodes, loads = tuple(node.name for node in cluster.nodes), cluster.loads()
     results = [_run(arm, simulation, nodes, loads, progress) for arm in simulation.all_arms]
-    baseline = results[0][1].nodes
+    baseline = results[0][1].nodes  # -1 for a pod without a node
     fixed = sum(
         bool(each.pod.node_name) and each.pod.key not in arrivals.moves for each in cluster.pods
     )
@@ -203,9 +204,7 @@ def simulate(
         figures_at=arrivals.figures_at // SECOND,
         seed=simulation.seed,
         arms=tuple(
-            _report(
-                arm, result, decider, simulation, int(np.count_nonzero(result.nodes != baseline))
-            )
+            _report(arm, result, decider, simulation, _moves(baseline, result.nodes))
             for arm, (decider, result) in zip(simulation.all_arms, results, strict=True)
         ),
         notes=notes_of(
@@ -243,6 +242,10 @@ def _run(
         else None,
     )
     return decider, replay.run(progress)
+
+
+def _moves(before: IntColumn, after: IntColumn) -> int:
+    return int(np.count_nonzero((before != after) & (before >= 0) & (after >= 0)))
 
 
 def _report(

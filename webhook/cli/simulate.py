@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -128,6 +129,7 @@ def simulate_command(
         autoscale=autoscale,
         buffer=_buffer(recorded, buffer or ()),
     )
+    _require_names(simulation.all_arms)
     gc.freeze()  # the recording stays: the collector of garbage need not look at it again
     with console.progress("simulating", simulation.steps) as advance:
         report = simulate(simulation, progress=advance)
@@ -165,6 +167,13 @@ def _arm(text: str) -> Arm:
     policies = load_policy_set([Path(path)])
     placement = _PLACEMENTS.get(ending) or _placement_of(policies)
     return Arm(name=name, placement=placement, policies=policies)
+
+
+def _require_names(arms: Sequence[Arm]) -> None:
+    [(name, count)] = Counter(arm.name for arm in arms).most_common(1)
+    if count > 1:
+        hint = "name one of them, as `NAME=PATH`"
+        raise StowplanError(f"--arm: two arms are named `{name}`: {hint}")
 
 
 def _placement_of(policies: PolicySet) -> ArmPlacement:

@@ -65,29 +65,44 @@ def report(*arms: ArmReport) -> SimulationReport:
         (
             CALM,
             (
-                "calm takes hot nodes from 6 to 2 and the fullest node from 104 to 71 % of cpu in"
-                " use; 234 pods of 366 elsewhere."
+                "With calm, hot nodes fall from 6 to 2, the fullest node falls from 104 to 71 % of"
+                " cpu in use, and 234 of 366 pods go elsewhere."
             ),
         ),
         (
             replace(CALM, hot_nodes=6, moves=1),
             (
-                "calm takes the fullest node from 104 to 71 % of cpu in use and leaves hot nodes"
-                " at 6; 1 pod of 366 elsewhere."
+                "With calm, hot nodes stay at 6, the fullest node falls from 104 to 71 % of cpu in"
+                " use, and 1 of 366 pods goes elsewhere."
             ),
+        ),
+        (
+            arm("calm", ArmPlacement.ADVICE, 8, 104.4),
+            (
+                "With calm, hot nodes rise from 6 to 8, the fullest node stays at 104 % of cpu in"
+                " use, and 234 of 366 pods go elsewhere."
+            ),
+        ),
+        (
+            replace(CALM, hot_nodes=0, spreads=(), moves=0),
+            "With calm, hot nodes fall from 6 to 0, and no pod goes elsewhere.",
+        ),
+        (
+            replace(CALM, hot_nodes=6, spreads=(), moves=0),
+            "With calm, hot nodes stay at 6, and no pod goes elsewhere.",
         ),
         (
             replace(CALM, spreads=(), unplaced=4, refused=5),
             (
-                "calm takes hot nodes from 6 to 2; 234 pods of 369 elsewhere, 3 pods more without a"
-                " node."
+                "With calm, hot nodes fall from 6 to 2, 234 of 369 pods go elsewhere, and 3 more"
+                " pods have no node."
             ),
         ),
         (
             replace(CALM, spreads=(), unplaced=5),
             (
-                "calm takes hot nodes from 6 to 2; 234 pods of 365 elsewhere, 1 pod fewer without a"
-                " node."
+                "With calm, hot nodes fall from 6 to 2, 234 of 365 pods go elsewhere, and 1"
+                " fewer pod has no node."
             ),
         ),
     ],
@@ -105,11 +120,8 @@ RECORDED = arm("recorded", ArmPlacement.RECORDED, 9, 99)
 @pytest.mark.parametrize(
     ("arms", "words"),
     [
-        ((CALM,), "hot nodes from 6 (replayed by the scheduler alone; 9 as recorded) to 2 and"),
-        (
-            (replace(CALM, hot_nodes=6),),
-            "hot nodes at 6 (replayed by the scheduler alone; 9 as recorded);",
-        ),
+        ((CALM,), "hot nodes fall from 6 (stock; 9 as recorded) to 2, "),
+        ((replace(CALM, hot_nodes=6),), "hot nodes stay at 6 (stock; 9 as recorded), "),
         ((), "6 hot nodes under stock alone, 9 as recorded."),
     ],
 )

@@ -143,6 +143,13 @@ def test_moves_are_counted_against_the_scheduler_alone() -> None:
     assert (stock.moves, ours.moves) == (0, int(not landed_on_b))
 
 
+def test_a_pod_that_an_arm_refuses_has_not_moved() -> None:
+    pods = [recorded_pod("p", "a")]
+    spec = "{filters: [{name: nobody, expression: 'false'}], placement: {whenNoneFits: Deny}}"
+    ours = replay(recording([large_node("a")], pods), arm(ArmPlacement.ADVICE, spec)).arms[1]
+    assert (ours.refused, ours.moves) == (1, 0)
+
+
 def test_a_policy_that_denies_refuses_a_pod() -> None:
     spec = (
         "{filters: [{name: nobody, expression: 'false', message: it is closed}],"

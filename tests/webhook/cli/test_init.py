@@ -108,7 +108,7 @@ def test_each_policy_says_why_and_what_it_would_change(
     assert shown == [str(folder / name / "policy.yaml") for name in _NAMES]
     # hot uses 7.5 of 8 cores, 94 %; the others 1 of 8, 12.5 %.
     assert "1 of 6 nodes use more than 65 % of their cpu" in ran.out
-    assert "hot nodes 0 (replayed by the scheduler alone; 1 as recorded) -> 0" in ran.out
+    assert "hot nodes 0 (stock; 1 as recorded) -> 0" in ran.out
     assert ran.out.count("simulated: ") == len(_NAMES) + 1  # and all of them
     for name in _NAMES:
         text = (folder / name / "policy.yaml").read_text()

@@ -247,6 +247,14 @@ def test_a_generated_day_depends_on_its_seed(stowplan: Stowplan) -> None:
         (("--scale", "a/b=x"), "--scale: expected `NAMESPACE/DEPLOYMENT=N`, not `a/b=x`"),
         (("--add-nodes", "many"), "--add-nodes: expected `N` or `N=NODE`, not `many`"),
         (("--arm", "=x"), "--arm: expected `[NAME=]PATH[,advice|,binding]`, not `=x`"),
+        (
+            ("--arm", "balanced", "--arm", "balanced,advice"),
+            "--arm: two arms are named `balanced`: name one of them, as `NAME=PATH`",
+        ),
+        (
+            ("--arm", "stock=balanced"),
+            "--arm: two arms are named `stock`: name one of them, as `NAME=PATH`",
+        ),
         (("--arm", "policies,releas"), "--arm: `releas` is none of `advice`, `binding`"),
         (("--add-nodes", "100000"), "--add-nodes: at most 99999, not `100000`"),
         (("--drain", "node9"), "no node `node9` is recorded"),

@@ -190,7 +190,7 @@ def test_the_answer_comes_first_and_what_was_asked_about_before_the_plots() -> N
     places = [
         text.index(part)
         for part in (
-            "calm takes hot nodes from 6 to 2",
+            "With calm, hot nodes fall from 6 to 2",
             "<dt>Hot nodes</dt>",
             '<td class="name">shop/web</td>\n<td>stock, calm</td>',
             '<td class="name">data/w</td>\n<td>stock, calm</td>',
@@ -222,7 +222,7 @@ def test_costs_and_hot_nodes_come_before_the_tiles_and_names_are_short() -> None
     places = [
         text.index(part)
         for part in (
-            "calm leaves hot nodes at 1",
+            "With calm, hot nodes stay at 1",
             "Worse under calm: most replicas of one owner on one node from 0 to 9.",
             "Still hot under calm: node2, 66 % of cpu in use.",
             "<dt>Hot nodes</dt>",
