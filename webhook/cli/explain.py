@@ -321,7 +321,7 @@ def explain(
         if bound is not None:
             show(_binding_blocks(bound), output)
             output.print()
-        show(_decision_blocks(decision, quota, judged, nodes, inputs), output)
+        show(_decision_blocks(decision, quota, judged, nodes, inputs, node), output)
         show(map(_warning, advice.warnings), output)
         if patch:
             output.print()
@@ -422,9 +422,14 @@ def _live(
 
 
 def _decision_blocks(
-    decision: Decision, quota: QuotaVerdict, judged: Sequence[str], nodes: int, inputs: int
+    decision: Decision,
+    quota: QuotaVerdict,
+    judged: Sequence[str],
+    nodes: int,
+    inputs: int,
+    runs_on: str,
 ) -> Iterator[ui.Block]:
-    report = decision_report(decision, most_nodes=nodes, most_inputs=inputs)
+    report = decision_report(decision, most_nodes=nodes, most_inputs=inputs, node=runs_on)
     known = zip(decision.names, decision.valid.tolist(), strict=True)
     names = NodeNames.of(name for name, is_valid in known if is_valid)
     verdict = verdict_line(report.verdict, report.pod, names.in_text(report.message))
@@ -436,4 +441,5 @@ def _decision_blocks(
     if decision.pod.node_name:
         yield ui.Paragraph("hint: without `spec.nodeName` you see where it would go")
     yield from map(ui.Paragraph, judged)
-    yield from reason_blocks(report, names)
+    of = runs_on if report.standing else ""
+    yield from reason_blocks(report, names, node=of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -28,15 +28,15 @@ _ROLES: Final = {"heading": "bold", "quiet": "dim"}
 
 def show(blocks: Iterable[ui.Block], console: Console | None = None) -> None:
     """Print a document, on standard output by default."""
-    console, is_first, was_table = console or output(), True, False
-    for block in filter(ui.is_shown, blocks):
+    console, is_first, was_table, was_heading = console or output(), True, False, False
+    for block in filter(ui.is_shown, _unfolded(blocks)):
         if not isinstance(block, ui.Paragraph | ui.Listing | ui.Table):
             continue
         is_table = isinstance(block, ui.Table)
         is_heading = isinstance(block, ui.Paragraph) and block.role == "heading"
-        if not is_first and (was_table or is_table or is_heading):
+        if not is_first and not was_heading and (was_table or is_table or is_heading):
             console.print()
-        is_first, was_table = False, is_table
+        is_first, was_table, was_heading = False, is_table, is_heading
         match block:
             case ui.Paragraph():
                 # No line break in what is to be copied, or aligned.
@@ -44,10 +44,21 @@ def show(blocks: Iterable[ui.Block], console: Console | None = None) -> None:
                 text = _text(block.text, _ROLES.get(block.role, ""))
                 console.print(text, soft_wrap=wraps_softly)
             case ui.Listing():
+                grid = Table.grid(padding=(0, 1))
                 for item in block.items:
-                    console.print(_text(("- ", item)))
+                    grid.add_row("-", _text(item))
+                console.print(grid)
             case ui.Table():
                 _show_table(block, console)
+
+
+def _unfolded(blocks: Iterable[ui.Block]) -> Iterator[ui.Block]:
+    for block in blocks:
+        if isinstance(block, ui.Fold) and block.in_terminal and ui.is_shown(block):
+            yield ui.Paragraph(block.title, "heading")
+            yield from _unfolded(block.blocks)
+        else:
+            yield block
 
 
 def _show_table(table: ui.Table, console: Console) -> None:
@@ -59,7 +70,8 @@ def _show_table(table: ui.Table, console: Console) -> None:
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in table.columns:
         justify: JustifyMethod = "right" if column.kind is ui.Kind.FIGURE else "left"
-        grid.add_column(_text(column.title), overflow="fold", justify=justify)
+        is_name = column.kind is ui.Kind.NAME
+        grid.add_column(_text(column.title), overflow="fold", justify=justify, no_wrap=is_name)
     for row in table.rows[: table.most]:
         grid.add_row(*(_text("" if cell is None else cell) for cell in row))
     if table.most is not None and len(table.rows) > table.most:

@@ -171,7 +171,7 @@ class _Dashboard:
         """Serve a file that is the same for everybody, signed in or not."""
         name = request.match_info["name"]
         if name not in pages.assets():
-            raise MissingError("there is no such file")
+            raise MissingError("There is no such file.")
         found = await asyncio.to_thread(_compressed_asset, name)
         headers = {
             "Content-Type": found.content_type,
@@ -207,7 +207,8 @@ class _Dashboard:
             return _message(HTTPStatus.FORBIDDEN, "Not permitted", text)
         except MissingError as error:
             frame = await self._frame_if_permitted(request)
-            return _message(HTTPStatus.NOT_FOUND, "Not found", str(error), frame)
+            told = (f"{error} ", error.instead)
+            return _message(HTTPStatus.NOT_FOUND, "Not found", told, frame)
         except UnavailableError as error:
             return _message(error.status, "Not now", str(error))
         except CrowdedError as error:
@@ -235,7 +236,7 @@ class _Dashboard:
         name = request.match_info["page"]
         show = SHOWN.get(name)
         if show is None:
-            raise MissingError("there is no such page")
+            raise MissingError("There is no such page.")
         if missing := self._source.missing:
             return lambda: pages.starting_page(name, missing)
         return await show(self._source, reader, request.query)
@@ -311,7 +312,7 @@ def _keep(request: web.Request, response: web.Response, token: str) -> None:
 
 
 def _message(
-    status: HTTPStatus, title: str, text: str, frame: pages.Frame = _NO_FRAME
+    status: HTTPStatus, title: str, text: pages.ui.Inline, frame: pages.Frame = _NO_FRAME
 ) -> web.Response:
     response = _html(pages.document(pages.message_page(title, text), frame))
     response.set_status(status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
@@ -41,7 +42,15 @@ class ForbiddenError(Exception):
 
 
 class MissingError(Exception):
-    """There is no such object; the text says which."""
+    """There is no such object; the text says which.
+
+    Attributes:
+        instead: where there are others, "" for nowhere.
+    """
+
+    def __init__(self, text: str, instead: pages.ui.Inline = "") -> None:
+        super().__init__(text)
+        self.instead = instead
 
 
 async def pages_for(source: ClusterSource, reader: Reader) -> tuple[str, ...]:
@@ -72,7 +81,7 @@ async def _node(source: ClusterSource, reader: Reader, query: Query) -> Render:
     name = query.get("name", "")
     report = source.node(name)
     if report is None:
-        raise MissingError(f"there is no node `{name}`")
+        raise MissingError(f"There is no node `{name}`.", _link("All nodes", "nodes"))
     return lambda: pages.node_page(report)
 
 
@@ -82,7 +91,7 @@ async def _policy(source: ClusterSource, reader: Reader, query: Query) -> Render
     report = await source.policies_in_force()
     row = next((policy for policy in report.policies if policy.name == name), None)
     if row is None:
-        raise MissingError(f"no policy `{name}` is in force")
+        raise MissingError(f"No policy `{name}` is in force.", _link("All policies", "policies"))
     thresholds = [each for each in source.nodes().thresholds if each.policy == name]
     return lambda: pages.policy_page(row, thresholds, counted=report.counted)
 
@@ -105,7 +114,7 @@ async def _quotas(source: ClusterSource, reader: Reader, query: Query) -> Render
 
 async def _queue(source: ClusterSource, reader: Reader, query: Query) -> Render:
     if not source.has_queue:
-        raise MissingError("pods are never held here: see `--hold`")
+        raise MissingError("Pods are never held here: see `--hold`.")
     namespace = query.get("namespace", "")
     await _require(reader, ListAccess("", "pods", namespace))
     report = source.queue(namespace)
@@ -124,11 +133,14 @@ async def _pod(source: ClusterSource, reader: Reader, query: Query) -> Render:
     if report is None:
         found = source.pods(namespace, name)
         if not found.pods and namespace and name:
-            raise MissingError(f"there is no pod `{namespace}/{name}`")
+            others = _link(f"Pods of {namespace}", f"pod?namespace={quote(namespace, '')}")
+            raise MissingError(f"There is no pod `{namespace}/{name}`.", others)
         return lambda: pages.pods_page(found, query)
     if not await reader.may(NODES):
-        report = _without_nodes(report)
-    return lambda: pages.pod_page(report, query)
+        shown = _without_nodes(report)
+        return lambda: pages.pod_page(shown, query)
+    nodes = source.nodes().names
+    return lambda: pages.pod_page(report, query, nodes)
 
 
 SHOWN: Final[Mapping[str, Show]] = {
@@ -140,6 +152,11 @@ SHOWN: Final[Mapping[str, Show]] = {
     "policies": _policies,
     "policy": _policy,
 }
+
+
+def _link(text: str, href: str) -> pages.ui.Span:
+    return pages.ui.Span(text, href=href)
+
 
 _QUOTA_GROUPS: Final = (UPSTREAM_GROUP, KOORDINATOR_GROUP)
 

@@ -119,7 +119,7 @@ class PodDecisions:
             binding=(recorded and recorded.binding) or _noted_binding(pod),
             noted=pod.annotations.get(REASON_ANNOTATION, ""),
             recorded=recorded,
-            now=None if problem else self._decided_now(raw, node),
+            now=None if problem else self._decided_now(raw, node or pod.node_name),
             problem=problem,
         )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from engine.errors import counted
 from engine.model.decision import Verdict
 from engine.model.quantity import EPHEMERAL_STORAGE, MEMORY
-from engine.report import DecisionReport, NodeNames, PodName
+from engine.report import DecisionReport, NodeNames, PodName, RuleReason
 from webhook.pages import ui
 from webhook.pages.figures import Bars, stacked_rows
 
@@ -59,8 +60,7 @@ def reason_blocks(
     for abstention in report.abstained:
         yield ui.Paragraph(f"{abstention.rule} has no effect: {names.in_text(abstention.reason)}")
     yield from _rejected(report, names)
-    if report.inputs:
-        yield _inputs(report, names)
+    yield ui.Fold("Inputs of the rules", [_inputs(report, names)], in_terminal=True)
     if report.audit:
         yield ui.Paragraph("Not applied: what policies in Audit mode would have done", "heading")
         yield from decision_blocks(report.audit, names, f"{key}-audit", node)
@@ -92,18 +92,17 @@ def _standing(report: DecisionReport, names: NodeNames, node: str) -> Iterator[u
         for place, ranked in enumerate(report.ranking, 1):
             if ranked.node == node:
                 rank, behind = place, report.ranking[0].total - ranked.total
+    name = ui.strong(names.short(node))
     if rank == 1:
-        yield ui.Paragraph((ui.strong(node), " is the best node."))
+        yield ui.Paragraph((name, " is the best node."))
     elif rank:
         text = f" fits: {counted(behind, 'point')} behind the best, number {rank} of"
-        yield ui.Paragraph((ui.strong(node), f"{text} {report.candidates}."))
+        yield ui.Paragraph((name, f"{text} {report.candidates}."))
     elif reasons:
-        yield ui.Paragraph((ui.strong(node), " was rejected:"))
-        yield ui.Listing(
-            [f"{each.rule} of {each.policy}: {names.in_text(each.reason)}" for each in reasons]
-        )
+        yield ui.Paragraph((name, " was rejected:"))
+        yield ui.Listing([_reason(names, each) for each in reasons])
     else:
-        yield ui.Paragraph((ui.strong(node), " is not among the nodes that are listed."))
+        yield ui.Paragraph((name, " is not among the nodes that are listed."))
 
 
 def _points(report: DecisionReport, names: NodeNames, plot: str) -> ui.Plot:
@@ -162,21 +161,23 @@ def _rejected(report: DecisionReport, names: NodeNames) -> Iterator[ui.Block]:
     if not report.rejected:
         yield by_rule
         return
-    rows: list[ui.Row] = [
-        (None if i else ui.node_link(node, names), by.policy, by.rule, names.in_text(by.reason))
-        for node, rejections in report.rejected.items()
-        for i, by in enumerate(rejections)
-    ]
-    yield ui.Table(
-        title=ui.strong(f"{total} left out"),
-        columns=(
-            ui.name_column("node"),
-            *ui.columns("policy", "filter"),
-            ui.Column("reason", ui.Kind.PROSE),
-        ),
-        rows=[*rows, *_rest(total - len(report.rejected))],
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for node, rejections in report.rejected.items():
+        alike.setdefault(tuple(map(partial(_reason, names), rejections)), []).append(node)
+    yield ui.Paragraph(f"{counted(total, 'node')} left out", "heading")
+    yield ui.Listing(
+        [
+            ("\n".join(reasons), "\n", ui.joined(ui.node_link(node, names) for node in nodes))
+            for reasons, nodes in alike.items()
+        ]
     )
+    more = total - len(report.rejected)
+    yield ui.Paragraph(f"... and {more:,} more" if more else "", "quiet")
     yield ui.Fold("By the first rule that rejected them", [by_rule])
+
+
+def _reason(names: NodeNames, by: RuleReason) -> str:
+    return f"{by.rule} of {by.policy}: {names.in_text(by.reason)}"
 
 
 def _inputs(report: DecisionReport, names: NodeNames) -> ui.Table:
@@ -195,7 +196,6 @@ def _inputs(report: DecisionReport, names: NodeNames) -> ui.Table:
             )
     policy_column = ui.columns("policy") if several else ()
     return ui.Table(
-        title=ui.strong("Inputs of the rules"),
         columns=(ui.name_column("node"), *policy_column, *ui.columns("rule", "inputs")),
         rows=rows,
     )
@@ -206,7 +206,7 @@ def _rest(count: int) -> Sequence[ui.Row]:
 
 
 def _raw(score: float) -> str:
-    return str(score) if isinstance(score, int) else f"{score:.4g}"
+    return str(score) if isinstance(score, int) else f"{score:.3g}"
 
 
 def _amounts(estimate: Mapping[str, str]) -> Iterable[str]:

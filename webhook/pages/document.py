@@ -125,7 +125,7 @@ def _asset(name: str, content_type: str, body: bytes) -> Asset:
 
 PAGES: Final[Mapping[str, str]] = {
     "nodes": "Nodes",
-    "pod": "Pod",
+    "pod": "Pods",
     "quotas": "Quotas",
     "queue": "Queue",
     "policies": "Policies",
@@ -217,7 +217,7 @@ def _hashes(texts: list[str]) -> str:
     return " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in digests) or "'none'"
 
 
-def message_page(title: str, text: str) -> Page:
+def message_page(title: str, text: ui.Inline) -> Page:
     """Return a page of one message: what is missing, and what to do."""
     return page_of("", title, [ui.Paragraph(text)])
 

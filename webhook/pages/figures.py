@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, groupby
@@ -41,7 +42,7 @@ _GRID: Final = "rgba(128,128,128,0.3)"
 _EDGE: Final = "rgba(128,128,128,0.7)"
 _CLEAR: Final = "rgba(0,0,0,0)"
 _ROW_HEIGHT: Final = 26
-_LEAST_HEIGHT: Final = 150
+_LEAST_HEIGHT: Final = 110
 _MOST_LABEL: Final = 40
 _FEW: Final = 5
 _BIN: Final = 10  # percentage points, at least
@@ -61,14 +62,7 @@ def layout(*, height: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 (any 
         "paper_bgcolor": _CLEAR,
         "plot_bgcolor": _CLEAR,
         "hovermode": "closest",
-        "showlegend": True,
-        "legend": {
-            "orientation": "h",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "x": 0,
-            "traceorder": "normal",
-        },
+        "showlegend": False,  # the page has one that wraps
         "font": {"family": "system-ui, sans-serif", "size": 13},
         **more,
     }
@@ -121,10 +115,10 @@ def grouped_bars(
         for number, (name, values) in enumerate(series.items())
     ]
     drawn = layout(
-        height=300,
+        height=220,
         barmode="group",
         bargap=0.15,
-        xaxis=axis(x, type="category"),
+        xaxis=axis(x, type="category", tickangle=0, tickfont={"size": 11}),
         yaxis=_count_axis(y, series.values()),
     )
     return {"data": data, "layout": drawn}
@@ -159,12 +153,11 @@ def stacked_rows(rows: Sequence[str], bars: Sequence[Bars], *, x: str, **more: A
         for number, each in enumerate(bars)
     ]
     drawn = layout(
-        height=max(_LEAST_HEIGHT, _ROW_HEIGHT * len(rows) + 110),
+        height=max(_LEAST_HEIGHT, _ROW_HEIGHT * len(rows) + 65),
         barmode="stack",
         bargap=0.25,
-        showlegend=len(bars) > 1,
         xaxis=axis(x, rangemode="tozero"),
-        yaxis=axis(autorange="reversed", type="category"),
+        yaxis=axis(autorange="reversed", type="category", dtick=1),
         **more,
     )
     return {"data": data, "layout": drawn}
@@ -191,7 +184,7 @@ def lines(
         for number, (name, (times, values)) in enumerate(series.items())
     ]
     counts = _count_axis(y, (values for _, values in series.values()))
-    return {"data": data, "layout": layout(height=300, xaxis=axis(x), yaxis=counts)}
+    return {"data": data, "layout": layout(height=220, xaxis=axis(x), yaxis=counts)}
 
 
 def _count_axis(title: str, series: Iterable[Sequence[float]]) -> dict[str, Any]:
@@ -258,7 +251,6 @@ def marks_in_rows(name: str, values: Mapping[str, float]) -> Mapping[str, Any]:
 
 _WIDER_THAN_HIGH: Final = 3
 _LEAST_COLUMNS: Final = 24
-_WIDE, _NARROW = 44, 20  # pixels
 _MOST_NAMED_ZONES: Final = 20
 _NODE_EDGE: Final = "rgba(128,128,128,0.9)"
 
@@ -322,18 +314,12 @@ def heat_map(
         "data": [trace for trace in data if trace["x"]],
         "layout": layout(
             height=300,
-            showlegend=False,  # the page has one that wraps
-            margin={"l": 110 if grid.labels else 10, "r": 10, "t": 10, "b": 10},
-            meta={"columns": grid.columns, "rows": grid.rows, "widest": _widest(len(names))},
+            margin={"l": 110 if grid.labels else 0, "r": 0, "t": 4, "b": 4},
+            meta={"columns": grid.columns, "rows": grid.rows},
             xaxis=axis(**hidden, automargin=False),
             yaxis=axis(**zone_axis, automargin=False),
         ),
     }
-
-
-def _widest(nodes: int) -> int:
-    """Return the greatest width of a square in pixels: a few nodes may take more room."""
-    return _WIDE if nodes <= _LEAST_COLUMNS else _NARROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,8 +336,10 @@ class _Grid:
 
 def _grid(zones: Sequence[str]) -> _Grid:
     """Return a place for each node; each zone begins a row, unless there are very many."""
-    columns = max(_LEAST_COLUMNS, math.ceil(math.sqrt(len(zones) * _WIDER_THAN_HIGH)))
     is_split = 1 < len(set(zones)) <= _MOST_NAMED_ZONES
+    longest = max(Counter(zones).values(), default=1) if is_split else len(zones)
+    most = max(_LEAST_COLUMNS, math.ceil(math.sqrt(len(zones) * _WIDER_THAN_HIGH)))
+    columns = min(most, max(longest, 1))
     order = sorted(range(len(zones)), key=lambda i: zones[i] if is_split else "")
     x, y, row, labels = [0] * len(zones), [0] * len(zones), 0, list[tuple[int, str]]()
     for zone, members in groupby(order, key=lambda i: zones[i] if is_split else ""):

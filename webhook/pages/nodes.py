@@ -24,8 +24,8 @@ from webhook.pages.figures import (
 
 _MEASURES: Final = tuple(measure.value for measure in Measure)
 _SORTS: Final = ("name", "zone", "pods", *_MEASURES)
+_PODS: Final = "pods"  # a resource that is only counted
 _ROWS: Final = 100
-_MOST_SUGGESTED: Final = 1_000
 _RECORD_USAGE: Final = "kubectl get nodes.metrics.k8s.io -o json > usage.json"
 _RECORD_NODES: Final = "kubectl get nodes,pods,namespaces -A -o json"
 
@@ -35,10 +35,13 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
 
     Args:
         report: the nodes.
-        query: `resource`, `measure`, `find` (part of a name or zone), `sort`, `part`.
+        query: `resource`, `measure` (load by default, where it is known), `find` (part of a name or
+            zone), `sort`, `part`.
     """
     resource = chosen(query, "resource", tuple(report.resources))
-    measure = chosen(query, "measure", _MEASURES)
+    usage = report.resources[resource].usage
+    usual = Measure.REQUESTS if all(used is None for used in usage) else Measure.LOAD
+    measure = chosen(query, "measure", (usual.value, *_MEASURES))
     find, sort = text_of(query, "find"), chosen(query, "sort", (measure, *_SORTS))
     choice = {"resource": resource, "measure": measure, "find": find, "sort": sort}
     levels = _levels(report, resource, measure)
@@ -64,8 +67,8 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
             ui.Paragraph(_RECORD_USAGE, "command"),
         )
     caption = (
-        f"{resource} {measure} of each node in percent of its allocatable: the fuller the darker, a"
-        " cross above the threshold; zone by zone, in order of names"
+        f"{resource} {measure} of each node in percent of allocatable, zone by zone, in order of"
+        " names"
     )
     distribution = _distribution(known, measure, thresholds, end)
     blocks += (
@@ -86,6 +89,7 @@ def nodes_page(report: NodesReport, query: Query) -> Page:
 def _table(report: NodesReport, query: Query, choice: Mapping[str, str]) -> Iterator[ui.Block]:
     """Yield the nodes that a reader looks for, a row each."""
     resource, find, sort = choice["resource"], choice["find"], choice["sort"]
+    measures = sorted(_MEASURES, key=lambda each: each != choice["measure"])
     names = NodeNames.of(report.names)
     found = [
         i
@@ -109,18 +113,17 @@ def _table(report: NodesReport, query: Query, choice: Mapping[str, str]) -> Iter
     yield ui.Table(
         title=(
             f"{counted(part.total, 'node')}{with_find}, sorted by {sort}; {resource} in percent of"
-            f" allocatable; the line in a bar is the threshold; view {report.view_version} at"
-            f" {ui.moment_text(report.at)}"
+            f" allocatable, at {ui.moment_text(report.at)}; the line in a bar is the threshold"
         ),
         columns=(
             column("name", "Node", ui.Kind.NAME),
-            column("zone", "Zone", ui.Kind.NAME),
-            column("pods", "Pods"),
-            *(column(each, each.capitalize()) for each in _MEASURES),
+            *(column(each, each.capitalize()) for each in measures),
             ui.number("Allocatable"),
+            column("pods", "Pods"),
+            column("zone", "Zone", ui.Kind.NAME),
             ui.number("Report"),
         ),
-        rows=[*_rows(report, resource, part.items, names)],
+        rows=[*_rows(report, resource, measures, part.items, names)],
         note=names.note,
         empty=nothing,
     )
@@ -128,9 +131,13 @@ def _table(report: NodesReport, query: Query, choice: Mapping[str, str]) -> Iter
 
 
 def _rows(
-    report: NodesReport, resource: str, nodes: Sequence[int], names: NodeNames
+    report: NodesReport,
+    resource: str,
+    measures: Sequence[str],
+    nodes: Sequence[int],
+    names: NodeNames,
 ) -> Iterator[ui.Row]:
-    bars = {each: _bar(report, resource, each) for each in _MEASURES}
+    bars = {each: _bar(report, resource, each) for each in measures}
     for i in nodes:
         age = report.report_age_seconds[i]
         yield (
@@ -138,18 +145,16 @@ def _rows(
                 ui.node_link(report.names[i], names),
                 ui.quiet(" (cordoned)") if report.unschedulable[i] else "",
             ),
-            report.zones[i],
-            f"{report.pods[i]}",
-            *(_level(report, resource, each, i, bars[each]) for each in _MEASURES),
+            *(_level(report, resource, each, i, bars[each]) for each in measures),
             ui.amount(report.resources[resource].allocatable[i], resource),
+            f"{report.pods[i]}",
+            report.zones[i],
             "none" if age is None else f"{age} s ago",
         )
 
 
 def _suggested(report: NodesReport) -> Sequence[str]:
-    """Return zones and, as long as they are few, nodes."""
-    zones = sorted({zone for zone in report.zones if zone})
-    return (*zones, *(report.names if len(report.names) <= _MOST_SUGGESTED else ()))
+    return (*sorted({zone for zone in report.zones if zone}), *report.names)
 
 
 def _amounts(report: NodesReport, resource: str, measure: str) -> Sequence[int | None]:
@@ -207,7 +212,7 @@ def _facts(
     if crowd is not None and crowd.pods > 1 and crowd.example is not None:
         node = ui.node_link(crowd.node, NodeNames.of(report.names))
         where = (f"{crowd.pods}: ", ui.pod_link(crowd.example), " on ", node)
-        facts.append(("Most replicas of one owner on one node", where))
+        facts.append(("Most replicas on one node", where))
     return facts
 
 
@@ -261,7 +266,6 @@ def _distribution(
     marks = [upright(each.percent / bins.width - 0.5, f"{each.percent} %") for each in thresholds]
     shown = {
         **figure["layout"],
-        "showlegend": False,
         "shapes": [shape for shape, _ in marks],
         "annotations": [label for _, label in marks],
     }
@@ -272,15 +276,21 @@ def node_page(report: NodeReport) -> Page:
     """Return the page of a node."""
     nodes, i = report.nodes, report.nodes.names.index(report.name)
     age, zone = nodes.report_age_seconds[i], nodes.zones[i]
-    offered = [name for name, columns in nodes.resources.items() if columns.allocatable[i]]
+    offered = [
+        name
+        for name, columns in nodes.resources.items()
+        if columns.allocatable[i] and name != _PODS
+    ]
     shown = [name for name in offered if name in {CPU, MEMORY} or _is_asked_for(report, name)]
-    facts: list[tuple[str, ui.Inline]] = [("Pods", f"{len(report.pods)}")]
+    most = nodes.resources[_PODS].allocatable[i] if _PODS in nodes.resources else 0
+    of = ui.quiet(f" of {most}") if most else ""
+    facts: list[tuple[str, ui.Inline]] = [("Pods", (f"{len(report.pods)}", of))]
     if zone:
         facts.append(("Zone", zone))
     if nodes.unschedulable[i]:
         facts.append(("Cordoned", "yes"))
     told = "never" if age is None else f"{age} s ago"
-    facts.append(("Usage was reported", told))
+    facts.append(("Usage reported", told))
     resources = ui.Table(
         title=(
             "What the node offers, in percent of allocatable; the line in a bar is the threshold of"

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.errors import counted
-from engine.report import NodeNames, PodReport, PodsReport
+from engine.report import DecisionReport, NodeNames, PodReport, PodsReport
 from webhook.pages import ui
 from webhook.pages.decision import decision_blocks
 from webhook.pages.document import Page, Query, page_of, part_of, text_of
 
 _LISTED: Final = 100
-_MOST_NAME: Final = 253  # characters
+_ALL_PODS: Final = ui.Span("show all", href="pod")
 
 
-def pod_page(report: PodReport | None, query: Query) -> Page:
+def pod_page(report: PodReport | None, query: Query, nodes: Sequence[str] = ()) -> Page:
     """Return the page of a pod.
 
     Args:
         report: the pod and the decisions for it; None if no pod is chosen.
         query: `namespace` and `name` of the pod, `node` to be told of.
+        nodes: names to choose from.
     """
     node = text_of(query, "node")
     namespace, name = text_of(query, "namespace"), text_of(query, "name")
     fields = (
         ui.Field("namespace", namespace, "Namespace", "any"),
         ui.Field("name", name, "Name", "or a part of it"),
-        ui.Field("node", node, "Why not on node", "any"),
+        ui.Field("node", node, "Why not on node", "any", suggested=nodes),
     )
     if report is None:
         text = "Name a pod, or a namespace to choose one of its pods: you see why it is where it is"
         shown: list[ui.Block] = [ui.Paragraph(f"{text}, and why not elsewhere.")]
     else:
         shown = [*_pod(report, node)]
-    title = "Pod" if report is None else f"Pod {report.pod}"
+    title = "Pods" if report is None else f"Pod {report.pod}"
     return page_of("pod", title, [ui.Form(fields, "Explain"), *shown])
 
 
@@ -66,9 +67,14 @@ def _pod(report: PodReport, node: str) -> Iterator[ui.Block]:
     for key, title, decision in decisions:
         if decision is not None:
             yield ui.Paragraph(title, "heading")
-            moment, version = ui.moment_text(decision.decided_at), decision.view_version
-            yield ui.Paragraph(f"decided {moment} on view {version}", "quiet")
-            yield from decision_blocks(decision, names, key, node)
+            of = node or (report.node if _tells_of(decision, report.node) else "")
+            yield from decision_blocks(decision, names, key, of)
+            yield ui.Paragraph(f"Decided at {ui.moment_text(decision.decided_at)}.", "quiet")
+
+
+def _tells_of(decision: DecisionReport, node: str) -> bool:
+    listed = {*decision.rejected, *(ranked.node for ranked in decision.ranking)}
+    return decision.standing is not None or node in listed
 
 
 def _names(report: PodReport) -> NodeNames:
@@ -104,7 +110,7 @@ def pods_page(report: PodsReport, query: Query) -> Page:
         title += f", the first {len(report.pods)}"
     return page_of(
         "pod",
-        "Pod",
+        "Pods",
         [
             ui.Form(fields, "Find"),
             ui.Paragraph("Choose a pod: you see why it is where it is, and why not elsewhere."),
@@ -116,7 +122,7 @@ def pods_page(report: PodsReport, query: Query) -> Page:
                     for each in part.items
                 ],
                 note=names.note,
-                empty="no such pod: leave a field empty to find more",
+                empty=("No such pod: leave a field empty to find more, or ", _ALL_PODS, "."),
             ),
             part.links(choice),
         ],

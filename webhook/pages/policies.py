@@ -33,32 +33,29 @@ def policies_page(report: PoliciesReport, query: Query) -> Page:  # noqa: ARG001
 def _policies(report: PoliciesReport) -> Iterator[ui.Block]:
     yield from (ui.Paragraph(text, "problem") for text in _problems(report))
     in_audit = sum(policy.mode == "Audit" for policy in report.policies)
-    facts: list[tuple[str, ui.Inline]] = [
-        ("Policies", f"{len(report.policies)}"),
-        ("In Audit mode", f"{in_audit}"),
-    ]
-    if report.digest:
-        facts.append(("Digest", report.digest[:_DIGITS]))
-    if report.loaded_at:
-        facts.append(("Loaded", ui.moment_text(report.loaded_at)))
-    yield ui.Facts(facts)
-    yield from _rejections(report)
-    yield ui.Paragraph("All policies", "heading")
-    told = "decisions of this replica since it began"
+    yield ui.Facts([("Policies", f"{len(report.policies)}"), ("In Audit mode", f"{in_audit}")])
+    version = (
+        *((f"loaded {ui.moment_text(report.loaded_at)}",) if report.loaded_at else ()),
+        *((f"digest {report.digest[:_DIGITS]}",) if report.digest else ()),
+    )
+    yield ui.Paragraph(", ".join(version), "quiet")
     yield ui.Table(
         title="Policies by rank: those of the cluster first, then by falling priority",
-        note=told if report.counted else "decisions are not counted in a recording",
+        note=_COUNTED if report.counted else "decisions are not counted in a recording",
         columns=(
-            *ui.columns("Policy", "Mode", "Decides at"),
+            ui.name_column("Policy"),
+            *ui.columns("Mode", "Decides at"),
             ui.number("Priority"),
-            *(ui.number(outcome.capitalize()) for outcome in _OUTCOMES),
+            *ui.columns("Filters", "Scores"),
+            *(ui.number(outcome.capitalize()) for outcome in _OUTCOMES if report.counted),
         ),
         rows=[_row(policy, counted=report.counted) for policy in report.policies],
         empty=(
-            "no policy is in force: every pod passes as it is. `stowplan dashboard --policies"
-            " balanced` shows a cluster by one."
+            "No policy is in force: every pod passes as it is. `stowplan dashboard --policies"
+            " balanced` shows a cluster with one."
         ),
     )
+    yield from _rejections(report)
     if report.bindings is not None and report.bindings.leads:
         yield from _bindings(report.bindings)
     if report.policies:
@@ -66,11 +63,24 @@ def _policies(report: PoliciesReport) -> Iterator[ui.Block]:
         outcomes = [each.outcome for each in report.policies if each.outcome is not None]
         tables = [*outcome_tables([each for each in outcomes if each.total.pods])]
         yield from tables
-        yield ui.Paragraph(_OUTCOME_NOTE if tables else "no outcome is known", "quiet")
-        yield ui.Paragraph("Rules", "heading")
-        yield _rules(report)
+        if tables:
+            yield ui.Paragraph(_OUTCOME_NOTE, "quiet")
+        else:
+            yield from _without_outcome("POLICY")
 
 
+def _without_outcome(policy: str) -> Iterator[ui.Block]:
+    """Yield what to do where nobody knows where pods of a policy were bound."""
+    yield ui.Paragraph("No pod has been bound yet. To see what a policy would do, run:")
+    yield ui.Paragraph(
+        f"stowplan simulate --cluster RECORDING --arm {policy} --html report.html", "command"
+    )
+
+
+_COUNTED: Final = (
+    "decisions of this replica since it started; with a filter, the nodes that it was the first to"
+    " reject"
+)
 _OUTCOME_NOTE: Final = (
     "Points, 0 to 100, by the policy's own scores: those of the nodes where pods were bound; lost,"
     " against the best node; against stock, or gained, against the node that the scheduler took. Of"
@@ -94,8 +104,22 @@ def _row(policy: PolicyRow, *, counted: bool) -> ui.Row:
     mode: ui.Inline = policy.mode
     if audited := policy.audited:
         mode = (f"{mode}\n", ui.strong(f"set to Audit at {audited.since}"), f": {audited.reason}")
-    counts = (f"{policy.decisions.get(each, 0)}" if counted else "" for each in _OUTCOMES)
-    return (ui.policy_link(policy.name), mode, policy.placed_at, f"{policy.priority}", *counts)
+    filters = [
+        f"{rule.name}: {rule.rejected_nodes:,}" if counted else rule.name
+        for rule in policy.rules
+        if rule.kind is RuleKind.FILTER
+    ]
+    scores = [f"{each.name} x {each.weight}" for each in policy.rules if each.weight]
+    counts = (f"{policy.decisions.get(each, 0):,}" for each in _OUTCOMES if counted)
+    return (
+        ui.policy_link(policy.name),
+        mode,
+        policy.placed_at,
+        f"{policy.priority}",
+        "\n".join(filters),
+        "\n".join(scores),
+        *counts,
+    )
 
 
 def _rejections(report: PoliciesReport) -> Iterator[ui.Plot]:
@@ -128,7 +152,7 @@ def _bindings(bindings: BindingStatus) -> Iterator[ui.Block]:
     yield ui.Facts([(name, f"{count}") for name, count in counts.items()])
     reasons = sorted(bindings.reasons.items(), key=lambda each: -each[1])
     yield ui.Table(
-        title="Bindings that this replica decided since it began, by their reason",
+        title="Bindings that this replica decided since it started, by reason",
         columns=(ui.Column("Reason"), ui.number("Bindings")),
         rows=[(reason, f"{count}") for reason, count in reasons],
     )
@@ -136,32 +160,6 @@ def _bindings(bindings: BindingStatus) -> Iterator[ui.Block]:
         title="Pods moved by each policy; of one in Audit mode, those that it would have moved",
         columns=(ui.Column("Policy"), ui.number("Moved")),
         rows=[(name, f"{count}") for name, count in bindings.moved_by.items()],
-    )
-
-
-def _rules(report: PoliciesReport) -> ui.Table:
-    rows: list[ui.Row] = [
-        (
-            None if place else policy.name,
-            rule.name,
-            str(rule.kind),
-            f"{rule.weight or ''}",
-            f"{rule.rejected_nodes:,}" if rule.kind is RuleKind.FILTER and report.counted else "",
-        )
-        for policy in report.policies
-        for place, rule in enumerate(policy.rules)
-    ]
-    return ui.Table(
-        title=(
-            "Rules of each policy, in order; a filter is counted where it was the first to reject a"
-            " node"
-        ),
-        columns=(
-            *ui.columns("Policy", "Rule", "Kind"),
-            ui.number("Weight"),
-            ui.number("Nodes rejected"),
-        ),
-        rows=rows,
     )
 
 
@@ -173,7 +171,8 @@ def policy_page(policy: PolicyRow, thresholds: Sequence[Threshold], *, counted: 
         thresholds: of its filters.
         counted: whether decisions are counted: nobody does in a recording.
     """
-    blocks = [*_policy(policy, counted=counted), _rules_of(policy, thresholds, counted=counted)]
+    rules = _rules_of(policy, thresholds, counted=counted)
+    blocks = [*_policy(policy, counted=counted), ui.Paragraph("Rules", "heading"), rules]
     return page_of("policy", f"Policy {policy.name}", blocks)
 
 
@@ -197,11 +196,7 @@ def _policy(policy: PolicyRow, *, counted: bool) -> Iterator[ui.Block]:
     yield ui.Paragraph("Its effect", "heading")
     figures = None if policy.outcome is None else policy.outcome.total
     if figures is None or not figures.pods:
-        yield ui.Paragraph("No pod of it has been judged here. What it would do shows")
-        yield ui.Paragraph(
-            f"stowplan simulate --cluster RECORDING --arm {policy.name} --html report.html",
-            "command",
-        )
+        yield from _without_outcome(policy.name)
         return
     rejected = f"{figures.rejected:,}" if figures.decided else "-"
     effect: list[tuple[str, ui.Inline]] = [
@@ -232,15 +227,14 @@ def _rules_of(policy: PolicyRow, thresholds: Sequence[Threshold], *, counted: bo
             if is_filter and each.rule == rule.name
         ]
         nodes = (f"{rule.rejected_nodes:,}" if is_filter else "",) if counted else ()
-        rows.append((rule.name, str(rule.kind), f"{rule.weight or ''}", *nodes, ui.joined(links)))
+        rows.append((rule.name, str(rule.kind), ui.joined(links), f"{rule.weight or ''}", *nodes))
     return ui.Table(
         title="Filters, then scores",
-        note="a filter is counted where it was the first to reject a node" if counted else "",
+        note="a filter counts the nodes that it was the first to reject" if counted else "",
         columns=(
-            *ui.columns("Rule", "Kind"),
+            *ui.columns("Rule", "Kind", "Thresholds"),
             ui.number("Weight"),
             *((ui.number("Nodes rejected"),) if counted else ()),
-            ui.Column("Thresholds"),
         ),
         rows=rows,
     )

@@ -16,6 +16,10 @@ from webhook.pages.document import Page, Query, page_of, part_of, text_of
 _STALE_SECONDS: Final = 15.0  # then another replica takes the Lease over
 _MINUTE, _HOUR = 60, 3_600
 _ROWS: Final = 100
+_NOBODY: Final = (
+    "No pod is held. Where `stowplan serve --hold` is on, pods wait here for their quota, their"
+    " gang, their turn, or for evictions."
+)
 
 
 def is_releasing(releaser: ReleaserReport) -> bool:
@@ -36,8 +40,9 @@ def queue_page(report: QueueReport, query: Query) -> Page:
     shown = structs.replace(report, pods=tuple(part.items))
     facts = ui.Facts([("Held pods", f"{report.held}"), ("Overdue", f"{report.overdue}")])
     field = ui.Field("namespace", namespace, "Namespace", "all")
-    blocks = (ui.Form([field]), facts, *queue_blocks(shown), part.links({"namespace": namespace}))
-    return page_of("queue", "Queue", blocks)
+    blocks = (*queue_blocks(shown), part.links({"namespace": namespace}))
+    held = blocks if report.held else (ui.Paragraph(_NOBODY),)
+    return page_of("queue", "Queue", (ui.Form([field]), facts, *held))
 
 
 def queue_blocks(report: QueueReport) -> Iterator[ui.Block]:

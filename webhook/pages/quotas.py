@@ -13,11 +13,14 @@ from webhook.pages import ui
 from webhook.pages.document import Page, Query, chosen, page_of, part_of, text_of
 from webhook.pages.figures import Bars, marks_in_rows, stacked_rows, upright
 
+_RECORD: Final = "kubectl get elasticquotas -A -o json"
 _ROWS: Final = 50
 _DRAWN: Final = 25
-_AMOUNTS: Final = ("Used", "Reserved", "Min", "Max", "May use now", "Borrowed", "Lent", "Waiting")
+_AMOUNTS: Final = ("Used", "Min", "Max", "Reserved", "May use now", "Borrowed", "Lent", "Waiting")
+_ALWAYS: Final = 2  # columns; others only where there is something in them
 _CAPTION: Final = (
-    "of the fullest quotas: used, used beyond min, reserved; the mark is min, the dashed line max"
+    "of the fullest quotas in percent of max, the dashed line; of min, the mark, where there is no"
+    " max"
 )
 
 
@@ -31,32 +34,39 @@ def quotas_page(report: QuotasReport, query: Query) -> Page:
     namespace = text_of(query, "namespace")
     resources = _resources(report)
     resource = chosen(query, "resource", resources) if resources else ""
-    fields = [ui.Field("namespace", namespace, "Namespace", "all")]
+    suggested = sorted({quota.namespace for quota in report.quotas})
+    fields = [ui.Field("namespace", namespace, "Namespace", "all", suggested=suggested)]
     if len(resources) > 1:
         label = "Resource of the plot"
         fields.append(ui.Field("resource", resource, label, options=resources))
     queued = sum(quota.queued for quota in report.quotas)
     blocks: list[ui.Block] = [
         ui.Form(fields),
-        ui.Facts([("Quotas", f"{report.total}"), ("Pods that wait", f"{queued}")]),
+        ui.Facts([("Quotas", f"{report.total}"), ("Pods waiting", f"{queued}")]),
     ]
     if fullest := _fullest(report, resource)[:_DRAWN]:
         blocks.append(ui.Plot("fill", f"{resource} {_CAPTION}", _fill(fullest)))
     part = part_of(report.quotas, query, _ROWS)
     of = f" of {namespace}" if namespace else ""
     more = f", of {report.total} in all" if part.total < report.total else ""
+    columns = (
+        ui.name_column("Quota"),
+        ui.Column("Resource"),
+        *map(ui.number, _AMOUNTS),
+        ui.Column("Mode"),
+    )
+    rows = [row for quota_ in part.items for row in _rows(quota_)]
+    filled = [i for i in range(len(columns)) if i < _ALWAYS or any(row[i] for row in rows)]
+    empty: ui.Inline = f"No ElasticQuota is known: `{_RECORD}` records them."
+    if namespace:
+        empty = (f"No ElasticQuota is known in {namespace}: ", ui.Span("show all", href="quotas"))
     table = ui.Table(
         title=f"{counted(part.total, 'quota')}{of}{more}",
-        columns=(
-            ui.Column("Quota"),
-            ui.Column("Mode"),
-            ui.Column("Resource"),
-            *map(ui.number, _AMOUNTS),
-        ),
-        rows=[row for quota_ in part.items for row in _rows(quota_)],
-        empty="no quota",
+        columns=[columns[i] for i in filled],
+        rows=[[row[i] for i in filled] for row in rows],
+        empty=empty,
     )
-    blocks += (ui.Paragraph("All quotas", "heading"), table)
+    blocks.append(table)
     blocks.append(part.links({"namespace": namespace, "resource": resource}))
     return page_of("quotas", "Quotas", blocks)
 
@@ -72,20 +82,20 @@ def _rows(quota_: QuotaRow) -> Iterator[ui.Row]:
         name, is_over = each.resource, each.max is not None and each.used > each.max
         yield (
             None if place else f"{quota_.namespace}/{quota_.name}",
-            None if place else quota_.mode,
             name,
             (
                 ui.amount(each.used, name),
                 ui.quiet(f" {ui.percent(each.used, each.max)} %") if each.max else "",
                 (" ", ui.strong("over max")) if is_over else "",
             ),
-            ui.amount(each.reserved, name) if each.reserved else "",
             "none" if each.min is None else ui.amount(each.min, name),
             "none" if each.max is None else ui.amount(each.max, name),
+            ui.amount(each.reserved, name) if each.reserved else "",
             "" if each.runtime is None else ui.amount(each.runtime, name),
             ui.amount(each.borrowed, name) if each.borrowed else "",
             ui.amount(each.lent, name) if each.lent else "",
             None if place else waiting,
+            None if place else quota_.mode,
         )
 
 
@@ -136,7 +146,7 @@ def _fill(levels: Sequence[_Level]) -> ui.Figure:
     figure = stacked_rows(
         [level.name for level in levels],
         bars,
-        x="% of max, or of min where there is no max",
+        x="% of max",
         shapes=[whole],
     )
     marks = marks_in_rows("min", minima)

@@ -43,7 +43,6 @@ _SOURCES: Final = {
     ArrivalSource.CHANGES: ("pod to place", "pods to place"),
 }
 _FATES: Final = {PodFate.NOWHERE: "no node fits", PodFate.REFUSED: "refused"}
-_SUMMED: Final = {PodFate.NOWHERE: "without a node"}
 
 
 def report_page(report: SimulationReport) -> str:
@@ -55,44 +54,63 @@ def report_page(report: SimulationReport) -> str:
 def simulation_blocks(report: SimulationReport) -> Iterator[ui.Block]:
     """Yield a simulation."""
     names = NodeNames.of(report.cluster.nodes)
-    yield ui.Paragraph(_headline(report, names))
-    for answer in answers(report):
-        yield ui.Paragraph(ui.strong(answer), "answer")
+    for answer in (*_fates_in_short(report), *answers(report)):
+        yield ui.Paragraph(ui.strong(names.in_text(answer)), "answer")
+    yield ui.Facts([*_tiles(report)])
     for remark in remarks(report):
         yield ui.Paragraph(names.in_text(remark))
+    yield ui.Paragraph(_headline(report))
     if names.note:
         yield ui.Paragraph(names.note, "quiet")
-    yield ui.Facts([*_tiles(report)])
     yield from _outcomes(report, names)
     yield ui.Beside([*_heat_maps(report)])
     yield ui.Beside([*_over_time(report)])
     yield figures_table(report)
-    yield ui.Fold("All levels: mean, median, 90th percentile", [_levels_table(report)])
+    rejected = chain.from_iterable(
+        _rejected(place, arm, names) for place, arm in enumerate(report.arms)
+    )
+    yield ui.Fold("What each rule rejected", [*rejected], in_terminal=True)
+    yield ui.Fold("Pods without a node", [_reasons(report.arms, names)], in_terminal=True)
     crowds = [
         f"{arm.name}: {arm.crowd.pods:,}, as {arm.crowd.example} on {names.short(arm.crowd.node)}"
         for arm in report.arms
         if arm.crowd.example
     ]
     yield ui.Fold("Most replicas of one owner on one node", [ui.Listing(crowds)])
+    yield ui.Fold("All levels: mean, median, 90th percentile", [_levels_table(report)])
     yield ui.Fold("Distributions", [ui.Beside([*_distributions(report)])])
-    yield ui.Fold("What each rule rejected", [*_rejections(report)])
-    for arm in report.arms:
-        yield _rejected(arm, names)
-    yield _reasons(report.arms, names)
     yield ui.Fold("Node by node", [_by_node(report, names)])
-    yield ui.Paragraph("How to read this", "heading")
-    yield ui.Listing(report.notes)
+    yield ui.Fold("How to read this", [ui.Listing(report.notes)], in_terminal=True)
 
 
-def _headline(report: SimulationReport, names: NodeNames) -> ui.Inline:
+def _fates_in_short(report: SimulationReport) -> Iterator[str]:
+    """Yield how many pods of a what-if get a node, once for the arms that are alike."""
+    arms_of: dict[str, list[str]] = {}
+    for arm in report.arms:
+        if arm.outcomes and len(arm.outcomes) == report.arrivals.pods:  # each is told of
+            got: dict[str, list[bool]] = {"new": [], "moved": [], "pending": []}
+            for each in arm.outcomes:
+                kind = "pending" if each.waited else "moved" if each.moved_from else "new"
+                got[kind].append(bool(each.node))
+            found = [f"{sum(all_):,} of {len(all_):,} {kind}" for kind, all_ in got.items() if all_]
+            arms_of.setdefault(" and ".join(found), []).append(arm.name)
+    changes = ", ".join(report.changes)
+    changed = f"{changes[:1].upper()}{changes[1:]}"
+    get = "pod gets" if report.arrivals.pods == 1 else "pods get"
+    done = (f"{text} {get} a node with {' and '.join(arms)}" for text, arms in arms_of.items())
+    if changes:
+        yield f"{changed}: {'; '.join(done)}." if arms_of else f"{changed}."
+    elif arms_of_policies(report):
+        yield from (f"{each}." for each in done)
+
+
+def _headline(report: SimulationReport) -> ui.Inline:
     cluster, arrivals = report.cluster, report.arrivals
-    changes = "".join(f"{names.in_text(change)}; " for change in report.changes)
     kinds = ""
     if arrivals.source is ArrivalSource.CHANGES:
         new = arrivals.pods - arrivals.moved - arrivals.waiting
         kinds = f" ({arrivals.moved:,} moved, {new:,} new, {arrivals.waiting:,} pending)"
     return (
-        changes,
         ui.strong(counted(arrivals.pods, *_SOURCES[arrivals.source])),
         f"{kinds} on ",
         ui.strong(counted(len(cluster.nodes), "node")),
@@ -107,31 +125,37 @@ def _tiles(report: SimulationReport) -> Iterator[tuple[str, ui.Inline]]:
     first, arms = report.arms[0], arms_of_policies(report)
     recorded = recorded_hot_nodes(report)
     as_recorded = "" if recorded is None else f" ({recorded:,} as recorded)"
-    shown: list[tuple[str, Callable[[ArmReport], str]]] = [
-        (f"Hot nodes{as_recorded}", lambda arm: f"{arm.hot_nodes:,}"),
+    shown: list[tuple[str, Callable[[ArmReport], str], str]] = [
+        (f"Hot nodes{as_recorded}", lambda arm: f"{arm.hot_nodes:,}", ""),
         *(
-            (f"Fullest node, {resource} {measure}", partial(_fullest, measure, resource))
+            (f"Fullest node, {resource} {measure}", partial(_fullest, measure, resource), " %")
             for measure, resource in ((Measure.LOAD, "cpu"), (Measure.LIMITS, "cpu"))
             if spread_of(first, measure, resource) is not None
         ),
-        ("Pods without a node", lambda arm: f"{arm.unplaced + arm.refused:,}"),
-        ("Most replicas of one owner on one node", lambda arm: f"{arm.crowd.pods:,}"),
+        ("Pods without a node", lambda arm: f"{arm.unplaced + arm.refused:,}", ""),
+        ("Most replicas on one node", lambda arm: f"{arm.crowd.pods:,}", ""),
     ]
+    for title, value, unit in shown:
+        before = value(first)
+        after = [(_change(before, value(arm), unit), _named(arm, arms)) for arm in arms]
+        yield title, ui.joined(after, "\n") if arms else f"{before}{unit}"
     if arms:
-        shown.append(("Pods elsewhere", lambda arm: "" if arm is first else f"{arm.moves:,}"))
-    for title, value in shown:
-        before: ui.Inline = (value(first), " ", ui.ARROW, " ") if arms and value(first) else ""
-        several = len(arms) > 1
-        after = [
-            (before, value(arm), ui.quiet(f" {arm.name}") if several else "")
-            for arm in arms or (first,)
-        ]
-        yield title, ui.joined(after, "\n")
+        moves = ((f"{arm.moves:,}", _named(arm, arms)) for arm in arms)
+        yield "Pods elsewhere", ui.joined(moves, "\n")
+
+
+def _change(before: str, after: str, unit: str) -> ui.Inline:
+    return f"{after}{unit}" if before == after else (before, " ", ui.ARROW, f" {after}{unit}")
+
+
+def _named(arm: ArmReport, arms: Sequence[ArmReport]) -> ui.Inline:
+    """Return the name of an arm where there are several."""
+    return ui.quiet(f" {arm.name}") if len(arms) > 1 else ""
 
 
 def _fullest(measure: Measure, resource: str, arm: ArmReport) -> str:
     spread = spread_of(arm, measure, resource)
-    return "unknown" if spread is None else f"{spread.max:.0f} %"
+    return "unknown" if spread is None else f"{spread.max:.0f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,28 +175,27 @@ def _outcomes(report: SimulationReport, names: NodeNames) -> Iterator[ui.Block]:
     """Yield what becomes of the pods of a what-if: what a change is about before what waits."""
     arms_of: dict[_Fate, list[str]] = {}
     for arm in report.arms:
-        if arm.outcomes:
-            counts = Counter(outcome.fate for outcome in arm.outcomes)
-            fates = (f"{count:,} {_SUMMED.get(fate, fate)}" for fate, count in counts.items())
-            yield ui.Paragraph((ui.strong(arm.name), f": {', '.join(fates)}"))
         for fate in _fates(arm.outcomes, names):
             arms_of.setdefault(fate, []).append(arm.name)
     place = {fate.of: number for number, fate in reversed([*enumerate(arms_of)])}
+    fates = sorted(arms_of, key=lambda fate: (fate.waited, place[fate.of]))
     yield ui.Table(
-        columns=(*_PODS, *ui.columns("from", "to"), _WHY),
+        title=ui.strong("What becomes of the pods"),
+        columns=(*_PODS, *ui.columns("from", "to")),
         rows=[
             (
                 f"{fate.pods:,}",
                 fate.of,
-                ", ".join(arms_of[fate]),
+                _arms(arms_of[fate], report.arms),
                 ui.quiet("pending") if fate.waited else fate.origins,
                 ui.bad(_FATES[fate.fate]) if fate.fate in _FATES else fate.to,
-                fate.why,
             )
-            for fate in sorted(arms_of, key=lambda fate: (fate.waited, place[fate.of]))
+            for fate in fates
         ],
         most=_MOST_FATES,
     )
+    whys = dict.fromkeys(f"{fate.of}: {fate.why}" for fate in fates if fate.why)
+    yield ui.Listing([*whys][:_MOST_FATES])
 
 
 def _fates(outcomes: Sequence[PodOutcome], names: NodeNames) -> Iterator[_Fate]:
@@ -222,7 +245,12 @@ def figures_table(report: SimulationReport) -> ui.Table:
             " after each, the scheduler itself may take other nodes for later pods, which count as"
             f" other node than {report.arms[0].name} too"
         )
-    return ui.Table(columns=(ui.Column(""), *titles), rows=[*_figures(report)], note=note)
+    return ui.Table(
+        title=ui.strong("Figures of each arm"),
+        columns=(ui.Column(""), *titles),
+        rows=[*_figures(report)],
+        note=note,
+    )
 
 
 def _figures(report: SimulationReport) -> Iterator[ui.Row]:
@@ -254,7 +282,7 @@ def _figures(report: SimulationReport) -> Iterator[ui.Row]:
     )
     for measure, resource in _keys(each for arm in arms for each in arm.spreads):
         spreads = (spread_of(arm, measure, resource) for arm in arms)
-        yield f"{resource} {measure}", *map(_spread, spreads)
+        yield f"{resource} {measure}, %", *map(_spread, spreads)
 
 
 def _with_least(nodes: int, least: int | None) -> str:
@@ -264,8 +292,8 @@ def _with_least(nodes: int, least: int | None) -> str:
 def _spread(spread: Spread | None) -> str:
     if spread is None:
         return "unknown"
-    least = f" (>= {spread.least:g})" if spread.least else ""
-    return f"{spread.spread:g}{least}, {spread.max:g}"
+    least = f" (>= {ui.points(spread.least)})" if spread.least else ""
+    return f"{ui.points(spread.spread)}{least}, {ui.points(spread.max)}"
 
 
 def _levels_table(report: SimulationReport) -> ui.Table:
@@ -301,10 +329,24 @@ def _compared(value: float, first: float | None) -> ui.Inline:
     return (ui.quiet(before), ui.points(value))
 
 
-def _rejected(arm: ArmReport, names: NodeNames) -> ui.Table:
-    return ui.Table(
+def _rejected(place: int, arm: ArmReport, names: NodeNames) -> Iterator[ui.Block]:
+    """Yield what the rules of an arm rejected, drawn and as a table."""
+    if found := arm.rejections[:_MOST_RULES]:
+        rules = [f"{each.policy}: {each.rule}" for each in found]
+        pods = [counted(each.pods, "pod") for each in found]
+        bars = Bars("nodes", [each.nodes for each in found], pods)
+        figure = stacked_rows(rules, [bars], x="rejected nodes, added up over pods")
+        caption = f"{arm.name}: nodes that each rule was the first to reject"
+        yield ui.Plot(f"rejections-{place}", caption, figure)
+    yield ui.Table(
         title=ui.strong(f"Rejected by the rules of {arm.name}"),
-        columns=ui.columns("policy", "rule", "pods", "nodes per pod", "example"),
+        columns=(
+            ui.name_column("policy"),
+            ui.name_column("rule"),
+            ui.number("pods"),
+            ui.number("nodes per pod"),
+            ui.Column("example", ui.Kind.PROSE),
+        ),
         rows=[
             (
                 rule.policy,
@@ -326,15 +368,19 @@ def _reasons(arms: Sequence[ArmReport], names: NodeNames) -> ui.Table:
             for each in arm.reasons:
                 cause = each.owner or str(each.example), each.reason, each.pods
                 arms_of.setdefault(cause, []).append(arm.name)
+    placed = [arm for arm in arms if arm.placement is not ArmPlacement.RECORDED]
     return ui.Table(
-        title=ui.strong("Without a node"),
         columns=(*_PODS, _WHY),
         rows=[
-            (f"{pods:,}", of, ", ".join(in_arms), names.in_text(why))
+            (f"{pods:,}", of, _arms(in_arms, placed), names.in_text(why))
             for (of, why, pods), in_arms in arms_of.items()
         ],
         most=_MOST_REASONS,
     )
+
+
+def _arms(names: Sequence[str], arms: Sequence[ArmReport]) -> str:
+    return "all" if len(names) == len(arms) > 1 else ", ".join(names)
 
 
 _PODS: Final = (ui.number("pods"), ui.name_column("of"), ui.Column("arm"))
@@ -381,7 +427,7 @@ def _heat_maps(report: SimulationReport) -> Iterator[ui.Plot]:
         if levels := _levels(arm, measure, resource):
             threshold, end = _threshold(report, measure, resource), _end(report, measure, resource)
             figure = heat_map(cluster.nodes, cluster.zones, levels, threshold, end=end)
-            caption = f"{arm.name}: {resource} {measure} of each node, the fuller the darker"
+            caption = f"{arm.name}: {resource} {measure} of each node"
             yield ui.Plot(f"heat-map-{place}", caption, figure)
 
 
@@ -418,17 +464,6 @@ def _distributions(report: SimulationReport) -> Iterator[ui.Plot]:
         figure = grouped_bars(bins.labels, counts, x=x, y="nodes")
         caption = f"Number of nodes by {resource} {measure}, arm by arm"
         yield ui.Plot(f"distribution-{place}", caption, figure)
-
-
-def _rejections(report: SimulationReport) -> Iterator[ui.Plot]:
-    for place, arm in enumerate(report.arms):
-        if found := arm.rejections[:_MOST_RULES]:
-            rules = [f"{each.policy}: {each.rule}" for each in found]
-            pods = [counted(each.pods, "pod") for each in found]
-            bars = Bars("nodes", [each.nodes for each in found], pods)
-            figure = stacked_rows(rules, [bars], x="rejected nodes, added up over pods")
-            caption = f"{arm.name}: nodes that each rule was the first to reject"
-            yield ui.Plot(f"rejections-{place}", caption, figure)
 
 
 def _over_time(report: SimulationReport) -> Iterator[ui.Plot]:

@@ -1,7 +1,7 @@
 """What a report says, whatever shows it: a document is a sequence of blocks.
 
-A page shows all blocks. A terminal shows paragraphs, lists and tables: facts and plots
-only show larger what these say, and forms and folds are for readers who can click.
+A page shows all blocks. A terminal shows paragraphs, lists and tables, and of folds those that
+say so: facts and plots only show larger what these say, and forms are for readers who can click.
 """
 
 from __future__ import annotations
@@ -214,6 +214,7 @@ class Fold:
 
     title: str
     blocks: Sequence[Block]
+    in_terminal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ class Field:
     label: str = ""  # "" for one that is kept, and not shown
     placeholder: str = ""
     options: Sequence[str] = ()  # to choose from
-    suggested: Sequence[str] = ()
+    suggested: Sequence[str] = ()  # of which a browser shows 1,000
 
 
 @dataclass(frozen=True, slots=True)

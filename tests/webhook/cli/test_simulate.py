@@ -55,7 +55,7 @@ def test_one_command_compares_policies_with_the_scheduler(stowplan: Stowplan) ->
     ran = stowplan("simulate", *CLUSTER, *ARM)
     assert (ran.status, ran.err) == (0, "")
     words = [line.split() for line in ran.out.splitlines()]
-    assert words[0][:2] == ["8", "recorded"]
+    assert words[0][:2] == ["With", "ours,"]
     assert ["landed", "8", "8", "8"] in words
     assert ["nodes", "used", *("4", "(>=", "2)") * 3] in words
     assert any(line[:2] == ["limits-and-load", "LoadAware"] for line in words)
@@ -115,9 +115,10 @@ def test_the_html_report_is_one_file_and_its_address_is_printed(
 
 def test_what_a_drain_would_do(stowplan: Stowplan) -> None:
     ran = stowplan("simulate", *CLUSTER, "--drain", "node1")
-    assert ran.out.startswith("drain node1; 2 pods to place (2 moved, 0 new, 0 pending) on 4 nodes")
+    assert ran.out.startswith("Drain node1: 2 of 2 moved pods get a node with stock.\n")
+    assert "\n2 pods to place (2 moved, 0 new, 0 pending) on 4 nodes" in ran.out
     # What was asked about comes before the figures.
-    assert 0 < ran.out.index("stock: 2 placed") < ran.out.index("\nlanded")
+    assert ran.out.index("What becomes of the pods") < ran.out.index("\nlanded")
 
 
 def test_a_mistyped_node_is_told_its_name(stowplan: Stowplan, tmp_path: Path) -> None:
@@ -130,7 +131,8 @@ def test_a_mistyped_node_is_told_its_name(stowplan: Stowplan, tmp_path: Path) ->
 def test_a_deployment_of_a_recording_is_scaled(stowplan: Stowplan, tmp_path: Path) -> None:
     EksCluster().write(tmp_path)
     ran = stowplan("simulate", "--cluster", tmp_path, "--scale", "shop/web=63")
-    assert ran.out.startswith("scale shop/web from 60 to 63; 9 pods to place (0 moved, 3 new, 6")
+    sentence = "Scale shop/web from 60 to 63: 3 of 3 new and 0 of 6 pending pods get a node with"
+    assert ran.out.startswith(sentence)
 
 
 def test_pods_that_wait_come_last_and_once_for_all_arms(stowplan: Stowplan, tmp_path: Path) -> None:
@@ -138,9 +140,10 @@ def test_pods_that_wait_come_last_and_once_for_all_arms(stowplan: Stowplan, tmp_
     drained = "ip-10-0-1-35"  # as the tables have it
     ran = stowplan("simulate", "--cluster", tmp_path, "--arm", "balanced", "--drain", drained)
     out = ran.out
-    assert out.startswith("drain ip-10-0-1-35; 11 pods to place (5 moved, 0 new, 6 pending)")
+    assert out.startswith("Drain ip-10-0-1-35: 5 of 5 moved and 0 of 6 pending pods get a node")
     assert out.count(SUFFIX) == 1  # said once
-    assert out.count("data/rebuild-7f4b8") == 1  # six pods, two arms, one row
+    # Six pods, two arms: a row and the reason.
+    assert out.count("data/rebuild-7f4b8") == 2
     assert out.index("shop/web-6c5d9") < out.index("data/rebuild-7f4b8")
 
 
@@ -159,7 +162,8 @@ def test_on_a_narrow_terminal_no_name_of_a_node_is_broken(
 
 def test_one_pod_is_not_several(stowplan: Stowplan) -> None:
     ran = stowplan("simulate", *CLUSTER, "--arrivals", POD)
-    assert ran.out.startswith("1 pod of manifests on 4 nodes")
+    assert ran.out.startswith("1 pod would get a node, 0 would not;")
+    assert "\n1 pod of manifests on 4 nodes" in ran.out
 
 
 def test_what_a_larger_deployment_would_meet(stowplan: Stowplan) -> None:
@@ -214,7 +218,7 @@ def test_the_least_spread_is_told_where_it_is_not_nothing(
     assert known
     assert all(each.least <= each.spread for each in known if each.least is not None)
     shown = stowplan("simulate", *CLUSTER, *arguments).out
-    assert f"{known[0].spread:g} (>= {known[0].least:g}), {known[0].max:g}" in shown
+    assert f"{known[0].spread:.1f} (>= {known[0].least:.1f}), {known[0].max:.1f}" in shown
 
 
 def test_nodes_go_and_come_on_a_generated_day(stowplan: Stowplan) -> None:

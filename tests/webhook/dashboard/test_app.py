@@ -193,13 +193,26 @@ async def test_every_answer_is_kept_from_other_sites_and_caches(client: Client, 
     [
         ("none", "no such page"),
         ("assets/none", "no such file"),
-        ("pod?namespace=shop&name=%3Cb%3E", "there is no pod <code>shop/&lt;b&gt;</code>"),
+        ("pod?namespace=shop&name=%3Cb%3E", "There is no pod <code>shop/&lt;b&gt;</code>"),
     ],
 )
 async def test_what_is_not_there_is_named(client: Client, path: str, problem: str) -> None:
     status, text = await get(client, path, "operator")
     assert status == 404
     assert problem in text
+
+
+@pytest.mark.parametrize(
+    ("path", "instead"),
+    [
+        ("pod?namespace=shop&name=other", '<a href="pod?namespace=shop">Pods of shop</a>'),
+        ("node?name=other", '<a href="nodes">All nodes</a>'),
+        ("policy?name=other", '<a href="policies">All policies</a>'),
+    ],
+)
+async def test_what_is_not_there_leads_to_what_is(client: Client, path: str, instead: str) -> None:
+    _, text = await get(client, path, "operator")
+    assert instead in text
 
 
 async def test_files_are_for_everybody_and_for_ever(client: Client) -> None:

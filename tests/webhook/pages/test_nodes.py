@@ -42,7 +42,7 @@ def test_each_zone_begins_a_row() -> None:
 def test_the_most_replicas_on_one_node_are_a_fact(*, pods: int, shown: bool) -> None:
     crowd = Crowd(pods=pods, node="a", example=PodName("shop", "web-1"))
     page = nodes_page(replace(nodes_of({"a": 1}), crowd=crowd), {})
-    assert ("Most replicas of one owner on one node" in page.body) is shown
+    assert ("Most replicas on one node" in page.body) is shown
     assert ('<a href="pod?namespace=shop&amp;name=web-1">shop/web-1</a>' in page.body) is shown
 
 

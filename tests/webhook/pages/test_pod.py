@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
+
 from msgspec import structs
 
-from engine.report import BindingReport, FoundPod, PodName, PodReport, PodsReport
+from engine.report import BindingReport, FoundPod, PodName, PodReport, PodsReport, RuleReason
 from tests.webhook.pages.reports import HOSTILE, decision
 from webhook.pages import pod_page, pods_page
 
@@ -53,6 +55,30 @@ def test_a_node_that_is_asked_about_is_found_among_those_that_fit_and_those_that
     rejected = pod_page(report, {"node": "node3"}).body
     assert "<strong>node3</strong> was rejected" in rejected
     assert "is not among the nodes" in pod_page(report, {"node": HOSTILE}).body
+
+
+def test_the_node_that_a_pod_runs_on_is_told_of_unless_another_is_asked_about() -> None:
+    report = PodReport(pod=POD, node="node3", now=decision("too busy"))
+    assert "<strong>node3</strong> was rejected" in pod_page(report, {}).body
+    other = pod_page(report, {"node": "node1"}).body
+    assert "<strong>node1</strong> is the best node" in other
+    assert "was rejected" not in other
+    hidden = structs.replace(decision(), ranking=(), rejected={})
+    assert "node3</strong>" not in pod_page(structs.replace(report, now=hidden), {}).body
+
+
+def test_nodes_that_are_left_out_for_the_same_reasons_stand_together() -> None:
+    busy, full = (RuleReason("calm", rule, f"too {rule}") for rule in ("busy", "full"))
+    rejected = {"node3": (busy,), "node4": (full, busy), "node5": (busy,)}
+    body = pod_page(PodReport(pod=POD, now=structs.replace(decision(), rejected=rejected)), {}).body
+    text = re.sub(r"<(?!br)[^>]+>", "", body)
+    assert "busy of calm: too busy<br>node3, node5\n" in text
+    assert "full of calm: too full<br>busy of calm: too busy<br>node4\n" in text
+
+
+def test_a_node_to_ask_about_is_suggested() -> None:
+    page = pod_page(PodReport(pod=POD, node="node1"), {}, ["node1", "node2"])
+    assert '<option value="node2">' in page.body
 
 
 def test_what_policies_in_audit_mode_would_have_done_has_its_own_section() -> None:

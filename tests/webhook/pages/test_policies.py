@@ -28,8 +28,10 @@ def policy(name: str = "calm", **more: Any) -> PolicyRow:  # noqa: ANN401 (any p
 
 def test_the_filter_that_rejects_most_nodes_is_on_top() -> None:
     report = PoliciesReport(policies=(policy(),), counted=True)
-    (bars,) = policies_page(report, {}).figures["turned-away"]["data"]
+    page = policies_page(report, {})
+    (bars,) = page.figures["turned-away"]["data"]
     assert (bars["y"], bars["x"]) == (["calm: busy", "calm: zone"], (50, 5))
+    assert "<td>zone: 5<br>busy: 50</td>\n<td>idle x 2</td>" in page.body
 
 
 def test_outcomes_are_in_points_of_the_policy() -> None:
@@ -57,14 +59,16 @@ def test_a_policy_that_was_set_to_audit_says_since_when() -> None:
     row = policy(mode="Audit", audited=audited)
     body = policies_page(PoliciesReport(policies=(row,)), {}).body
     assert "set to Audit at 2026-03-02T10:00:00Z</strong>: hot nodes" in body
-    assert "no outcome is known" in body
+    assert "No pod has been bound yet" in body
 
 
 def test_no_policy_and_no_counts_are_shown_as_such() -> None:
     page = policies_page(PoliciesReport(policies=()), {})
-    assert "no policy is in force" in page.body
-    assert "not counted in a recording" in page.body
+    assert "No policy is in force" in page.body
     assert not page.figures
+    recorded = policies_page(PoliciesReport(policies=(policy(),)), {}).body
+    assert "not counted in a recording" in recorded
+    assert "Abstained" not in recorded
 
 
 def test_what_went_wrong_is_said() -> None:

@@ -57,7 +57,7 @@ def test_what_is_wrong_is_said() -> None:
 
 
 def test_an_empty_queue_is_shown_as_such() -> None:
-    assert "no pod is held" in queue_page(queue(), {}).body
+    assert "No pod is held" in queue_page(queue(), {}).body
 
 
 def test_texts_of_the_cluster_are_escaped() -> None:

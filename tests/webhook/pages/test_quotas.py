@@ -62,7 +62,7 @@ def test_pods_that_wait_lead_to_the_queue_of_their_namespace() -> None:
 
 
 def test_no_quota_is_shown_as_such() -> None:
-    assert "no quota" in quotas_page(report(), {}).body
+    assert "No ElasticQuota is known" in quotas_page(report(), {}).body
 
 
 def test_texts_of_the_cluster_are_escaped() -> None:

@@ -117,8 +117,8 @@ def test_samples_are_drawn_over_hours() -> None:
 def test_figures_of_arms_stand_side_by_side() -> None:
     text = report_page(report(arm("stock"), arm("calm")))
     assert "12,345" in text
-    assert ">cpu load</th>" in text
-    assert ">4.1, 50<" in text  # the spread, and the fullest node
+    assert ">cpu load, %</th>" in text
+    assert ">4.1, 50.0<" in text  # the spread, and the fullest node
 
 
 def test_bounds_stand_beside_the_figures_where_there_are_any() -> None:
@@ -192,11 +192,12 @@ def test_the_answer_comes_first_and_what_was_asked_about_before_the_plots() -> N
         for part in (
             "With calm, hot nodes fall from 6 to 2",
             "<dt>Hot nodes</dt>",
-            '<td class="name">shop/web</td>\n<td>stock, calm</td>',
-            '<td class="name">data/w</td>\n<td>stock, calm</td>',
+            '<td class="name">shop/web</td>\n<td>all</td>',
+            '<td class="name">data/w</td>\n<td>all</td>',
             'id="heat-map-0"',
             ">hot nodes (cpu &gt; 65 %)</th>",
             "<summary>Distributions</summary>",
+            "<summary>How to read this</summary>",
         )
     ]
     assert places == sorted(places)
@@ -212,7 +213,31 @@ def test_hot_nodes_as_recorded_stand_in_the_tile_where_they_differ() -> None:
     assert "<dt>Hot nodes</dt><dd>6 " in same
 
 
-def test_costs_and_hot_nodes_come_before_the_tiles_and_names_are_short() -> None:
+def test_a_tile_of_what_stays_as_it_is_has_one_number() -> None:
+    text = report_page(report(arm("stock", placement=ArmPlacement.STOCK), arm("calm")))
+    assert "<dt>Fullest node, cpu load</dt><dd>50 %</dd>" in text
+
+
+def test_a_what_if_begins_with_how_many_pods_get_a_node() -> None:
+    def outcome(name: str, node: str = "", **more: Any) -> PodOutcome:  # noqa: ANN401
+        fate = PodFate.PLACED if node else PodFate.NOWHERE
+        return PodOutcome(pod=PodName("shop", name), fate=fate, node=node, **more)
+
+    moved = outcome("moved", "node2", moved_from="node1")
+    outcomes = (outcome("waits", waited=True), moved, outcome("new", "node2"), outcome("other"))
+    stock = arm("stock", placement=ArmPlacement.STOCK, outcomes=outcomes)
+    told = report(stock, arm("calm", outcomes=outcomes), text="drain node1")
+    arrivals = ArrivalsSummary(source=ArrivalSource.CHANGES, pods=4, seconds=0, waiting=1, moved=1)
+    sentence = (
+        "Drain node1: 1 of 2 new and 1 of 1 moved and 0 of 1 pending pods get a node with stock and"
+        " calm."
+    )
+    assert sentence in report_page(replace(told, arrivals=arrivals))
+    many = replace(arrivals, pods=5)  # one is not told of
+    assert "pods get a node with" not in report_page(replace(told, arrivals=many))
+
+
+def test_the_answer_and_its_tiles_come_before_costs_and_hot_nodes_and_names_are_short() -> None:
     suffix = ".eu-central-1.compute.internal"
     hottest = HottestNode(node=f"node2{suffix}", resource="cpu", percent=66)
     calm = arm("calm", crowd=Crowd(pods=9), least_hot_nodes=0, hottest=hottest)
@@ -223,9 +248,9 @@ def test_costs_and_hot_nodes_come_before_the_tiles_and_names_are_short() -> None
         text.index(part)
         for part in (
             "With calm, hot nodes stay at 1",
+            "<dt>Hot nodes</dt>",
             "Worse under calm: most replicas of one owner on one node from 0 to 9.",
             "Still hot under calm: node2, 66 % of cpu in use.",
-            "<dt>Hot nodes</dt>",
         )
     ]
     assert places == sorted(places)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from webhook.pages import ui
+from webhook.pages import figures, ui
 from webhook.pages.document import page_of
 
 
@@ -29,14 +29,24 @@ def test_a_row_with_fewer_cells_than_columns_ends_with_empty_ones() -> None:
 def test_a_table_without_rows_says_so_or_is_not_there() -> None:
     assert "<table" not in body(table())
     told = ui.Table(columns=(ui.Column("a"),), rows=(), empty="nothing")
-    assert '<td colspan="1">nothing</td>' in body(told)
+    assert "<p>nothing</p>" in body(told)
+    assert "<table" not in body(told)
 
 
-def test_a_note_without_a_title_is_the_caption() -> None:
-    columns, rows = (ui.Column("a"),), [("x",)]
-    alone = ui.Table(columns=columns, rows=rows, note="how")
-    assert "<caption>how</caption>" in body(alone)
-    assert "<caption>all; how</caption>" in body(replace(alone, title="all"))
+def test_a_title_is_above_a_table_and_how_to_read_it_below() -> None:
+    found = body(replace(table(("x", "1")), note="how"))
+    assert found.index("<caption>all</caption>") < found.index('<p class="note">how</p>')
+
+
+def test_several_things_in_a_plot_have_a_legend_of_what_they_look_like() -> None:
+    rows = (figures.Bars("one", [1]), figures.Bars("<two>", [2]))
+    found = body(ui.Plot("p", "caption", figures.stacked_rows(["row"], rows, x="")))
+    assert "&lt;two&gt;</li>" in found
+    assert found.count("<li><svg") == 2
+    assert 'fill="#fff">/</text>' in found  # the pattern of the second
+    assert "<li" not in body(ui.Plot("p", "", figures.stacked_rows(["row"], rows[:1], x="")))
+    steps = figures.lines({"a": ([0], [1]), "b": ([0], [2])}, x="", y="")
+    assert 'stroke-dasharray="7 3"' in body(ui.Plot("p", "", steps))
 
 
 def test_a_fold_with_nothing_in_it_is_not_there() -> None:

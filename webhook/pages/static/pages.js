@@ -3,6 +3,7 @@
 (() => {
   const CONFIG = { displayModeBar: false, doubleClick: "reset" };
   const NARROWEST_CELL = 4;
+  const WIDEST_CELL = 36;
   const LEAST_LINE = 16;
   const LISTEN_AGAIN_MILLISECONDS = 60_000;
   const element = (id) => document.getElementById(id);
@@ -10,10 +11,10 @@
 
   // A grid of nodes has square cells, whatever the width of the page.
   function fitGrid(figure, width) {
-    const { columns, rows, widest } = figure.layout.meta;
-    const margin = { l: 10, r: 10, t: 10, b: 10, ...figure.layout.margin };
+    const { columns, rows } = figure.layout.meta;
+    const { margin } = figure.layout;
     const room = width - margin.l - margin.r;
-    const cell = Math.max(NARROWEST_CELL, Math.min(widest, room / columns));
+    const cell = Math.max(NARROWEST_CELL, Math.min(WIDEST_CELL, room / columns));
     figure.layout.xaxis.range = [-0.5, room / cell - 0.5];
     figure.layout.yaxis.range = [rows - 0.5, -0.5];
     // Names of zones need room between them, even where cells are small.
