@@ -10,6 +10,7 @@ import msgspec
 from rich import box
 from rich.console import Console, JustifyMethod
 from rich.highlighter import JSONHighlighter
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,8 @@ _STYLES: Final = {
     ui.Style.DOUBT: "bold yellow",
     ui.Style.BAD: "bold red",
 }
+_BELOW: Final = (ui.Kind.PROSE, ui.Kind.DETAIL)
+_ENDLESS: Final = 10_000  # columns
 _ROLES: Final = {"heading": "bold", "quiet": "dim"}
 
 
@@ -44,10 +47,7 @@ def show(blocks: Iterable[ui.Block], console: Console | None = None) -> None:
                 text = _text(block.text, _ROLES.get(block.role, ""))
                 console.print(text, soft_wrap=wraps_softly)
             case ui.Listing():
-                grid = Table.grid(padding=(0, 1))
-                for item in block.items:
-                    grid.add_row("-", _text(item))
-                console.print(grid)
+                _show_list(block.items, console)
             case ui.Table():
                 _show_table(block, console)
 
@@ -67,18 +67,59 @@ def _show_table(table: ui.Table, console: Console) -> None:
     if not table.rows:
         console.print(_text(table.empty))
         return
+    grid = _grid(table, [*range(len(table.columns))])
+    wide = console.options.update(max_width=_ENDLESS)
+    below: Sequence[int] = ()
+    if Measurement.get(console, wide, grid).maximum > console.width:
+        below = [i for i, column in enumerate(table.columns) if column.kind in _BELOW]
+        grid = _grid(table, [i for i in range(len(table.columns)) if i not in below])
+    console.print(grid)
+    if details := _details(table, below):
+        console.print()
+        _show_list(details, console)
+    if table.note:
+        console.print(_text(table.note, "dim"))
+
+
+def _grid(table: ui.Table, shown: Sequence[int]) -> Table:
+    """Return some columns of a table."""
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in table.columns:
+    for i in shown:
+        column = table.columns[i]
         justify: JustifyMethod = "right" if column.kind is ui.Kind.FIGURE else "left"
         is_name = column.kind is ui.Kind.NAME
         grid.add_column(_text(column.title), overflow="fold", justify=justify, no_wrap=is_name)
     for row in table.rows[: table.most]:
-        grid.add_row(*(_text("" if cell is None else cell) for cell in row))
+        grid.add_row(*(_text(row[i] or "" if i < len(row) else "") for i in shown))
     if table.most is not None and len(table.rows) > table.most:
         grid.add_row(f"... and {len(table.rows) - table.most} more", style="dim")
+    return grid
+
+
+def _details(table: ui.Table, below: Sequence[int]) -> Sequence[ui.Inline]:
+    """Return what some columns say, each row with its name; rows that are alike are one."""
+    kinds = [column.kind for column in table.columns]
+    at = kinds.index(ui.Kind.NAME) if ui.Kind.NAME in kinds else 0
+    name: ui.Inline = ""
+    found: dict[str, ui.Inline] = {}
+    for row in table.rows[: table.most]:
+        name = row[at] or name
+        cells = [(i, cell) for i in below if i < len(row) and (cell := row[i])]
+        told = [
+            (table.columns[i].title, " ", cell) if kinds[i] is ui.Kind.DETAIL else cell
+            for i, cell in cells
+        ]
+        if told:
+            item = (name, ": ", ui.joined(told, "; "))
+            found.setdefault(_text(item).plain, item)
+    return [*found.values()]
+
+
+def _show_list(items: Iterable[ui.Inline], console: Console) -> None:
+    grid = Table.grid(padding=(0, 1))
+    for item in items:
+        grid.add_row("-", _text(item))
     console.print(grid)
-    if table.note:
-        console.print(_text(table.note, "dim"))
 
 
 def _text(content: ui.Inline, style: str = "") -> Text:

@@ -13,6 +13,17 @@ from engine.report import QueuedPodReport, QueueReport, ReleaserReport, eta_text
 from webhook.pages import ui
 from webhook.pages.document import Page, Query, page_of, part_of, text_of
 
+_LINE_COLUMNS: Final = (
+    *ui.columns("priority", "held for"),
+    ui.Column("reason", ui.Kind.DETAIL),
+    ui.Column("", ui.Kind.PROSE),
+)
+_DETAILS: Final = ("reason", "quota", "needs", "free", "blocked by")
+_QUOTA_COLUMNS: Final = (
+    ui.Column("held for"),
+    *(ui.Column(title, ui.Kind.DETAIL) for title in _DETAILS),
+    ui.Column("released in"),
+)
 _STALE_SECONDS: Final = 15.0  # then another replica takes the Lease over
 _MINUTE, _HOUR = 60, 3_600
 _ROWS: Final = 100
@@ -39,7 +50,8 @@ def queue_page(report: QueueReport, query: Query) -> Page:
     part = part_of(report.pods, query, _ROWS)
     shown = structs.replace(report, pods=tuple(part.items))
     facts = ui.Facts([("Held pods", f"{report.held}"), ("Overdue", f"{report.overdue}")])
-    field = ui.Field("namespace", namespace, "Namespace", "all")
+    suggested = sorted({pod.pod.namespace for pod in report.pods})
+    field = ui.Field("namespace", namespace, "Namespace", "all", suggested=suggested)
     blocks = (*queue_blocks(shown), part.links({"namespace": namespace}))
     held = blocks if report.held else (ui.Paragraph(_NOBODY),)
     return page_of("queue", "Queue", (ui.Form([field]), facts, *held))
@@ -49,18 +61,13 @@ def queue_blocks(report: QueueReport) -> Iterator[ui.Block]:
     """Yield the held pods: those that wait for no quota, then the others."""
     yield ui.Paragraph(_summary(report))
     for waits_for_quota, titles, cells in (
-        (False, ("priority", "held for", "reason"), _in_line),
-        (
-            True,
-            ("held for", "reason", "quota", "needs", "free", "blocked by", "released in"),
-            _in_quota,
-        ),
+        (False, _LINE_COLUMNS, _in_line),
+        (True, _QUOTA_COLUMNS, _in_quota),
     ):
         pods = [pod for pod in report.pods if (pod.quota is not None) == waits_for_quota]
-        gangs = ("gang",) if any(pod.gang for pod in pods) else ()
-        last = () if waits_for_quota else (ui.Column("", ui.Kind.PROSE),)
+        gangs = ui.columns("gang") if any(pod.gang for pod in pods) else ()
         yield ui.Table(
-            columns=(*ui.columns("place", "pod", *gangs, *titles), *last),
+            columns=(ui.Column("place"), ui.name_column("pod"), *gangs, *titles),
             rows=[_row(pod, cells(pod), names_gang=bool(gangs)) for pod in pods],
         )
 

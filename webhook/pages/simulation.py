@@ -62,7 +62,7 @@ def simulation_blocks(report: SimulationReport) -> Iterator[ui.Block]:
     yield ui.Paragraph(_headline(report))
     if names.note:
         yield ui.Paragraph(names.note, "quiet")
-    yield from _outcomes(report, names)
+    yield _outcomes(report, names)
     yield ui.Beside([*_heat_maps(report)])
     yield ui.Beside([*_over_time(report)])
     yield figures_table(report)
@@ -171,17 +171,16 @@ class _Fate:
     why: str
 
 
-def _outcomes(report: SimulationReport, names: NodeNames) -> Iterator[ui.Block]:
-    """Yield what becomes of the pods of a what-if: what a change is about before what waits."""
+def _outcomes(report: SimulationReport, names: NodeNames) -> ui.Table:
+    """Return what becomes of the pods of a what-if: what a change is about before what waits."""
     arms_of: dict[_Fate, list[str]] = {}
     for arm in report.arms:
         for fate in _fates(arm.outcomes, names):
             arms_of.setdefault(fate, []).append(arm.name)
     place = {fate.of: number for number, fate in reversed([*enumerate(arms_of)])}
-    fates = sorted(arms_of, key=lambda fate: (fate.waited, place[fate.of]))
-    yield ui.Table(
+    return ui.Table(
         title=ui.strong("What becomes of the pods"),
-        columns=(*_PODS, *ui.columns("from", "to")),
+        columns=(*_PODS, *ui.columns("from", "to"), _WHY),
         rows=[
             (
                 f"{fate.pods:,}",
@@ -189,13 +188,12 @@ def _outcomes(report: SimulationReport, names: NodeNames) -> Iterator[ui.Block]:
                 _arms(arms_of[fate], report.arms),
                 ui.quiet("pending") if fate.waited else fate.origins,
                 ui.bad(_FATES[fate.fate]) if fate.fate in _FATES else fate.to,
+                fate.why,
             )
-            for fate in fates
+            for fate in sorted(arms_of, key=lambda fate: (fate.waited, place[fate.of]))
         ],
         most=_MOST_FATES,
     )
-    whys = dict.fromkeys(f"{fate.of}: {fate.why}" for fate in fates if fate.why)
-    yield ui.Listing([*whys][:_MOST_FATES])
 
 
 def _fates(outcomes: Sequence[PodOutcome], names: NodeNames) -> Iterator[_Fate]:
@@ -341,7 +339,7 @@ def _rejected(place: int, arm: ArmReport, names: NodeNames) -> Iterator[ui.Block
     yield ui.Table(
         title=ui.strong(f"Rejected by the rules of {arm.name}"),
         columns=(
-            ui.name_column("policy"),
+            ui.Column("policy"),
             ui.name_column("rule"),
             ui.number("pods"),
             ui.number("nodes per pod"),

@@ -133,7 +133,8 @@ class Kind(StrEnum):
     NAME = "name"  # not to be broken
     NUMBER = "number"
     FIGURE = "figure"  # to be compared along a row
-    PROSE = "prose"
+    PROSE = "prose"  # sentences; a narrow terminal has them below the table
+    DETAIL = "detail"  # likewise below it, with its title
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,34 @@ def test_a_long_table_is_cut_and_says_by_how_much() -> None:
     assert shown(table(*rows, most=1))[2:] == ["x                1", "... and 2 more"]
 
 
+def test_sentences_of_a_table_that_is_too_wide_stand_below_it() -> None:
+    columns = (
+        ui.name_column("pod"),
+        ui.Column("needs", ui.Kind.DETAIL),
+        ui.Column("why", ui.Kind.PROSE),
+    )
+    short = ui.Table(columns=columns, rows=[("web", "cpu 2", "full")])
+    assert shown(short)[2:] == ["web   cpu 2   full"]
+    name, text = "web" * 20, "it is full " * 3
+    rows = [(name, "cpu 2", text), (name, "cpu 2", text), ("idle", "", "")]
+    lines = shown(ui.Table(columns=columns, rows=rows, note="note"))
+    assert lines[2:6] == [name, name, "idle", ""]
+    assert (
+        " ".join(each.strip() for each in lines[6:-1]) == f"- {name}: needs cpu 2; {text}".strip()
+    )
+    assert lines[-1] == "note"
+
+
+def test_a_fold_that_a_terminal_shows_has_its_title_above() -> None:
+    fold = ui.Fold("more", [table(("x", "y"))], in_terminal=True)
+    assert shown(ui.Paragraph("one"), fold)[:3] == ["one", "", "more"]
+    assert shown(fold)[1] == "a   b"
+
+
+def test_an_item_of_a_list_hangs_below_its_sign() -> None:
+    assert shown(ui.Listing(["word " * 17])) == ["-" + " word" * 15, "  word word"]
+
+
 def test_what_needs_a_browser_is_left_out() -> None:
     plot = ui.Plot("p", "caption", {})
     facts, form = ui.Facts([("name", "1")]), ui.Form([ui.Field("a", "")])
