@@ -197,7 +197,7 @@ def _facts(
     facts: list[tuple[str, ui.Inline]] = []
     if threshold is not None:
         above = sum(level > threshold for level in known)
-        facts.append((f"Above {threshold} %", f"{above:,} of {len(known):,} nodes"))
+        facts.append((f"Nodes above {threshold} %", f"{above:,} of {len(known):,}"))
     else:
         facts.append(("Nodes", f"{len(levels):,}"))
     if known:
