@@ -337,7 +337,7 @@ def _rejected(place: int, arm: ArmReport, names: NodeNames) -> Iterator[ui.Block
         caption = f"{arm.name}: nodes that each rule was the first to reject"
         yield ui.Plot(f"rejections-{place}", caption, figure)
     yield ui.Table(
-        title=ui.strong(f"Rejected by the rules of {arm.name}"),
+        title=ui.strong(f"With {arm.name}"),
         columns=(
             ui.Column("policy"),
             ui.name_column("rule"),
