@@ -386,7 +386,6 @@ def _compared(first: ArmReport, first_hot: str, arm: ArmReport) -> str:
 
 
 def _trend(verbs: tuple[str, str, str], old: int, new: int, shown: str) -> str:
-    """Return how a figure changes; `verbs` are for one that stays, rises and falls."""
     stays, rises, falls = verbs
     if old == new:
         return f"{stays} at {shown}"

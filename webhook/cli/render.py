@@ -82,7 +82,6 @@ def _show_table(table: ui.Table, console: Console) -> None:
 
 
 def _grid(table: ui.Table, shown: Sequence[int]) -> Table:
-    """Return some columns of a table."""
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i in shown:
         column = table.columns[i]
@@ -97,7 +96,6 @@ def _grid(table: ui.Table, shown: Sequence[int]) -> Table:
 
 
 def _details(table: ui.Table, below: Sequence[int]) -> Sequence[ui.Inline]:
-    """Return what some columns say, each row with its name; rows that are alike are one."""
     kinds = [column.kind for column in table.columns]
     at = kinds.index(ui.Kind.NAME) if ui.Kind.NAME in kinds else 0
     name: ui.Inline = ""

@@ -70,7 +70,6 @@ def _policies(report: PoliciesReport) -> Iterator[ui.Block]:
 
 
 def _without_outcome(policy: str) -> Iterator[ui.Block]:
-    """Yield what to do where nobody knows where pods of a policy were bound."""
     yield ui.Paragraph("No pod has been bound yet. To see what a policy would do, run:")
     yield ui.Paragraph(
         f"stowplan simulate --cluster RECORDING --arm {policy} --html report.html", "command"

@@ -84,7 +84,6 @@ def simulation_blocks(report: SimulationReport) -> Iterator[ui.Block]:
 
 
 def _fates_in_short(report: SimulationReport) -> Iterator[str]:
-    """Yield how many pods of a what-if get a node, once for the arms that are alike."""
     arms_of: dict[str, list[str]] = {}
     for arm in report.arms:
         if arm.outcomes and len(arm.outcomes) == report.arrivals.pods:  # each is told of
@@ -149,7 +148,6 @@ def _change(before: str, after: str, unit: str) -> ui.Inline:
 
 
 def _named(arm: ArmReport, arms: Sequence[ArmReport]) -> ui.Inline:
-    """Return the name of an arm where there are several."""
     return ui.quiet(f" {arm.name}") if len(arms) > 1 else ""
 
 
@@ -328,7 +326,6 @@ def _compared(value: float, first: float | None) -> ui.Inline:
 
 
 def _rejected(place: int, arm: ArmReport, names: NodeNames) -> Iterator[ui.Block]:
-    """Yield what the rules of an arm rejected, drawn and as a table."""
     if found := arm.rejections[:_MOST_RULES]:
         rules = [f"{each.policy}: {each.rule}" for each in found]
         pods = [counted(each.pods, "pod") for each in found]
