@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.errors import Diagnostic, InvalidFileError, counted
 from engine.model.decision import Decision
-from engine.pipeline import Scope, decide
+from engine.pipeline import decide
 from engine.policy import Mode, PolicySet, load_policies
 from engine.policy.loader import CASES_FILE
 from engine.policy_tests.cases import Case, Expectation, read_cases
@@ -125,9 +125,6 @@ def _names(decision: Decision) -> list[str]:
     return [decision.names[row] for row in decision.candidates.tolist()]
 
 
-_EVERY_POD = Scope(excluded_namespaces=())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """The result of a case.
@@ -226,7 +223,7 @@ def _loaded(paths: Iterable[Path], run: CaseRun) -> PolicySet:
 
 def _result(case: Case, policies: PolicySet) -> CaseResult:
     case.state.track_sums(policies.sum_profiles)
-    decision = decide(case.request, policies, case.state.view(), case.now, scope=_EVERY_POD)
+    decision = decide(case.request, policies, case.state.view(), case.now)
     unmet = tuple(failures(case.expect, decision))
     return CaseResult(
         file=case.file,

@@ -107,6 +107,16 @@ def test_a_failure_comes_with_its_cause(tmp_path: Path, expect: str, cause: str)
     assert result.causes == (cause,)
 
 
+def test_a_pod_that_is_never_placed_fails_a_case_that_expects_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(_POLICY, encoding="utf-8")
+    case = _CASE.replace("pod: {", "pod: {metadata: {namespace: kube-system}, ")
+    (tmp_path / "cases.yaml").write_text(case + "    verdict: Place\n", encoding="utf-8")
+    (result,) = run_cases(tmp_path).results
+    assert result.failures == (
+        "verdict: expected Place, got Abstain (namespace kube-system is excluded)",
+    )
+
+
 def test_what_could_not_be_evaluated_is_a_cause(tmp_path: Path) -> None:
     _failures(tmp_path, "best: n5")
     policy = tmp_path / "policy.yaml"
