@@ -221,7 +221,12 @@ TABLE: Final[tuple[Entry, ...]] = (
     Entry("node.annotations", _TEXTS, ""),
     Entry("node.taints", list_of(_TEXTS), "each with `key`, `value`, `effect`"),
     Entry("node.unschedulable", BOOL, "whether it is cordoned"),
-    Entry("node.ready", BOOL, "false only if the node reports that it is not ready"),
+    Entry(
+        "node.ready",
+        BOOL,
+        "false only if the node reports that it is not ready; the scheduler leaves out such a node "
+        "by its taint, unless the pod tolerates that",
+    ),
     Entry("node.creationTimestamp", TIMESTAMP, "when it joined the cluster"),
     Entry("node.conditions", list_of(OBJECT), "its conditions, without heartbeat times"),
     Entry("node.conditions[].type", STRING, "such as `Ready` or `DiskPressure`"),
