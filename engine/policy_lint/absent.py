@@ -7,18 +7,31 @@ pkg/apis/core/v1/defaults.go, pkg/kubeapiserver/options/plugins.go).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from engine.cel import CelError, ast, compile_node, new_frame
 from engine.cel.unparse import unparse
+from engine.cel.values import NULL
 from engine.model.selectors import Operator
 from engine.policy import CompiledPolicy, ScoreRule
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.policy_set import Finding
 from engine.policy.schema import OnFilterError, OnScoreError
-from engine.policy_lint.reads import ANY, KeyRead, Part, ReadPath, Reads, path_of, programs_of
+from engine.policy_lint.reads import (
+    ANY,
+    EQUALITIES,
+    ORDERS,
+    Comparison,
+    KeyRead,
+    Part,
+    ReadPath,
+    Reads,
+    path_of,
+    programs_of,
+)
 
 _ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _CONTAINER: Final = frozenset(
@@ -82,11 +95,67 @@ def absent_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
     }:
         return
     asked = _asked_of(policy, part)
+    reads = Reads(part.program.root)
+    explained = {each.path for each in reads.comparisons if _is_null(each) or _is_amount(each)}
     for read in dict.fromkeys(_reads_at_risk(part.program.root)):
-        if asked.isdisjoint({(*read.path, read.key), read.path}):
-            what = _text(read)
-            message = f"for a pod without `{what}` {_consequence(part)}"
+        path = (*read.path, read.key)
+        if asked.isdisjoint({path, read.path}) and not any(
+            _is_below(each, path) for each in explained
+        ):
+            message = f"for a pod without `{_text(read)}` {_consequence(part)}"
             yield Finding(part.name, message, _hint(part, read), read.offset)
+
+
+def unanswered_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield a finding for each question that is no answer to whether something is there, or less.
+
+    An absent value is not null, and what `has` asks for must be a field of something that is there.
+    """
+    asked = _asked_of(policy, part)
+    reads = Reads(part.program.root)
+    nulls = {each.path: each.operator for each in reads.comparisons if _is_null(each)}
+    for read in dict.fromkeys(reads.keys):
+        path = (*read.path, read.key)
+        if path in nulls and path not in asked and path[0] in _NEVER_NULL:
+            there = _lacks(read) if nulls[path] == "==" else _asks(read)
+            message = f"`{_text(read)}` is never null: to read it where it is absent is an error"
+            yield Finding(part.name, message, f"write `{there}`", read.offset)
+    for node, _ in ast.walk(part.program.root):
+        if isinstance(node, ast.Has) and path_of(node.operand, {}) == _USAGE not in asked:
+            message = f"`{unparse(node)}` fails for a node without a report: that has no usage"
+            yield Finding(part.name, message, "write `has(node.usage)`", node.offset)
+
+
+_NEVER_NULL: Final = frozenset({"namespaceObject", "node", "object", "pod"})
+_USAGE: Final = ("node", "usage")
+
+
+def _is_null(compared: Comparison) -> bool:
+    return compared.operator in EQUALITIES and compared.literal.type == NULL
+
+
+def amount_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each amount of the pod as it was sent that is compared as a number."""
+    reads = Reads(part.program.root)
+    amounts = {each.path: each for each in reads.comparisons if _is_amount(each)}
+    for read in dict.fromkeys(reads.keys):
+        compared = amounts.get((*read.path, read.key))
+        if compared is not None and isinstance(read.of, ast.Select):
+            is_same = compared.operator not in ORDERS and isinstance(compared.literal.value, int)
+            number = "asInteger" if is_same else "asApproximateFloat"
+            of, kind = unparse(read.of.operand), read.path[-1]
+            text = f"{of}.?{kind}{_step(read.key)}.orValue('0')"
+            total = f"pod.{kind}{_step(read.key)}"
+            message = f"`{_text(read)}` is a text, such as `'500m'`: it is compared with no number"
+            hint = f"write `quantity({text}).{number}()`; of all containers `{total}`"
+            yield Finding(part.name, message, hint, read.offset)
+
+
+def _is_amount(compared: Comparison) -> bool:
+    """Return whether a quantity of `object` is compared with a number."""
+    path, value = compared.path, compared.literal.value
+    is_quantity = path[:1] == ("object",) and path[-3:-2] == ("resources",)
+    return is_quantity and isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def default_findings(part: Part) -> Iterator[Finding]:
@@ -110,12 +179,13 @@ def _with_default(node: ast.Call) -> ast.Call:
     read, *more = node.args
     assert isinstance(read, ast.Alternative)  # noqa: S101 - INVARIANT: it was matched
     assert isinstance(read.other, ast.Literal)  # noqa: S101 - likewise
-    try:
-        float(str(read.other.value))
-    except ValueError:
-        other = replace(read.other, value=_DEFAULTS[node.function])
-        return replace(node, args=(replace(read, other=other), *more))
-    return replace(node, function="double")
+    if node.function in {"int", "uint"} and _FRACTION.fullmatch(str(read.other.value)):
+        return replace(node, function="double")
+    other = replace(read.other, value=_DEFAULTS[node.function])
+    return replace(node, args=(replace(read, other=other), *more))
+
+
+_FRACTION: Final = re.compile(r"-?[0-9]*\.[0-9]+")
 
 
 def element_findings(part: Part) -> Iterator[Finding]:
@@ -148,11 +218,13 @@ _UNORDERED: Final = frozenset(
 """Lists of maps whose order means nothing."""
 
 _DEFAULTS: Final = {
+    "bool": "false",
     "double": "0",
     "duration": "0s",
     "int": "0",
     "quantity": "0",
     "semver": "0.0.0",
+    "timestamp": "1970-01-01T00:00:00Z",
     "uint": "0",
 }
 """What each function that reads a text reads as the least."""
@@ -203,8 +275,24 @@ def _consequence(part: Part) -> str:
 
 def _text(read: KeyRead) -> str:
     """Return a read as it is written."""
-    of = unparse(read.of)
-    return f"{of}.{read.key}" if read.key.isidentifier() else f"{of}['{read.key}']"
+    return f"{unparse(read.of)}{_step(read.key)}"
+
+
+def _step(key: str) -> str:
+    return f".{key}" if key.isidentifier() else f"['{key}']"
+
+
+def _asks(read: KeyRead) -> str:
+    """Return the question whether something is there."""
+    return f"'{read.key}' in {unparse(read.of)}" if _is_of_map(read) else f"has({_text(read)})"
+
+
+def _lacks(read: KeyRead) -> str:
+    return f"!({_asks(read)})" if _is_of_map(read) else f"!{_asks(read)}"
+
+
+def _is_of_map(read: KeyRead) -> bool:
+    return read.path[-1] in _MAPS or not read.key.isidentifier()
 
 
 def _hint(part: Part, read: KeyRead) -> str:
@@ -215,8 +303,7 @@ def _hint(part: Part, read: KeyRead) -> str:
         return "a pod that is being placed has no node: drop it"
     if optional := _optional(part, read):
         return f"write `{optional}`"
-    is_map = read.path[-1] in _MAPS
-    asks = f"'{read.key}' in {unparse(read.of)}" if is_map else f"has({_text(read)})"
+    asks = _asks(read)
     root, text = part.program.root, unparse(part.program.root)
     if ANY in read.path or len(text) > _LONGEST:
         return f"ask `{asks}` first"
@@ -224,8 +311,7 @@ def _hint(part: Part, read: KeyRead) -> str:
         return f"write `{asks} ? double({text}) : 0.0`"
     if part.rule is not None:
         inner = text if isinstance(root, ast.Or | ast.Binary | ast.Call) else f"({text})"
-        asks = f"({asks})" if is_map else asks
-        return f"write `!{asks} || {inner}`: such a pod may then go anywhere"
+        return f"write `{_lacks(read)} || {inner}`: such a pod may then go anywhere"
     inner = text if isinstance(root, ast.And | ast.Binary | ast.Call) else f"({text})"
     return f"write `{asks} && {inner}`" if part.is_condition else f"ask `{asks}` first"
 
@@ -262,13 +348,13 @@ def _optional(part: Part, read: KeyRead) -> str:
         return ""
     else:
         default = _default(compared.literal.value, read)
-    return f"{_start_of(read)}{''.join(f'.{each}' for each in rest)}.orValue({default})"
+    return f"{_start_of(read)}{''.join(map(_step, rest))}.orValue({default})"
 
 
 def _start_of(read: KeyRead) -> str:
     """Return a read that is an optional."""
-    of, is_key = unparse(read.of), read.path[-1] in _MAPS or not read.key.isidentifier()
-    return f"{of}[?'{read.key}']" if is_key else f"{of}.?{read.key}"
+    of = unparse(read.of)
+    return f"{of}[?'{read.key}']" if _is_of_map(read) else f"{of}.?{read.key}"
 
 
 def _is_test(root: ast.Node, path: ReadPath) -> bool:

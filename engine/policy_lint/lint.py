@@ -24,7 +24,13 @@ from engine.policy import (
 )
 from engine.policy.policy_set import Finding
 from engine.policy.rules import PluginFilter
-from engine.policy_lint.absent import absent_findings, default_findings, element_findings
+from engine.policy_lint.absent import (
+    absent_findings,
+    amount_findings,
+    default_findings,
+    element_findings,
+    unanswered_findings,
+)
 from engine.policy_lint.conditions import condition_findings
 from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.labels import joint_findings, label_findings
@@ -36,7 +42,7 @@ from engine.policy_lint.logic import (
     precedence_findings,
 )
 from engine.policy_lint.on_cluster import KnownCluster, args_findings, cluster_findings
-from engine.policy_lint.patterns import alphabet_findings, pattern_findings
+from engine.policy_lint.patterns import alphabet_findings, case_findings, pattern_findings
 from engine.policy_lint.reads import Part, parts_of, programs_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
 from engine.policy_lint.times import time_findings
@@ -117,11 +123,14 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from generated_name_findings(part)
         yield from creator_findings(part)
         yield from absent_findings(policy, part)
+        yield from unanswered_findings(policy, part)
+        yield from amount_findings(part)
         if part.rule is not None:
             yield from division_findings(part)
             yield from zero_findings(policy, part)
         yield from pattern_findings(part)
         yield from alphabet_findings(part)
+        yield from case_findings(part)
         yield from _unused_findings(policy, part)
     yield from conflict_findings(policy, is_over)
     yield from _of_the_scheduler(policy)

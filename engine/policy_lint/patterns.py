@@ -18,13 +18,20 @@ _ANCHORED: Final = re.compile(r"\^.*|.*\$|\.\*.*\.\*", re.DOTALL)
 _GLOB: Final = re.compile(r"\^?([-A-Za-z0-9_]*[-A-Za-z0-9_/])\*([-A-Za-z0-9_]*)\$?")
 _FLAGS: Final = re.compile(r"\(\?[a-z]+\)")
 _SLASHED: Final = re.compile(r"/(.*)/")
+_SIGNS: Final = re.compile(r"[\\^$*+?|(\[]")
 _CHOICE: Final = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
 
 
 def pattern_findings(part: Part) -> Iterator[Finding]:
-    """Yield a finding for each pattern that is found anywhere in a string."""
+    """Yield a finding for each pattern that is found anywhere in a string, or stands before it."""
     for node, _ in ast.walk(part.program.root):
         match node:
+            case ast.Call(
+                function="matches", args=(ast.Literal(value=str(pattern)) as literal, text)
+            ) if _SIGNS.search(pattern) and not isinstance(text, ast.Literal):
+                message = f"`{unparse(text)}` is the pattern here, and `{pattern}` the text"
+                turned = replace(node, args=(text, literal))
+                yield Finding(part.name, message, f"write `{unparse(turned)}`", node.offset)
             case ast.Call(
                 function="matches", args=(of, ast.Literal(value=str(pattern)) as literal)
             ):
@@ -55,6 +62,27 @@ def pattern_findings(part: Part) -> Iterator[Finding]:
                     f" for a part of it `.*{inner}.*`",
                     literal.offset,
                 )
+
+
+_CASES: Final = {"lowerAscii": str.lower, "upperAscii": str.upper}
+
+
+def case_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each text that one in small, or in capital, letters never is."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Binary(operator="==" | "!=" | "in", left=left, right=right):
+                pairs = [(left, each) for each in (right, *ast.children(right))] + [(right, left)]
+            case ast.Call(function=function, args=(of, text)) if function in _TEXT_SEARCHES:
+                pairs = [(of, text)]
+            case _:
+                continue
+        for of, text in pairs:
+            if isinstance(of, ast.Call) and isinstance(text, ast.Literal):
+                in_case, value = _CASES.get(of.function), text.value
+                if in_case is not None and isinstance(value, str) and value != in_case(value):
+                    message = f"`{unparse(of)}` never has `{value}` in it"
+                    yield Finding(part.name, message, f"write `'{in_case(value)}'`", text.offset)
 
 
 _TEXT_SEARCHES: Final = frozenset({"contains", "endsWith", "startsWith"})

@@ -510,17 +510,53 @@ def division_findings(part: Part) -> Iterator[Finding]:
         for side, other in ((node.left, node.right), (node.right, node.left))
         if isinstance(other, ast.Literal) and isinstance(other.value, int)
     }
+    explained: set[int] = set()
     for node, _ in ast.walk(root):
-        match node:
-            case ast.Binary(operator="/", left=left, right=ast.Literal(value=int(number))):
-                path = ".".join(path_of(left, {}))
-                if _UNITS.get(path) == "pods" and id(node) not in whole:
-                    yield Finding(
-                        part.name,
-                        f"unit? `{unparse(node)}` is a whole number: the rest is cut off",
-                        f"write `double({unparse(left)}) / {number}.0`",
-                        node.offset,
-                    )
+        if id(node) in explained:
+            continue
+        sums = list(_arithmetic_in(node))
+        explained |= {id(each) for each in sums}
+        cut = [each for each in sums if each.operator == "/" and id(each) not in whole]
+        cut = [each for each in cut if _counts_pods(each.left) and _is_whole(each.right)]
+        if cut and id(node) not in whole:
+            message = f"unit? `{unparse(cut[0])}` is a whole number: the rest is cut off"
+            yield Finding(part.name, message, f"write `{unparse(_exact(node))}`", cut[0].offset)
+
+
+def _arithmetic_in(node: ast.Node) -> Iterator[ast.Binary]:
+    """Yield the calculations that a number is the result of."""
+    if isinstance(node, ast.Binary) and node.operator in _ARITHMETIC:
+        yield node
+        yield from _arithmetic_in(node.left)
+        yield from _arithmetic_in(node.right)
+
+
+_ARITHMETIC: Final = frozenset({"+", "-", "*", "/"})
+
+
+def _exact(node: ast.Node) -> ast.Node:
+    """Return a calculation of whole numbers with doubles."""
+    match node:
+        case ast.Binary(operator=sign) if sign in _ARITHMETIC:
+            return replace(node, left=_exact(node.left), right=_exact(node.right))
+        case ast.Literal(value=int(number)):
+            return replace(node, value=float(number), type=DOUBLE)
+        case ast.Call(function="int"):
+            return replace(node, function="double")
+    return ast.Call("double", (node,), offset=node.offset)
+
+
+def _counts_pods(node: ast.Node) -> bool:
+    """Return whether a part is a number of pods, or what is more or less of them."""
+    if isinstance(node, ast.Binary) and node.operator in {"+", "-"}:
+        sides = (node.left, node.right)
+        return any(map(_counts_pods, sides)) and all(map(_is_whole, sides))
+    return _UNITS.get(".".join(path_of(node, {}))) == "pods"
+
+
+def _is_whole(node: ast.Node) -> bool:
+    is_int = isinstance(node, ast.Call) and node.function == "int"
+    return is_int or isinstance(node, ast.Literal) or _counts_pods(node)
 
 
 _MAY_BE_ZERO: Final = frozenset(
@@ -622,6 +658,8 @@ def _converted(node: ast.Node, function: str, absent: str) -> ast.Node:
     if text is not None:
         number = int(text) if _NUMBER.fullmatch(text) else float(text)
         return ast.Literal(number, INT, offset=node.offset)
+    if isinstance(node, ast.Call) and node.function == "string":
+        return node.args[0]
     if isinstance(node, ast.Alternative) and _text(node.other) == "":
         node = replace(node, other=ast.Literal(absent, STRING, offset=node.offset))
     return ast.Call(function, (node,), offset=node.offset)

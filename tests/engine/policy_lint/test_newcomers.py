@@ -650,6 +650,81 @@ _TEXTS = (
     ),
 )
 
+_CALLS = (
+    Mistake(
+        _filter("now.getHours('UTC+2') >= 18 || node.podCount < 50"),
+        "always fails: unknown time zone `UTC+2`",
+        "'UTC+2'",
+        "'+02:00'",
+    ),
+    Mistake(
+        _filter("(now - node.creationTimestamp).getMilliseconds() > 600000"),
+        "is never 600000, but 0 to 999",
+        "(now - node.creationTimestamp).getMilliseconds() > 600000",
+        "now - node.creationTimestamp > duration('600s')",
+    ),
+    Mistake(
+        _filter("node.creationTimestamp.getHours() == 24 || node.podCount < 50"),
+        "is never 24, but 0 to 23",
+        "== 24",
+        "== 0",
+    ),
+    Mistake(
+        _filter("bool(node.labels[?'ssd'].orValue(''))"),
+        "`bool('')` fails",
+        "orValue('')",
+        "orValue('false')",
+    ),
+    Mistake(
+        _filter("timestamp(node.labels[?'example.com/until'].orValue('')) > now"),
+        "`timestamp('')` fails",
+        "orValue('')",
+        "orValue('1970-01-01T00:00:00Z')",
+    ),
+    Mistake(
+        _score("1 - node.podCount / int(node.allocatable.pods)"),
+        "is a whole number: the rest is cut off",
+        "1 - node.podCount / int(node.allocatable.pods)",
+        "1.0 - double(node.podCount) / double(node.allocatable.pods)",
+    ),
+    Mistake(
+        _score("(110 - node.podCount) / 110"),
+        "is a whole number: the rest is cut off",
+        "(110 - node.podCount) / 110",
+        "(110.0 - double(node.podCount)) / 110.0",
+    ),
+    Mistake(
+        _filter("string(node.allocatable.memory) >= '68719476736'"),
+        "compares letter by letter",
+        "string(node.allocatable.memory) >= '68719476736'",
+        "node.allocatable.memory >= 68719476736",
+    ),
+    Mistake(
+        _filter("'^gpu-.*'.matches(node.name)"),
+        "`node.name` is the pattern here",
+        "'^gpu-.*'.matches(node.name)",
+        "node.name.matches('^gpu-.*')",
+    ),
+    Mistake(
+        _filter("node.labels[?'pool'].orValue('').lowerAscii() == 'GPU'"),
+        "never has `GPU` in it",
+        "'GPU'",
+        "'gpu'",
+    ),
+    Mistake(
+        _match("pod.labels[?'app'].orValue('').upperAscii() in ['WEB', 'Api']"),
+        "never has `Api` in it",
+        "'Api'",
+        "'API'",
+    ),
+    Mistake(
+        _match("pod.labels[?'app'].orValue('').lowerAscii().startsWith('Web')"),
+        "never has `Web` in it",
+        "'Web'",
+        "'web'",
+    ),
+)
+
 _WORDS = (
     Mistake(
         _filter("node.labels[?'beta.kubernetes.io/os'].orValue('') == 'linux'"),
@@ -699,6 +774,52 @@ _WORDS = (
     Mistake(_filter("node.labels[?'pool'].orValue('') == '__POOL__'"), "was not rendered"),
 )
 
+_ABSENT = (
+    Mistake(
+        _filter("node.labels['pool'] == null || node.labels['pool'] != 'gpu'"),
+        "`node.labels.pool` is never null",
+        "node.labels['pool'] == null",
+        "!('pool' in node.labels)",
+    ),
+    Mistake(
+        _filter(f"node.usage == null || {_CPU} < 0.5"),
+        "`node.usage` is never null",
+        "node.usage == null",
+        "!has(node.usage)",
+    ),
+    Mistake(
+        _match("object.spec.priorityClassName != null"),
+        "`object.spec.priorityClassName` is never null",
+        "object.spec.priorityClassName != null",
+        "has(object.spec.priorityClassName)",
+    ),
+    Mistake(
+        _match("pod.labels['app'] != null"),
+        "`pod.labels.app` is never null",
+        "pod.labels['app'] != null",
+        "'app' in pod.labels",
+    ),
+    Mistake(
+        _filter(f"!has(node.usage.cpu) || {_CPU} < 0.5"),
+        "fails for a node without a report",
+        "has(node.usage.cpu)",
+        "has(node.usage)",
+    ),
+    Mistake(
+        _match("object.spec.containers.exists(c, c.resources.requests.cpu > 1.0)"),
+        "is a text, such as `'500m'`",
+        "c.resources.requests.cpu",
+        "quantity(c.resources.?requests.cpu.orValue('0')).asApproximateFloat()",
+    ),
+    Mistake(
+        _match("object.spec.containers[0].resources.limits['nvidia.com/gpu'] == 1"),
+        "is a text, such as `'500m'`",
+        "object.spec.containers[0].resources.limits['nvidia.com/gpu']",
+        "quantity(object.spec.containers[0].resources.?limits['nvidia.com/gpu'].orValue('0'))"
+        ".asInteger()",
+    ),
+)
+
 _OPTIONS = (
     Mistake(
         "placement: {at: Binding, minGain: 100}\n" + _score("-node.podCount"),
@@ -717,7 +838,7 @@ _OPTIONS = (
     ),
 )
 
-MISTAKES = (*_NEVER_APPLY, *_TOGETHER, *_RULES, *_TEXTS, *_WORDS, *_OPTIONS)
+MISTAKES = (*_NEVER_APPLY, *_TOGETHER, *_RULES, *_ABSENT, *_CALLS, *_TEXTS, *_WORDS, *_OPTIONS)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.spec)
@@ -789,6 +910,20 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _match("now.getHours() >= 8 && now.getHours() < 18"),
         _match("now.getDayOfWeek() in [1, 2, 3, 4, 5]"),
         _filter("node.requested.cpu / node.allocatable.cpu < 0.97"),
+        _filter(f"has(node.usage) && has(node.usage.cpu) && {_CPU} < 0.7"),
+        _filter(f"has(node.usage) && node.usage != null && {_CPU} < 0.7"),
+        _filter("now.getHours('Europe/Berlin') >= 18 || node.podCount < 100"),
+        _filter("now.getHours('UTC') >= 18 || now.getHours('-03:30') < 4 || node.podCount < 100"),
+        _filter("(now - node.creationTimestamp).getHours() > 48"),
+        _filter("(now - node.creationTimestamp).getSeconds() > 600"),
+        _filter("bool(node.labels[?'ssd'].orValue('0'))"),
+        _score("100 - node.podCount * 100 / 110"),
+        _score("-(100 * node.podCount / int(node.allocatable.pods))"),
+        _filter("node.podCount / 10 < 5"),
+        _match("'team-a'.matches(pod.annotations[?'example.com/teams'].orValue('.*'))"),
+        _filter("node.labels[?'pool'].orValue('').lowerAscii() in ['gpu', 'ml-2']"),
+        _match("oldObject == null && pod.priority > 0"),
+        _match("object.spec.containers.exists(c, c.resources.?limits.cpu.orValue('0') != '0')"),
         _filter("node.requested.cpu == 0.0 || node.allocatable.cpu / node.requested.cpu > 1.25"),
         _filter(
             "node.requested.cpu > 0.0"
