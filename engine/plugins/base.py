@@ -74,9 +74,13 @@ class NoArgs(Args):
 class Named(Enum):
     """What of the cluster an arg names."""
 
+    LABEL = "label"
     NODE = "node"
     RESOURCE = "resource"
 
+
+LabelKey: TypeAlias = Annotated[str, Named.LABEL]
+"""The key of a label of nodes, in args."""
 
 NodeName: TypeAlias = Annotated[str, Named.NODE]
 """The name of a node, in args."""

@@ -46,6 +46,7 @@ from engine.plugins.base import (
     Args,
     Cycle,
     Filter,
+    LabelKey,
     Plugin,
     ScoreAmong,
     Scores,
@@ -107,7 +108,7 @@ class DefaultConstraint(Args):
     """
 
     max_skew: Annotated[int, Field(strict=True, gt=0)]
-    topology_key: Annotated[str, Field(min_length=1)]
+    topology_key: Annotated[LabelKey, Field(min_length=1)]
     when_unsatisfiable: Literal["ScheduleAnyway"]
     node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
     node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Final
 
 from engine.cel import ast
 from engine.errors import counted, did_you_mean
@@ -19,9 +19,10 @@ from engine.model.pod_classes import PriorityClass
 from engine.model.selectors import LabelSelector
 from engine.model.time import Micros
 from engine.model.well_known import NAMESPACE_NAME_LABEL, SYSTEM_CLASSES
-from engine.plugins import PLUGINS, Args, Named
+from engine.plugins import Named
 from engine.policy import CompiledPolicy
 from engine.policy.policy_set import Finding
+from engine.policy_lint.args import Name, names_in_args
 from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.reads import (
     ANY,
@@ -142,77 +143,29 @@ def cluster_findings(policy: CompiledPolicy, cluster: KnownCluster) -> Iterator[
             yield found
 
 
-class _Name(NamedTuple):
-    """A name in the args of a plugin, and where it stands."""
-
-    of: Named
-    name: str
-    path: tuple[str | int, ...]
-    is_key: bool
-
-
 def args_findings(policy: CompiledPolicy, cluster: KnownCluster) -> Iterator[Finding]:
-    """Yield the nodes and resources that args of plugins name, and the cluster lacks."""
-    if policy.places is None:
-        return
-    written: Any = policy.places.document.value
-    for kind in ("filters", "scores"):
-        for index, rule in enumerate(written["spec"].get(kind) or ()):
-            if "plugin" in rule:
-                at = ("spec", kind, index)
-                args = PLUGINS[rule["plugin"]].args
-                names = tuple(_names((args, rule.get("args"), (*at, "args"), False)))
-                part = policy.places.part_at(at)
-                yield from _missing_resources(part, names, cluster)
-                yield from _missing_nodes(part, names, cluster)
+    """Yield the nodes, labels and resources that args of plugins name, and the cluster lacks."""
+    for part, names in names_in_args(policy):
+        yield from _missing_keys(part, names, cluster)
+        yield from _missing_nodes(part, names, cluster)
 
 
-_Arg: TypeAlias = tuple[Any, object, tuple[str | int, ...], bool]
-"""The type of a part of args, its value, where it stands, and whether it is a key."""
+_MAP_OF: Final[Mapping[Named, ReadPath]] = {
+    Named.LABEL: ("node", "labels"),
+    Named.RESOURCE: ("node", "allocatable"),
+}
 
 
-def _names(arg: _Arg) -> Iterator[_Name]:
-    """Yield what a part of args names, by its type."""
-    hint, value, path, is_key = arg
-    if isinstance(value, str):
-        marks = (each for each in get_args(hint) if isinstance(each, Named))
-        yield from (_Name(mark, value, path, is_key) for mark in marks)
-    for each in _inner_args(arg):
-        yield from _names(each)
-
-
-def _inner_args(arg: _Arg) -> Iterator[_Arg]:
-    hint, value, path, _ = arg
-    types = get_args(hint)
-    origin: Any = get_origin(hint)
-    match value:
-        case dict() if isinstance(hint, type) and issubclass(hint, Args):
-            for name, field in hint.model_fields.items():
-                for key in {name, field.alias or name} & value.keys():
-                    yield field.rebuild_annotation(), value[key], (*path, key), False
-        case dict() if origin is dict:
-            for key, each in value.items():
-                yield types[0], key, (*path, key), True
-                yield types[1], each, (*path, key), False
-        case list() if origin is tuple:
-            for index, each in enumerate(value):
-                yield types[0], each, (*path, index), False
-        case _:  # a union, or a type with its constraints
-            yield from ((each, value, path, False) for each in types)
-
-
-def _missing_resources(
-    part: str, names: Iterable[_Name], cluster: KnownCluster
-) -> Iterator[Finding]:
-    offered = cluster.keys["node", "allocatable"]
-    for _, name, path, is_key in (each for each in names if each.of is Named.RESOURCE):
-        if name not in offered:
-            message = f"no node has a resource `{name}` in the recording"
-            hint = did_you_mean(name, sorted(offered))
+def _missing_keys(part: str, names: Iterable[Name], cluster: KnownCluster) -> Iterator[Finding]:
+    for of, name, path, is_key in names:
+        known = cluster.keys[_MAP_OF[of]] if of in _MAP_OF else {name}
+        if name not in known:
+            message = f"{_WHAT[_MAP_OF[of]]} `{name}` in the recording"
+            hint = did_you_mean(name, sorted(known))
             yield Finding(part, message, hint, path=path, is_key=is_key)
 
 
-def _missing_nodes(part: str, names: Iterable[_Name], cluster: KnownCluster) -> Iterator[Finding]:
+def _missing_nodes(part: str, names: Iterable[Name], cluster: KnownCluster) -> Iterator[Finding]:
     """Yield the keys that are no node's name, with the count of nodes that are no key."""
     nodes = cluster.values.get(("node", "name"), frozenset())
     named = [each for each in names if each.of is Named.NODE]

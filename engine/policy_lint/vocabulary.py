@@ -16,9 +16,23 @@ from engine.cel import ast
 from engine.cel.unparse import unparse
 from engine.documents import Document, Path
 from engine.errors import did_you_mean
-from engine.model.well_known import NAMESPACE_NAME_LABEL, REGION_LABEL, ZONE_LABEL
+from engine.model.disruption_budget import EVICTION_ANNOTATIONS
+from engine.model.elastic_quota import NAME_LABEL, TREE_ID_LABEL
+from engine.model.gang import GANG_ANNOTATIONS, GANG_LABELS
+from engine.model.well_known import (
+    AFTER_INITIALIZED_ANNOTATION,
+    AFTER_SCHEDULED_ANNOTATION,
+    NAMESPACE_NAME_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QOS_CLASS_LABEL,
+    REGION_LABEL,
+    SCALING_FACTORS_ANNOTATION,
+    ZONE_LABEL,
+)
+from engine.plugins import NODE_ANNOTATIONS, Named
 from engine.policy import CompiledPolicy
 from engine.policy.policy_set import Finding
+from engine.policy_lint.args import names_in_args
 from engine.policy_lint.reads import (
     ANY,
     EQUALITIES,
@@ -175,6 +189,7 @@ _RENAMED: Final = {
     "beta.kubernetes.io/os": "kubernetes.io/os",
     "failure-domain.beta.kubernetes.io/region": REGION_LABEL,
     "failure-domain.beta.kubernetes.io/zone": ZONE_LABEL,
+    "karpenter.sh/do-not-evict": "karpenter.sh/do-not-disrupt",
     "karpenter.sh/provisioner-name": "karpenter.sh/nodepool",
     "node-role.kubernetes.io/master": "node-role.kubernetes.io/control-plane",
 }
@@ -189,6 +204,18 @@ _OF_PODS: Final = (
     "batch.kubernetes.io/job-completion-index",
     "batch.kubernetes.io/job-name",
     "statefulset.kubernetes.io/pod-name",
+    NAME_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QOS_CLASS_LABEL,
+    TREE_ID_LABEL,
+    *sorted(GANG_LABELS),
+)
+_ANNOTATIONS_OF_PODS: Final = (
+    AFTER_INITIALIZED_ANNOTATION,
+    AFTER_SCHEDULED_ANNOTATION,
+    SCALING_FACTORS_ANNOTATION,
+    *sorted(EVICTION_ANNOTATIONS),
+    *sorted(GANG_ANNOTATIONS),
 )
 _OF_NAMESPACES: Final = (
     NAMESPACE_NAME_LABEL,
@@ -206,10 +233,13 @@ _KEYS: Final[Mapping[ReadPath, tuple[str, ...]]] = {
     ("node", "labels"): _OF_NODES,
     ("pod", "nodeSelector"): _OF_NODES,
     ("pod", "labels"): _OF_PODS,
+    ("node", "annotations"): NODE_ANNOTATIONS,
+    ("pod", "annotations"): _ANNOTATIONS_OF_PODS,
     ("object", "metadata", "labels"): _OF_PODS,
+    ("object", "metadata", "annotations"): _ANNOTATIONS_OF_PODS,
     ("namespaceObject", "metadata", "labels"): _OF_NAMESPACES,
 }
-"""The well-known keys of a map of labels."""
+"""The well-known keys of a map."""
 
 _POD_SPEC: Final = (
     "activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy "
@@ -297,6 +327,10 @@ def selector_findings(policy: CompiledPolicy, document: Document) -> Iterator[Fi
         where = str(place[2])
         if found := _key(path, key, where) or _of_a_rollout(path, key):
             yield Finding("", *found, path=place)
+    for part, names in names_in_args(policy):
+        for of, key, place, is_key in names:
+            if of is Named.LABEL and (found := _key(("node", "labels"), key, "args")):
+                yield Finding(part, *found, path=place, is_key=is_key)
     for each in policy.namespace_selector.requirements:
         for value in sorted(each.values):
             if found := _of_namespace(each.key, value):
@@ -495,7 +529,7 @@ def _key(path: ReadPath, key: str, where: str = "") -> _Unknown | None:
         return misplaced
     known = _KEYS.get(path)
     if known is not None:
-        return _near(key, known)
+        return _near(key, known, "annotation" if path[-1] == "annotations" else "label")
     fields = _FIELDS.get(path)
     if fields is None or key in fields:
         return None
@@ -530,16 +564,16 @@ def _misplaced(path: ReadPath, key: str, where: str) -> _Unknown | None:
     return None
 
 
-def _near(key: str, known: Iterable[str]) -> _Unknown | None:
-    """Return what is wrong with a label's key that is all but a known one."""
+def _near(key: str, known: Iterable[str], kind: str) -> _Unknown | None:
+    """Return what is wrong with a key that is all but a known one."""
     labels = tuple(known)
     if key in labels and key not in _RENAMED:
         return None
     if NAMESPACE_NAME_LABEL in labels and key in _NAMES_OF_NAMESPACES:
         message = f"no namespace has a label `{key}` unless someone sets it"
         return _Unknown(message, f"its name is the label `{NAMESPACE_NAME_LABEL}`")
-    if ZONE_LABEL in labels and key in _RENAMED:
-        return _Unknown(f"`{key}` is the old name of a label", f"write `{_RENAMED[key]}`")
+    if _RENAMED.get(key) in labels:
+        return _Unknown(f"`{key}` is an old name", f"write `{_RENAMED[key]}`")
     if ZONE_LABEL in labels and key.startswith(_ROLE) and key != key.lower():
         return _Unknown(
             f"roles are written in small letters, not `{key}`", f"write `{key.lower()}`"
@@ -549,13 +583,21 @@ def _near(key: str, known: Iterable[str]) -> _Unknown | None:
         other_domain, _, other = label.rpartition("/")
         if not domain:
             continue
-        is_foreign = f".{domain}".endswith(_RESERVED) and name == other
-        is_alike = label.casefold() == key.casefold() or _ratio(label, key) >= _ALIKE
+        is_reserved = all(f".{each}".endswith(_RESERVED) for each in (domain, other_domain))
+        is_foreign = is_reserved and kind == "label" and name == other
+        is_same = _letters(label) == _letters(key)
+        is_alike = _ratio(label, key) >= _ALIKE
         is_misspelt = domain == other_domain and _ratio(name, other) >= _PLURALS_OF
-        if is_foreign or ((is_alike or is_misspelt) and not _differ_by_word(name, other)):
-            what = "resource" if label in _RESOURCES else "label"
+        differs = _differ_by_word(name, other)
+        if is_foreign or is_same or ((is_alike or is_misspelt) and not differs):
+            what = "resource" if label in _RESOURCES else kind
             return _Unknown(f"`{key}` is no {what} that is known", f"write `{label}`")
     return None
+
+
+def _letters(key: str) -> str:
+    """Return a key without what people leave out or exchange."""
+    return re.sub("[-_.]", "", key.casefold())
 
 
 def _differ_by_word(one: str, other: str) -> bool:

@@ -727,14 +727,46 @@ _CALLS = (
 
 _WORDS = (
     Mistake(
+        _filter("node.labels[?'karpenter.sh/capacitytype'].orValue('') == 'spot'"),
+        "is no label that is known",
+        "capacitytype",
+        "capacity-type",
+    ),
+    Mistake(
+        _match("'scheduling.x-k8s.io/pod-groups' in pod.labels"),
+        "is no label that is known",
+        "pod-groups",
+        "pod-group",
+    ),
+    Mistake(
+        _match("'gang.scheduling.koordinator.sh/names' in pod.annotations"),
+        "is no annotation that is known",
+        "names",
+        "name",
+    ),
+    Mistake(
+        _match("pod.annotations[?'karpenter.sh/do-not-evict'].orValue('') == 'true'"),
+        "is an old name",
+        "do-not-evict",
+        "do-not-disrupt",
+    ),
+    Mistake(
+        "scores:\n- plugin: PodTopologySpread\n  args:\n    defaultingType: List\n"
+        "    defaultConstraints:\n    - maxSkew: 1\n      whenUnsatisfiable: ScheduleAnyway\n"
+        "      topologyKey: topology.kubernetes.io/zones",
+        "is no label that is known",
+        "/zones",
+        "/zone",
+    ),
+    Mistake(
         _filter("node.labels[?'beta.kubernetes.io/os'].orValue('') == 'linux'"),
-        "is the old name of a label",
+        "is an old name",
         "beta.kubernetes.io/os",
         "kubernetes.io/os",
     ),
     Mistake(
         _filter("node.labels[?'karpenter.sh/provisioner-name'].orValue('') == 'default'"),
-        "is the old name of a label",
+        "is an old name",
         "karpenter.sh/provisioner-name",
         "karpenter.sh/nodepool",
     ),
@@ -922,6 +954,10 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter("node.podCount / 10 < 5"),
         _match("'team-a'.matches(pod.annotations[?'example.com/teams'].orValue('.*'))"),
         _filter("node.labels[?'pool'].orValue('').lowerAscii() in ['gpu', 'ml-2']"),
+        _match("'kueue.x-k8s.io/priority-class' in pod.labels"),
+        _match("'policy.k8s.io/mode' in pod.annotations"),
+        _match("'gang.scheduling.koordinator.sh/min-available' in pod.annotations"),
+        _match("pod.labels[?'quota.scheduling.koordinator.sh/name'].orValue('') == 'team'"),
         _match("oldObject == null && pod.priority > 0"),
         _match("object.spec.containers.exists(c, c.resources.?limits.cpu.orValue('0') != '0')"),
         _filter("node.requested.cpu == 0.0 || node.allocatable.cpu / node.requested.cpu > 1.25"),
