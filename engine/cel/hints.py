@@ -345,21 +345,56 @@ def for_unquoted(node: ast.Index, of_type: CelType) -> str:
 def for_failure(call: ast.Call) -> str:
     """Return the hint for a call that fails for its constants, "" if there is none."""
     argument = call.args[0] if call.args else None
-    if call.function != "duration" or not isinstance(argument, ast.Literal):
+    meant = _MEANT.get(call.function)
+    if meant is None or not isinstance(argument, ast.Literal):
         return ""
-    found = _OTHER_DURATION.fullmatch(str(argument.value).strip())
-    if found is None:
-        return ""
-    unit = found[2].lower()
+    text = str(argument.value).strip()
+    found = meant(text)
+    return f"write `{call.function}('{found}')`" if found not in {"", text} else ""
+
+
+def _duration(text: str) -> str:
+    found = _OTHER_DURATION.fullmatch(text)
+    unit = found[2].lower() if found else "?"
     factor = next((each for name, each in _LONG_UNITS.items() if unit.startswith(name)), None)
-    if factor is None:
+    if found is None or factor is None:
         return ""
     seconds = float(found[1]) * factor
     hours, rest = divmod(seconds, 3600)
-    time = f"{hours:g}h" if hours and not rest else f"{seconds:g}s"
-    return f"write `duration('{time}')`"
+    return f"{hours:g}h" if hours and not rest else f"{seconds:g}s"
 
 
+def _quantity(text: str) -> str:
+    found = _OTHER_QUANTITY.fullmatch(text)
+    if found is None:
+        return ""
+    suffix = f"{found[2].upper()}{found[3].lower()}"
+    return found[1] + ("k" if suffix == "K" else suffix)
+
+
+def _semver(text: str) -> str:
+    found = _OTHER_VERSION.fullmatch(text)
+    return ".".join(number or "0" for number in found.groups()) if found else ""
+
+
+def _timestamp(text: str) -> str:
+    found = _OTHER_MOMENT.fullmatch(text)
+    return f"{found[1]}T{found[2] or '00:00'}{found[3] or ':00'}Z" if found else ""
+
+
+_MEANT: Final = {
+    "duration": _duration,
+    "quantity": _quantity,
+    "semver": _semver,
+    "timestamp": _timestamp,
+}
+"""What is meant by a text that a function cannot read, "" if that is not known."""
+
+_OTHER_QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGTPE])(i?)[Bb]?", re.IGNORECASE)
+_OTHER_VERSION: Final = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?")
+_OTHER_MOMENT: Final = re.compile(
+    r"([0-9]{4}-(?:0[1-9]|1[0-2])-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?)?Z?"
+)
 _OTHER_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)")
 _LONG_UNITS: Final = {"mi": 60, "s": 1, "h": 3600, "d": 86_400, "w": 604_800, "": 1}
 """Seconds by how the unit begins; `m` is a minute to a duration itself."""

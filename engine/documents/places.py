@@ -365,6 +365,7 @@ _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fals
 _INT = re.compile(r"[-+]?[0-9]{1,30}")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
+_COMMENT = re.compile(r"[ \t]+#")
 _PLAIN_KEY = re.compile(r"[\w-]+")
 _PROPERTIES = re.compile(r"(?:(?:&[\w-]+|!\S*)\s+)*")
 _BLOCK_HEADER = re.compile(r"[|>][^\r\n\x85\u2028\u2029]*")
@@ -449,6 +450,19 @@ class Document:
                 if key.text == path[-1]:
                     return self._place_at(key.index, path)
         return self.place(path)
+
+    def written(self, path: Path) -> str:
+        """Return a number, bool or null as it is written, "" for anything else."""
+        node = self._find(path)
+        return node.text if isinstance(node, ScalarNode) and node.plain else ""
+
+    def is_cut_by_comment(self, path: Path) -> bool:
+        """Return whether a text without quotes ends where a comment begins."""
+        node, text = self._find(path), self._source.text
+        if not isinstance(node, ScalarNode) or node.style:
+            return False
+        end = _index_in(text, node, len(node.text))
+        return _COMMENT.match(text, end) is not None
 
     def items(self, path: Path) -> tuple[Document, ...]:
         """Return each entry of a list as a document of its own, in its place; none of another."""

@@ -131,7 +131,7 @@ def _problems(
         message = f"{_echo(error['input'])} does not match `{error['ctx']['pattern']}`"
         yield document.problem(path, message, hint=template_hint(str(error["input"])))
     else:
-        hint = _hint(error) or _hint_for_parts(error, model)
+        hint = _hint(error, document.written(path)) or _hint_for_parts(error, model)
         yield document.problem(path, error_text(error), hint=hint)
 
 
@@ -142,11 +142,11 @@ def error_text(error: ErrorDetails) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _hint(error: ErrorDetails) -> str:
-    """Return the remedy that the value itself suggests."""
+def _hint(error: ErrorDetails, written: str) -> str:
+    """Return the remedy that the value itself, or how it is written, suggests."""
     kind, value = error["type"], error["input"]
-    if kind == "string_type" and isinstance(value, bool | int | float):
-        return f'put it in quotes: "{json.dumps(value)}"'
+    if kind == "string_type" and written and isinstance(value, bool | int | float | None):
+        return f'put it in quotes: "{written}"'
     if kind == _MISTAKE or not isinstance(value, str):
         return str(error.get("ctx", {}).get("hint", ""))
     text = value.strip()
@@ -180,17 +180,17 @@ def _echo(value: object) -> str:
 
 
 def _hint_for_key(model: type[BaseModel], path: Path) -> str:
-    """Return the remedy for an unknown key: a key alike, its place, or the keys there are."""
+    """Return the remedy for an unknown key: its place, a key alike, or the keys there are."""
     *inside, key = path
+    places = list(dict.fromkeys(_places_of(str(key), model)))
+    if 0 < len(places) <= _MOST_PLACES_NAMED and all(places):
+        return f"`{key}` is a key of {' or '.join(f'`{place}`' for place in places)}"
     for parent in _models_at(model, tuple(inside)):
         if hint := getattr(parent, "misplaced_keys", {}).get(key):
             return str(hint)
     keys = _keys_at(model, tuple(inside))
     if hint := did_you_mean(str(key), keys):
         return hint
-    places = list(dict.fromkeys(_places_of(str(key), model)))
-    if 0 < len(places) <= _MOST_PLACES_NAMED and all(places):
-        return f"`{key}` is a key of {' or '.join(f'`{place}`' for place in places)}"
     few = 0 < len(keys) <= _MOST_KEYS_NAMED
     return f"the keys here are {', '.join(f'`{known}`' for known in keys)}" if few else ""
 

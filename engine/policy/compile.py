@@ -139,6 +139,9 @@ FILTERS: Final = ("spec", "filters")
 SCORES: Final = ("spec", "scores")
 
 
+_CUT: Final = "to YAML a comment begins at ` #`: put the expression below a `|-`"
+
+
 class CompiledPrograms:
     """The expressions of a document, compiled."""
 
@@ -178,10 +181,13 @@ class CompiledPrograms:
         try:
             program = compile_expression(source, scope, variables, required, later)
         except CelProblemsError as error:
-            self.problems += (
-                self._document.problem(at, found.message, hint=found.hint, offset=found.offset)
-                for found in error.problems
-            )
+            for found in error.problems:
+                is_open = found.message.endswith("is not closed")
+                is_cut = is_open and self._document.is_cut_by_comment(at)
+                hint = _CUT if is_cut else found.hint
+                self.problems.append(
+                    self._document.problem(at, found.message, hint=hint, offset=found.offset)
+                )
             return
         self.found[path] = program
         part = part_name(scope, str(item.get("name")))

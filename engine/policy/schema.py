@@ -268,6 +268,12 @@ class Variable(Named):
 class Rule(Model):
     """The common part of filters and scores: a plugin with its args, or an expression."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        field.alias or name: f"write it below `args`: `{field.alias or name}` is an arg of a plugin"
+        for plugin in PLUGINS.values()
+        for name, field in plugin.args.model_fields.items()
+    }
+
     rule_name: Annotated[
         RuleName | None,
         Field(alias="name", description="The name of the plugin by default."),

@@ -122,6 +122,28 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             ("expected a string", 'put it in quotes: "1"'),
         ),
         (
+            "match: {objectSelector: {matchLabels: {a: 1.10}}}",
+            ("expected a string", 'put it in quotes: "1.10"'),
+        ),
+        (
+            "match: {objectSelector: {matchLabels: {a: null}}}",
+            ("expected a string", 'put it in quotes: "null"'),
+        ),
+        (
+            "filters: [{plugin: LoadAware, usageThresholds: {cpu: 65}}]",
+            (
+                "unknown key `usageThresholds`",
+                "write it below `args`: `usageThresholds` is an arg of a plugin",
+            ),
+        ),
+        (
+            "filters:\n- name: a\n  expression: node.name == 'node #1'",
+            (
+                "the text that begins with `'` is not closed",
+                "to YAML a comment begins at ` #`: put the expression below a `|-`",
+            ),
+        ),
+        (
             (
                 "match: {objectSelector: {matchExpressions:"
                 " [{key: a, operator: In, values: ['b, c']}]}}"
