@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from engine.cel import BOOL, CelProblemsError, compile_program
@@ -9,6 +11,8 @@ from engine.policy.environment import ExpressionScope, environment
 
 _ENVIRONMENT = environment(ExpressionScope.RULES, {"wantsGpu": BOOL})
 
+_CODE = re.compile(r"`(.*?)`")
+_WORD = re.compile(r"[A-Za-z][\w-]*")
 _HINTS = {
     # keys of maps that are no names
     "node.labels.my-label == 'a'": "write `node.labels['my-label']`",
@@ -142,3 +146,84 @@ def test_a_wrong_name_in_arithmetic_is_still_named() -> None:
     with pytest.raises(CelProblemsError) as caught:
         compile_program("node.podCount-x > 1", _ENVIRONMENT)
     assert [problem.message for problem in caught.value.problems] == ["unknown name `x`"]
+
+
+_FOLLOWED = {
+    "node.labels.my-label == 'a'": "node.labels['my-label'] == 'a'",
+    "node.labels.generation-2 == 'a'": "node.labels['generation-2'] == 'a'",
+    "node.labels.topology.kubernetes.io/zone == 'a'": (
+        "node.labels['topology.kubernetes.io/zone'] == 'a'"
+    ),
+    "node.labels.example.com == 'a'": "node.labels['example.com'] == 'a'",
+    "pod.requests.nvidia.com/gpu > 0.0": "pod.requests['nvidia.com/gpu'] > 0.0",
+    "object.metadata.labels.my-app == 'a'": "object.metadata.labels['my-app'] == 'a'",
+    "has(node.labels.my-label)": "'my-label' in node.labels",
+    "has(pod.requests.nvidia.com/gpu)": "'nvidia.com/gpu' in pod.requests",
+    "has(node.labels['x'])": "'x' in node.labels",
+    "node.labels.contains('x')": "'x' in node.labels",
+    "pod.ownerKinds.contains('Job')": "'Job' in pod.ownerKinds",
+    "node.usage.memory < 4096Mi": "node.usage.memory < quantity('4096Mi').asApproximateFloat()",
+    "math.greatest(node.usage.cpu, 4000m)": (
+        "math.greatest(node.usage.cpu, quantity('4000m').asApproximateFloat())"
+    ),
+    "duration('1h') > 90s": "duration('1h') > duration('90s')",
+    "duration('1h') > 30d": "duration('1h') > duration('720h')",
+    "duration('90 seconds') > duration('1m')": "duration('90s') > duration('1m')",
+    "quantity('4GB').isGreaterThan(quantity('4Gi'))": (
+        "quantity('4G').isGreaterThan(quantity('4Gi'))"
+    ),
+    "quantity('10kb').isGreaterThan(quantity('1'))": "quantity('10k').isGreaterThan(quantity('1'))",
+    "semver('v1.2').isLessThan(semver('2.0.0'))": "semver('1.2.0').isLessThan(semver('2.0.0'))",
+    "timestamp('2026-01-01 10:30') > now": "timestamp('2026-01-01T10:30:00Z') > now",
+    "timestamp('2026-01-01') > now": "timestamp('2026-01-01T00:00:00Z') > now",
+    "node.usage.memory < quantity('4Gi')": (
+        "node.usage.memory < quantity('4Gi').asApproximateFloat()"
+    ),
+    "node.usage.cpu / node.allocatable.cpu < 65%": "node.usage.cpu / node.allocatable.cpu < 0.65",
+    "node.usage.cpu * 2 > 1.0": "node.usage.cpu * 2.0 > 1.0",
+    "node.labels.gen > 3": "double(node.labels.gen) > 3",
+    "max(node.usage.cpu, 1.0)": "math.greatest(node.usage.cpu, 1.0)",
+    "min(1, 2)": "math.least(1, 2)",
+    "math.max(node.usage.cpu, 1.0)": "math.greatest(node.usage.cpu, 1.0)",
+    "math.min(1, 2)": "math.least(1, 2)",
+    "math.ab(1)": "math.abs(1)",
+    "abs(node.usage.cpu)": "math.abs(node.usage.cpu)",
+    "len(node.taints) > 0": "node.taints.size() > 0",
+    "node.name.toLowerCase() == ''": "node.name.lowerAscii() == ''",
+    "node.name.startswith('a')": "node.name.startsWith('a')",
+    "now() > node.creationTimestamp": "now > node.creationTimestamp",
+    "node.ready and node.unschedulable": "node.ready && node.unschedulable",
+    "node.ready or node.unschedulable": "node.ready || node.unschedulable",
+    "not node.ready": "!node.ready",
+    "node.name not in ['a']": "!(node.name in ['a'])",
+    "node.name =~ 'a.*'": "node.name.matches('a.*')",
+    "node.name !~ 'a.*'": "!node.name.matches('a.*')",
+    "node.name = 'a'": "node.name == 'a'",
+    "node.name <> 'a'": "node.name != 'a'",
+    "node.name in ('a','b')": "node.name in ['a', 'b']",
+    "node.ready == True": "node.ready == true",
+    "if node.ready then 1 else 2": "node.ready ? 1 : 2",
+    "wantsGpu && node.ready": "variables.wantsGpu && node.ready",
+    "variables.wantsGp": "variables.wantsGpu",
+    "allocatable.cpu > 1.0": "node.allocatable.cpu > 1.0",
+    "node.status.allocatable.cpu > 1.0": "node.allocatable.cpu > 1.0",
+    "node.metadata.labels.x == ''": "node.labels.x == ''",
+    "node.spec.taints.size() > 0": "node.taints.size() > 0",
+    "node.age < duration('1h')": "now - node.creationTimestamp < duration('1h')",
+    "pod.spec.containers.size() > 1": "object.spec.containers.size() > 1",
+    "pod.metadata.labels.app == ''": "pod.labels.app == ''",
+    "namespace.labels.tier == 'prod'": "namespaceObject.metadata.labels.tier == 'prod'",
+    "namespaceObject.labels.tier == 'prod'": "namespaceObject.metadata.labels.tier == 'prod'",
+    "node.lables.x == ''": "node.labels.x == ''",
+}
+"""Mistakes with what is written once their hint is followed."""
+
+
+@pytest.mark.parametrize(("mistake", "followed"), _FOLLOWED.items())
+def test_a_hint_that_is_followed_leads_to_an_expression_that_compiles(
+    mistake: str, followed: str
+) -> None:
+    hinted = {word for code in _CODE.findall(_HINTS[mistake]) for word in _WORD.findall(code)}
+    new = set(_WORD.findall(followed)) - set(_WORD.findall(mistake))
+    assert new <= hinted
+    compile_program(followed, _ENVIRONMENT)

@@ -892,6 +892,180 @@ def test_a_policy_that_follows_its_hint_gives_no_warning(mistake: Mistake) -> No
     assert policy_warnings(policy(mistake.spec.replace(mistake.old, mistake.new))) == ()
 
 
+class Followed(NamedTuple):
+    """A spec, the hint of its only warning, and the spec of an author who follows it."""
+
+    written: str
+    hint: str
+    followed: str
+
+
+_TAINTED = "node.taints.exists(t, t.key == '{}')"
+_FULL = "node.allocatable.memory - node.requested.memory < pod.requests.memory"
+_KEPT = _filter("node.podCount < 50")
+_MORE = "\n- name: more\n  expression: |-\n    {}"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Followed(_SYSTEM + _KEPT, "select other pods", _SYSTEM.replace("kube-system", "a") + _KEPT),
+        Followed(
+            _match("request.userInfo.groups.exists(g, g == 'developers')"),
+            "ask for a namespace or a label, as `pod.namespace`",
+            _match("pod.namespace == 'development'"),
+        ),
+        Followed(
+            _match("now.getDayOfWeek() >= 1 && now.getDayOfWeek() <= 7"),
+            "Sunday is `0`, Saturday `6`",
+            _match("now.getDayOfWeek() >= 1 && now.getDayOfWeek() <= 6"),
+        ),
+        Followed(
+            _match("now.getFullYear() == 26"),
+            "a year has four digits",
+            _match("now.getFullYear() == 2026"),
+        ),
+        Followed(
+            _match("pod.labels[?'kubernetes.io/arch'].orValue('') == 'arm64'"),
+            "read `node.labels[?'kubernetes.io/arch'].orValue('')` in a filter or a score",
+            _filter("node.labels[?'kubernetes.io/arch'].orValue('') == 'arm64'"),
+        ),
+        Followed(
+            _two("filters", f"{_ZONE} == 'a'", f"{_ZONE} == 'b'"),
+            f"write `{_ZONE} in ['a', 'b']`, and drop `a`",
+            _filter(f"{_ZONE} in ['a', 'b']"),
+        ),
+        Followed(
+            _two("filters", f"{_CPU} < 0.8", f"{_CPU} < 0.9"),
+            "drop one of the two, `b` or `a`",
+            _filter(f"{_CPU} < 0.8"),
+        ),
+        Followed(
+            _two("scores", "-node.podCount", "-node.podCount * 2"),
+            "drop it, and give `a` `weight: 2`",
+            _score("-node.podCount").replace("name: r", "name: a\n  weight: 2"),
+        ),
+        Followed(
+            _two("scores", "-node.podCount", "node.podCount"),
+            "drop one of the two",
+            _score("-node.podCount"),
+        ),
+        Followed(
+            _score(f"-{_CPU} - double(node.podCount)"),
+            "make a score of each",
+            _two("scores", f"-{_CPU}", "-node.podCount"),
+        ),
+        Followed(
+            _filter("pod.requests.cpu < 4.0"),
+            "write what chooses pods in `match.matchConditions`",
+            _match("pod.requests.cpu < 4.0"),
+        ),
+        Followed(
+            _score("pod.priority > 0 ? 10 : 1"),
+            "read a value of `node`",
+            _score("pod.priority > 0 ? -node.podCount : node.podCount"),
+        ),
+        Followed(
+            _score(f"{_CPU} > 0.8 ? 100 : 0"),
+            f"write `-({_CPU} > 0.8 ? 100 : 0)`",
+            _score(f"-({_CPU} > 0.8 ? 100 : 0)"),
+        ),
+        Followed(
+            _score("node.limits.cpu / node.allocatable.cpu"),
+            "use the plugin `TargetLoadPacking`",
+            "scores: [{plugin: TargetLoadPacking}]",
+        ),
+        Followed(
+            _filter(_FULL) + _MORE.format("node.podCount < 50"),
+            "drop it: the scheduler sees to that itself",
+            _KEPT,
+        ),
+        Followed(
+            _filter("node.allocatable.cpu > pod.requests.cpu") + _MORE.format("'a' in node.labels"),
+            "drop it",
+            _filter("'a' in node.labels"),
+        ),
+        Followed(
+            "filters:\n- plugin: TaintToleration" + _MORE.format("node.podCount < 50"),
+            "drop it",
+            _KEPT,
+        ),
+        Followed(
+            _filter("'dedicated' in node.taints"),
+            "write `node.taints.exists(e, e.key == 'dedicated')`",
+            _filter("node.taints.exists(e, e.key == 'dedicated')"),
+        ),
+        Followed(
+            _named("SpreadByCpu", "node.requested.cpu / node.allocatable.cpu"),
+            "or name it for what it does",
+            _named("PackByCpu", "node.requested.cpu / node.allocatable.cpu"),
+        ),
+        Followed(
+            _filter("node.allocatable.cpu * 1000.0 > 16.0"),
+            "for 16 cores write `16000`",
+            _filter("node.allocatable.cpu * 1000.0 > 16000.0"),
+        ),
+        Followed(
+            _filter(_TAINTED.format("dedicated=gpu")),
+            "ask for the key `'dedicated'` and for the value `'gpu'`",
+            _filter("node.taints.exists(t, t.key == 'dedicated' && t.value == 'gpu')"),
+        ),
+        Followed(
+            _filter(_TAINTED.format("spot:NoSchedule")),
+            "ask for the key `'spot'` and for the effect `'NoSchedule'`",
+            _filter("node.taints.exists(t, t.key == 'spot' && t.effect == 'NoSchedule')"),
+        ),
+        Followed(
+            "variables: [{name: most, expression: '80.0'}]\n"
+            + _filter("node.usage.cpu < variables.most"),
+            "divide it by `node.allocatable.cpu`, and compare with a fraction",
+            "variables: [{name: most, expression: '0.8'}]\n" + _filter(f"{_CPU} < variables.most"),
+        ),
+        Followed(
+            _filter("node.usage.cpu + pod.requests.cpu < 0.8"),
+            "divide it by `node.allocatable.cpu` for a fraction",
+            _filter("(node.usage.cpu + pod.requests.cpu) / node.allocatable.cpu < 0.8"),
+        ),
+        Followed(
+            "placement: {at: Binding, minGain: 10}\n" + _KEPT,
+            "drop it, or give it `scores`",
+            "placement: {at: Binding, minGain: 10}\n" + _KEPT + "\nscores: [{plugin: LoadAware}]",
+        ),
+        Followed(
+            "placement: {whenNoneFits: Deny}\n" + _score("-node.podCount"),
+            "drop it, or give it `filters`",
+            "placement: {whenNoneFits: Deny}\n" + _KEPT,
+        ),
+        Followed(
+            _filter("node.usage.memory < 4096.0"),
+            "for 4096 Mi write `4294967296.0`",
+            _filter("node.usage.memory < 4294967296.0"),
+        ),
+        Followed(
+            _filter("node.limits.cpu < 8000.0"),
+            "for 8000 millicores write `8`",
+            _filter("node.limits.cpu < 8"),
+        ),
+        Followed(_filter(f"{_CPU} < 65"), "for 65 % write `0.65`", _filter(f"{_CPU} < 0.65")),
+        Followed(
+            _filter(f"{_CPU} * 100.0 < 0.65"),
+            "for 65 % write `65.0`",
+            _filter(f"{_CPU} * 100.0 < 65.0"),
+        ),
+        Followed(
+            _score("-node.usage.cpu"),
+            "`1.0 - node.usage.cpu / node.allocatable.cpu`",
+            _score("1.0 - node.usage.cpu / node.allocatable.cpu"),
+        ),
+    ],
+    ids=lambda case: case.written,
+)
+def test_a_hint_in_words_is_followed_to_a_policy_without_a_warning(case: Followed) -> None:
+    (warning,) = policy_warnings(policy(case.written))
+    assert case.hint in warning.hint
+    assert [str(each) for each in policy_warnings(policy(case.followed))] == []
+
+
 def test_a_field_of_the_spec_as_an_annotation_is_named() -> None:
     head = b"apiVersion: stowplan.dev/v1alpha1\nkind: PlacementPolicy\nmetadata:\n  name: p\n"
     text = (
