@@ -293,6 +293,93 @@ def test_a_mistake_comes_with_a_hint(spec: str, mistake: tuple[str, str]) -> Non
     assert _mistakes(spec) == [mistake]
 
 
+_SELECTS = "match: {{objectSelector: {{matchExpressions: [{}]}}}}"
+_SHAPE = (
+    "scores: [{{plugin: NodeResourcesFit, args: {{scoringStrategy: {{resources: [{{name: cpu}}],"
+    " type: RequestedToCapacityRatio, requestedToCapacityRatio: {{shape:"
+    " [{{utilization: 0, score: 0}}, {{utilization: 100, score: {}}}]}}}}}}}}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "old", "new"),
+    [
+        ("modus: Audit", "modus", "mode"),
+        ("placement: {dynamicFilter: Required}", "dynamicFilter", "dynamicFilters"),
+        ("mode: audit", "audit", "Audit"),
+        ("match: {objectSelector: {matchLabels: {a: 1.10}}}", "1.10", '"1.10"'),
+        ("match: {objectSelector: {matchLabels: {a: null}}}", "null", '"null"'),
+        (
+            "filters: [{plugin: LoadAware, usageThresholds: {cpu: 65}}]",
+            "usageThresholds: {cpu: 65}",
+            "args: {usageThresholds: {cpu: 65}}",
+        ),
+        (
+            "filters:\n- name: a\n  expression: node.name == 'node #1'",
+            "expression: ",
+            "expression: |-\n    ",
+        ),
+        (
+            _SELECTS.format("{key: a, values: ['b, c'], operator: In}"),
+            "values: ['b, c']",
+            "values: [b, c]",
+        ),
+        (
+            "match: {namespaceSelector: {matchLabels: {team: 'shop,batch'}}}",
+            "matchLabels: {team: 'shop,batch'}",
+            "matchExpressions: [{ key: team, operator: In, values: [shop, batch] }]",
+        ),
+        (
+            _SELECTS.format("{key: a, operator: Exists, values: [b]}"),
+            "operator: Exists",
+            "operator: In",
+        ),
+        (
+            "placement: {schedulerScores: {NodeResourcesFit: 5}}",
+            "placement: {schedulerScores: {NodeResourcesFit: 5}}",
+            "scores:\n- plugin: NodeResourcesFit",
+        ),
+        ("placement: {schedulerScores: {NodeAfinity: 5}}", "NodeAfinity", "NodeAffinity"),
+        (
+            "scores: [{name: a, weight: -5, expression: 'node.podCount > 9 ? 1 : 0'}]",
+            "weight: -5, expression: 'node.podCount > 9 ? 1 : 0'",
+            "weight: 5, expression: '-(node.podCount > 9 ? 1 : 0)'",
+        ),
+        (_SHAPE.format(100), "score: 100", "score: 10"),
+        ("filters: [{plugin: LoadAwre}]", "LoadAwre", "LoadAware"),
+        (
+            "filters: [{plugin: LoadAware, args: {usageThreshold: {cpu: 1}}}]",
+            "usageThreshold",
+            "usageThresholds",
+        ),
+        (
+            "variables: [{name: a, expression: variables.b}, {name: b, expression: '1'}]",
+            "[{name: a, expression: variables.b}, {name: b, expression: '1'}]",
+            "[{name: b, expression: '1'}, {name: a, expression: variables.b}]",
+        ),
+        ("placement: {at: Release}", "Release", "Binding"),
+        ("placement: {at: Binding, whenNoneFits: Deny}", "Deny", "Wait"),
+        ("placement: {at: Admission, whenNoneFits: Wait}", "Admission", "Binding"),
+        ("placement: {minGain: 3}", "minGain: 3", "at: Binding, minGain: 3"),
+        (
+            "{placement: {at: Binding}, variables: [{name: a, expression: request.userInfo.uid}]}",
+            "at: Binding",
+            "at: Admission",
+        ),
+        (
+            "{placement: {preemption: On},filters: [{name: f, expression: has(request.userInfo)}]}",
+            "preemption: On",
+            "",
+        ),
+    ],
+)
+def test_a_spec_that_follows_its_hint_has_no_mistake(written: str, old: str, new: str) -> None:
+    ((_, hint),) = _mistakes(written)
+    assert hint
+    assert old in written
+    policy(written.replace(old, new))
+
+
 def test_what_is_known_at_binding_may_be_read_there() -> None:
     compiled = policy(
         """
