@@ -92,8 +92,8 @@ _DOUBLE: Final = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE
 )
 _BOOLS: Final = {
-    **dict.fromkeys(("1", "t", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "false", "FALSE", "False"), False),
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
 
 
@@ -190,6 +190,7 @@ CONVERSIONS: Final = (
             float: _int_of_double,
             str: _int_of_string,
             Timestamp: lambda value: value.nanos // NANOSECONDS_PER_SECOND,
+            Duration: lambda value: value.nanos,
         },
     ),
     *_overloads(

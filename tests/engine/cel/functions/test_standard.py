@@ -84,7 +84,7 @@ def test_conversions(source: str, value: object) -> None:
     [
         "int('')", "int(' 5')", "int('1_000')", "int('0x10')", "int('٣')", "int(true)", "int(null)",
         "int(9223372036854775807.0)", "int(-9223372036854775808.0)", "int(0.0/0.0)",
-        "int(18446744073709551615u)", "int('9223372036854775808')", "int(duration('1s'))",
+        "int(18446744073709551615u)", "int('9223372036854775808')", "uint(duration('1s'))",
         "uint(-1)", "uint(-0.5)", "uint('+5')", "uint(18446744073709551615.0)",
         "double('')", "double('1_0')", "double(' 1')", "double('1e400')", "double('infinit')",
         "bool('yes')", "bool('TrUe')", "bool(1)", "string(b'\\xff')", "string(null)", "string([])",
