@@ -222,13 +222,26 @@ def test_a_number_beyond_every_type_is_an_error() -> None:
         ("'%s'.format([b'a'])", "a"),
         ("has({'a': dyn(3)}.a.b)", False),
         ("{'a': dyn({'b': 3})}.?a.b.?c.orValue(2)", 2),
+        ("isIP('::ffff:a00:1')", True),
+        ("quantity('9m').asApproximateFloat() == 0.009", True),
+        ("quantity('1') == dyn(1)", False),
+        ("string(duration('9223372036.854775807s'))", "9223372036.854775807s"),
     ],
 )
 def test_what_engines_disagree_about(expression: str, expected: object) -> None:
     assert compile_program(expression, Environment()).evaluate({}) == expected
 
 
-@pytest.mark.parametrize("expression", ["'%s'.format([b'\\xff'])", "0.0 / 0.0 < 1.0"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'%s'.format([b'\\xff'])",
+        "0.0 / 0.0 < 1.0",
+        "{'a': dyn(3)}.?a.b",
+        "'abc'.indexOf('a', 4)",
+        "lists.range(-1)",
+    ],
+)
 def test_what_engines_disagree_about_and_is_an_error(expression: str) -> None:
     program = compile_program(expression, Environment())
     with pytest.raises(CelError):
