@@ -224,7 +224,10 @@ def contains(element: Any, container: Any) -> bool:
     """Return `element in container`: an element of a list, or a key of a map."""
     kind = type(container)
     if kind is dict:
-        return lookup_key(element) in container
+        try:
+            return lookup_key(element) in container
+        except CelError:  # a value that can be no key
+            return False
     if kind in _SEQUENCES:
         if type(element) is str:
             return element in container
