@@ -63,6 +63,7 @@ class GangReservation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._writing = frozenset()  # a task that had not begun did not do so
         for held in (*self._forget(), *self._leaving.values()):
             # The view follows the watch, which shows a nomination of ours no second time.
             self._context.release.nominations.follow(held)

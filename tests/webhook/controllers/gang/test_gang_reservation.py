@@ -366,3 +366,19 @@ async def test_one_namespace_has_half_of_the_gangs_that_are_released_at_a_time(
     for _ in range(3):
         await replica.cycle()
     assert len(world.releases()) == 14
+
+
+async def test_a_leader_that_ends_before_its_nominations_are_written_can_lead_again(
+    world: World,
+) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    replica.see()
+    await replica.controller.cycle()
+    await replica.gangs.end()  # their tasks have not begun
+    await replica.controller.end()
+    world.delete("run-b")
+    world.delete("run-c")
+    for _ in range(3):
+        await replica.cycle()
+    assert {world.released(name) for name in NAMES} == {"a", "b", "c"}
