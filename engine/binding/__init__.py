@@ -1,7 +1,8 @@
 """Decisions at the moment of binding: the scheduler's node is kept or replaced.
 
-What becomes of one binding, what is known of those on their way, and how a decision is written on a
-Binding belong here. Which node is better does not: that is `engine.pipeline`.
+What becomes of one binding, what is known of those on their way, what room one must leave, and how
+a decision is written on a Binding belong here. Which node is better does not: that is
+`engine.pipeline`.
 """
 
 from engine.binding.decision import (
@@ -20,6 +21,7 @@ from engine.binding.decision import (
     decide_unseen,
     encode_binding,
 )
+from engine.binding.kept_room import AwaitedRoom, missing_of_place, takes_nominated_room
 from engine.binding.ledger import BindingCounters, BindingLedger, BindingTicket, Landing
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "NO_LIMITS",
     "REASON_TEXTS",
     "SCHEDULER_NODE_ANNOTATION",
+    "AwaitedRoom",
     "BindingAction",
     "BindingCounters",
     "BindingCycle",
@@ -41,4 +44,6 @@ __all__ = [
     "decide_in_haste",
     "decide_unseen",
     "encode_binding",
+    "missing_of_place",
+    "takes_nominated_room",
 ]

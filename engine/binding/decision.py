@@ -72,6 +72,7 @@ class BindingReason(StrEnum):
     SCHEDULING_GROUP = "SchedulingGroup"
     # Denied.
     NO_ROOM = "NoRoom"
+    RESERVED = "Reserved"
     WAITS = "Waits"
 
 
@@ -108,6 +109,7 @@ REASON_TEXTS: Final = MappingProxyType(
         BindingReason.PREEMPTOR: "the scheduler evicted pods for it",
         BindingReason.SCHEDULING_GROUP: "the scheduler places its group as one",
         BindingReason.NO_ROOM: "no node can take it: others were moved there in the meantime",
+        BindingReason.RESERVED: "the room that it would take is reserved for a gang",
         BindingReason.WAITS: "its policies leave no node that it may be moved to: it waits",
     }
 )
@@ -119,7 +121,7 @@ POINT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLimits:
-    """What bindings on their way allow just now; by default, as if there were none.
+    """What others allow just now: bindings on their way, and gangs; by default as if none were.
 
     Attributes:
         may_move: whether pods may be moved at all.
@@ -127,11 +129,14 @@ class MoveLimits:
             None where it may be to any.
         disturbed: names of nodes that pods were moved to so lately that the scheduler may not know
             it; None where it may be any. On others it knows best what fits, and is believed.
+        reserved_for: gives whom room is reserved for that a pod would take on the node of a row,
+            "" for nobody.
     """
 
     may_move: bool = True
     targets_for: Callable[[Pod, ClusterView], Callable[[int], bool]] | None = None
     disturbed: Collection[str] | None = None
+    reserved_for: Callable[[Pod, int], str] = lambda _pod, _row: ""
 
 
 NO_LIMITS = MoveLimits()
@@ -150,7 +155,7 @@ class BindingCycle:
         now: the moment of the decision.
         scope: the pods to place.
         freshness: the domains of the view that are too old; rules that read one abstain.
-        limits: what other bindings allow.
+        limits: what others allow.
     """
 
     request: PlacementRequest
@@ -171,6 +176,10 @@ class BindingCycle:
         """Whether the scheduler may not know the pods of its node."""
         disturbed = self.limits.disturbed
         return disturbed is None or self.node_name in disturbed
+
+    def reserved_for(self, row: int | None) -> str:
+        """Return whom room is reserved for that the pod would take on a node, "" for nobody."""
+        return "" if row is None else self.limits.reserved_for(self.request.pod, row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,7 +390,7 @@ def decide_binding(cycle: BindingCycle, policies: PolicySet) -> BindingDecision:
     # 1. Pods that stay wherever they are put.
     reason = never_moved(cycle)
     if reason is not None:
-        return _unmoved(cycle, reason)
+        return _leaving_reserved(cycle, _unmoved(cycle, reason))
 
     # 2. The policies, and those that would decide if they were in force.
     match = policies.match(cycle.request, cycle.now)
@@ -390,7 +399,7 @@ def decide_binding(cycle: BindingCycle, policies: PolicySet) -> BindingDecision:
         found = _judged(cycle, match.enforced, match.errors)
     else:
         found = _unmoved(cycle, BindingReason.NO_POLICY)
-    return replace(found, audit=audit)
+    return replace(_leaving_reserved(cycle, found), audit=audit)
 
 
 def decide_in_haste(cycle: BindingCycle) -> BindingDecision:
@@ -399,7 +408,8 @@ def decide_in_haste(cycle: BindingCycle) -> BindingDecision:
     The scheduler's node is kept if its filters hold there, as far as that is in doubt; else the
     binding is denied.
     """
-    return _unmoved(cycle, never_moved(cycle) or BindingReason.TOO_LATE)
+    found = _unmoved(cycle, never_moved(cycle) or BindingReason.TOO_LATE)
+    return _leaving_reserved(cycle, found)
 
 
 def decide_by_amounts(cycle: BindingCycle) -> BindingDecision:
@@ -428,6 +438,28 @@ def decide_unseen(node_name: str, limits: MoveLimits) -> BindingDecision:
     if limits.disturbed is not None and node_name in limits.disturbed:
         return denied(node_name, f"others were moved there, and of this pod {REASON_TEXTS[reason]}")
     return kept(node_name, reason)
+
+
+def _leaving_reserved(cycle: BindingCycle, found: BindingDecision) -> BindingDecision:
+    """Return a decision, or a denial if the pod would keep a node where it takes reserved room.
+
+    Pods that are none of ours are not denied; none is moved to such room.
+    """
+    is_judged = found.action is BindingAction.KEEP and found.reason not in UNJUDGED
+    holder = cycle.reserved_for(cycle.row) if is_judged else ""
+    if not holder:
+        return found
+    return BindingDecision(
+        action=BindingAction.DENY,
+        node_name=cycle.node_name,
+        scheduler_node=cycle.node_name,
+        reason=BindingReason.RESERVED,
+        message=_reserved_text(holder),
+    )
+
+
+def _reserved_text(holder: str) -> str:
+    return f"the room is reserved for {holder}"
 
 
 def _decide_at_binding(policies: Sequence[CompiledPolicy]) -> bool:
@@ -504,7 +536,8 @@ class _Judgement:
 
         # 3. The scheduler's node, if it passes; another if that is better by enough.
         if rejection is None:
-            return self._kept_or_better()
+            holder = self._cycle.reserved_for(self._row)
+            return self._elsewhere_or_kept(holder) if holder else self._kept_or_better()
 
         # 4. Another in its place.
         is_scheduler = rejection.policy == SCHEDULER
@@ -551,6 +584,13 @@ class _Judgement:
             return replace(denied(self._cycle.node_name, because), decision=self._decision)
         return self._kept(BindingReason.SCHEDULER_BELIEVED, because)
 
+    def _elsewhere_or_kept(self, holder: str) -> BindingDecision:
+        """Move the pod, as room on its node is reserved for others, if there is another for it."""
+        target = next(self._targets(), None)
+        if target is None:
+            return self._kept(self._why_no_target())
+        return self._moved(target, BindingReason.FAILS_SCHEDULER, _reserved_text(holder))
+
     def _kept_or_better(self) -> BindingDecision:
         """Move the pod if another node is better by enough than the scheduler's, which fits."""
         least = self._decision.placement.min_gain * self._weights
@@ -584,7 +624,8 @@ class _Judgement:
             return
         may_take = limits.targets_for and limits.targets_for(cycle.request.pod, cycle.view)
         for row in self._decision.best(_MOST_TRIED).tolist():
-            if row != self._row and (may_take is None or may_take(row)):
+            is_target = row != self._row and (may_take is None or may_take(row))
+            if is_target and not cycle.reserved_for(row):
                 yield row
 
     def _total(self, row: int) -> int:

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.cluster import Cluster, Json, eventually
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.gang_stage import POLICY as PACKED
 from tests.e2e.gangs import Gangs, is_bound
-from tests.e2e.installed import Installed, leader_of
+from tests.e2e.installed import leader_of
 from tests.e2e.namespaces import passing_namespaces
 from tests.e2e.nodes import Nodes
 from tests.e2e.quotas import elastic_quota
-from tests.e2e.test_quota_queue import forged, queueing
+from tests.e2e.test_binding import binding
+from tests.e2e.test_quota_queue import forged, queueing, worker
 
 pytestmark = pytest.mark.usefixtures("crds")
 
-MEMBERS = tuple(f"m-{number:02}" for number in range(16))
 ROOM, SINGLES = 32, 30  # cores, and pods of one core: 94 % of them
 LIVES_SECONDS = tuple(float(4 + 7 * number % 16) for number in range(16))  # one by one, no wave
-STARTED_WITHIN_SECONDS = 600.0  # some 70, unless a single pod takes room at the last moment
+STARTED_WITHIN_SECONDS = 180.0  # some 70 on an idle machine
 
 
 class SinglePods:
-    """Pods of one core that wait for quota, always as many: where one ends, another is created."""
+    """Pods of one core, always as many: where one ends, another is created.
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    Args:
+        cluster: that they run on.
+        namespace: of theirs.
+        make: returns one of a namespace and a name.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, make: Callable[[str, str], Json]) -> None:
         self._cluster = cluster
         self._namespace = namespace
+        self._make = make
         self._created = 0
         self._ends_at: dict[str, float] = {}  # by name, of those that run
 
@@ -57,7 +65,7 @@ class SinglePods:
 
     async def _create(self) -> None:
         self._created += 1
-        await self._cluster.create(forged(self._namespace, f"single-{self._created:04}"))
+        await self._cluster.create(self._make(self._namespace, f"single-{self._created:04}"))
 
     async def _delete(self, name: str) -> None:
         await self._cluster.delete("pods", name, self._namespace, grace_seconds=0)
@@ -75,40 +83,62 @@ async def running(work: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Ta
 
 
 @pytest.fixture
-async def stowplan(
-    cluster: Cluster, control_plane: ControlPlane, nodes: Nodes, tmp_path: Path
-) -> AsyncIterator[Installed]:
+async def room(nodes: Nodes) -> None:
     for number in range(ROOM // 4):
         await nodes.add(f"node-{number}", {"cpu": "4"})
-    async with queueing(cluster, control_plane, tmp_path) as found:
-        yield found
 
 
-async def test_a_gang_starts_beside_single_pods_that_keep_the_room_busy(
-    cluster: Cluster, stowplan: Installed, namespace: str
+async def starts_beside(
+    singles: SinglePods, gangs: Gangs, *, size: int = 16, cpu: str = "1"
 ) -> None:
-    await leader_of(cluster, stowplan)
-    gangs = Gangs(cluster, namespace)
-    async with AsyncExitStack() as stack:
-        singles_of = passing_namespaces(cluster, f"{namespace}-singles")
-        (busy,) = await stack.enter_async_context(singles_of)
-        quota = elastic_quota(busy, {"cpu": "100"})
-        quota["spec"]["min"] = {"cpu": "100"}  # so that they wait for nothing but nodes
-        await cluster.create(quota)
-        singles = SinglePods(cluster, busy)
-        going = await stack.enter_async_context(running(singles.come_and_go()))
+    """See that a gang starts beside single pods that keep the room busy."""
+    async with running(singles.come_and_go()) as going:
 
         async def are_busy() -> bool:
             return sum(map(is_bound, await singles.all())) == SINGLES
 
         await eventually(are_busy, "single pods run on nearly all cores")
-        await gangs.define("train", len(MEMBERS))
-        await gangs.join("train", *MEMBERS, cpu="1")
+        await gangs.define("train", size)
+        await gangs.join("train", *(f"m-{number}" for number in range(size)), cpu=cpu)
 
         async def started() -> bool:
             assert not going.done(), going.exception()
-            return sum((await gangs.nodes_of("train")).values()) == len(MEMBERS)
+            return sum((await gangs.nodes_of("train")).values()) == size
 
         await eventually(started, "all members are bound", within=STARTED_WITHIN_SECONDS)
         told = await gangs.events("GangReserving")
-        assert any(each.startswith("there was no room for all 16 members for 6") for each in told)
+        waited = f"there was no room for all {size} members for "
+        assert any(each.startswith(waited) for each in told)
+
+
+@pytest.mark.usefixtures("room")
+async def test_a_gang_starts_beside_held_pods_that_keep_the_room_busy(
+    cluster: Cluster, control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    async with (
+        queueing(cluster, control_plane, tmp_path) as stowplan,
+        passing_namespaces(cluster, f"{namespace}-singles") as (busy,),
+    ):
+        await leader_of(cluster, stowplan)
+        quota = elastic_quota(busy, {"cpu": "100"})
+        quota["spec"]["min"] = {"cpu": "100"}  # so that they wait for nothing but nodes
+        await cluster.create(quota)
+        await starts_beside(SinglePods(cluster, busy, forged), Gangs(cluster, namespace))
+
+
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize(("size", "cpu"), [(16, "1"), (8, "3")])
+async def test_a_gang_starts_beside_pods_of_the_scheduler_that_keep_the_room_busy(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    namespace: str,
+    tmp_path: Path,
+    size: int,
+    cpu: str,
+) -> None:
+    async with (
+        binding(*(cluster, control_plane, tmp_path, PACKED), options=[("hold", "true")]),
+        passing_namespaces(cluster, f"{namespace}-singles") as (busy,),
+    ):
+        singles, gangs = SinglePods(cluster, busy, worker), Gangs(cluster, namespace)
+        await starts_beside(singles, gangs, size=size, cpu=cpu)

@@ -5,7 +5,7 @@ says became of it, and how that is seen: metrics, Events, records. What never do
 better and whether it has room, which `engine.binding` says; or who leads.
 """
 
-from webhook.binding.decider import BindingDecider, DeciderParts, SeenBindings
+from webhook.binding.decider import BindingDecider, DeciderParts, SeenBindings, nothing_reserved
 from webhook.binding.records import BindingRecord, BindingRecords, ReboundEvents
 from webhook.binding.reviews import BindingCollector, BindingReviews
 
@@ -18,4 +18,5 @@ __all__ = [
     "DeciderParts",
     "ReboundEvents",
     "SeenBindings",
+    "nothing_reserved",
 ]

@@ -238,6 +238,11 @@ class SeenBindings:
             self._ledger.gone(key)
 
 
+def nothing_reserved(_view: ClusterView) -> Callable[[Pod, int], str]:
+    """Return whom room is reserved for where no pods are held."""
+    return lambda _pod, _row: ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeciderParts:
     """What the decider works with.
@@ -248,6 +253,8 @@ class DeciderParts:
         seen: the pods that wait, and what becomes of bindings.
         policies: those in force.
         counts: where decisions are counted.
+        reserved_room: gives for a view whom room is reserved for that a pod would take on the node
+            of a row, for people, "" for nobody; the pod counts nowhere in the view.
         records: of the decisions; None where nobody counts outcomes.
         hot_percent: of CPU or memory, above which a node is hot in these.
         lead_seconds_left: for how long this replica leads at any rate; 0 or less if it does not.
@@ -263,6 +270,7 @@ class DeciderParts:
     seen: SeenBindings
     policies: Callable[[], PolicySet]
     counts: PolicyCounts
+    reserved_room: Callable[[ClusterView], Callable[[Pod, int], str]] = nothing_reserved
     records: BindingRecords | None
     hot_percent: int
     lead_seconds_left: Callable[[], float]
@@ -467,6 +475,7 @@ class BindingDecider:
         if waiting is None:
             return decide_unseen(asked.node, limits)
         parts, request = self._parts, waiting.placement_request
+        limits = replace(limits, reserved_for=self._reserved_for(view))
         cycle = parts.placer.binding_cycle(request, asked.node, view, limits)
         if not waiting.raw or beyond_limits(_decode(waiting.raw)):
             return decide_by_amounts(cycle)
@@ -476,6 +485,19 @@ class BindingDecider:
             except Exception:  # noqa: BLE001 - no bug in a rule keeps a pod from its node
                 _log.exception("no policy decides the binding of pod `%s`", asked.key)
         return decide_in_haste(cycle)
+
+    def _reserved_for(self, view: ClusterView) -> Callable[[Pod, int], str]:
+        """Return whom room is reserved for; a bug there keeps no pod from its node."""
+        reserved_for = self._parts.reserved_room(view)
+
+        def holder(pod: Pod, row: int) -> str:
+            try:
+                return reserved_for(pod, row)
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("nobody knows whose room pod `%s` takes", pod.key)
+                return ""
+
+        return holder
 
     def _noted(
         self, waiting: WaitingPod, decision: BindingDecision, view: ClusterView

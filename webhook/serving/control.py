@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.eviction import NodeFit
 from engine.model.elastic_quota import ElasticQuota, EvictionMode, QuotaKey
@@ -19,10 +19,10 @@ from engine.quota import mode_of, quota_figures, quota_usages, reach_of
 from engine.quota.queueing import QueueRules
 from engine.quota.tree import QuotaPaths
 from engine.release import HeldPod
-from engine.view import ClusterView, WhatIf
+from engine.view import ClusterView
 from webhook.admission.handler import ReviewHandler
 from webhook.background import in_background
-from webhook.binding import BindingCollector, BindingDecider, DeciderParts
+from webhook.binding import BindingCollector, BindingDecider, DeciderParts, nothing_reserved
 from webhook.cluster.client.connection import connected
 from webhook.cluster.client.watched_objects import ConfigMapStore
 from webhook.controllers.certificate_rotation import Rotation
@@ -88,10 +88,18 @@ class Control:
     outcome: OutcomeController | None = None
 
 
+class _Held(NamedTuple):
+    """What releases held pods."""
+
+    release: ReleaseContext
+    releases: Releases
+    gangs: GangController
+
+
 async def build_control(context: Context) -> Control:
     """Build what the leader does; nothing of it runs before the election."""
-    releases = await _release_context(context) if context.settings.hold else None
-    outcome, bindings = _outcome(context), _bindings(context)
+    held = await _held(context) if context.settings.hold else None
+    outcome, bindings = _outcome(context), _bindings(context, held)
     return Control(
         duties=(
             *([] if bindings is None else [bindings.lead]),
@@ -99,10 +107,10 @@ async def build_control(context: Context) -> Control:
             *_certificates(context),
             *_creation_reviews(context),
             *_pod_groups(context),
-            *_quotas(context, releases),
+            *_quotas(context, None if held is None else held.release),
             *([] if outcome is None else [outcome.run]),
             *_policy_status(context, outcome),
-            *([] if releases is None else _evictions_and_releases(context, releases)),
+            *([] if held is None else _evictions_and_releases(context, held)),
         ),
         handlers=()
         if bindings is None
@@ -112,7 +120,7 @@ async def build_control(context: Context) -> Control:
     )
 
 
-def _bindings(context: Context) -> BindingDecider | None:
+def _bindings(context: Context, held: _Held | None) -> BindingDecider | None:
     """Decide pods that are about to be bound; bindings are followed while others lead, too."""
     binding, settings = context.controlled.binding, context.settings
     if binding is None:
@@ -126,6 +134,7 @@ def _bindings(context: Context) -> BindingDecider | None:
             seen=binding.seen,
             policies=lambda: policies.current,
             counts=context.counts,
+            reserved_room=nothing_reserved if held is None else held.gangs.reserved_room,
             records=binding.records if settings.outcome else None,
             hot_percent=settings.outcome_hot_percent,
             lead_seconds_left=lambda: elector.seconds_left,
@@ -301,6 +310,12 @@ def _policy_status(context: Context, outcome: OutcomeController | None) -> Itera
     yield Reconciler(context.live.connection, statuses, may_write=context.may_write).run
 
 
+async def _held(context: Context) -> _Held:
+    release = await _release_context(context)
+    releases = Releases(release)
+    return _Held(release, releases, _gangs(context, release, releases))
+
+
 async def _release_context(context: Context) -> ReleaseContext:
     """What the release works with; its writes have a connection of their own, beside the Lease.
 
@@ -311,11 +326,10 @@ async def _release_context(context: Context) -> ReleaseContext:
         connected(settings.kubeconfig, settings.context)
     )
 
-    def node_for(held: HeldPod) -> str:
-        view = cluster.state.view()
+    def fit(held: HeldPod, view: ClusterView) -> NodeFit:
         request, policies = held.placement_request, context.policies.current
-        fit = NodeFit(request, policies, view, cluster.now(), settings.scope(), cluster.freshness())
-        return fit.first(WhatIf(view))
+        now, freshness = cluster.now(), cluster.freshness()
+        return NodeFit(request, policies, view, now, settings.scope(), freshness)
 
     def preemption_of(held: HeldPod) -> EvictionMode:
         """Return what the policy that decides the placement of a pod says of preemption."""
@@ -341,17 +355,16 @@ async def _release_context(context: Context) -> ReleaseContext:
         ),
         metrics=ReleaseMetrics(context.metrics.registry),
         surges=SurgingPods(cluster.state, live.deployments.replaced_by),
-        node_for=node_for,
+        fit=fit,
         preemption_of=preemption_of,
     )
 
 
-def _evictions_and_releases(context: Context, release: ReleaseContext) -> Iterator[Duty]:
-    """Evict pods for others, and release held pods: whoever is reclaimed for is not released."""
+def _gangs(context: Context, release: ReleaseContext, releases: Releases) -> GangController:
+    """Release the gangs among held pods."""
     settings, policies = context.settings, context.policies
     registry = context.metrics.registry
-    registry.register(ReleaseCollector(release))
-    gang_metrics, releases = GangMetrics(registry), Releases(release)
+    gang_metrics = GangMetrics(registry)
     gangs = GangController(
         GangContext(
             release=release,
@@ -368,6 +381,13 @@ def _evictions_and_releases(context: Context, release: ReleaseContext) -> Iterat
         )
     )
     registry.register(GangCollector(lambda: gangs.counts))
+    return gangs
+
+
+def _evictions_and_releases(context: Context, held: _Held) -> Iterator[Duty]:
+    """Evict pods for others, and release held pods: whoever is reclaimed for is not released."""
+    release, releases, gangs = held
+    context.metrics.registry.register(ReleaseCollector(release))
     if context.controlled.running is not None:
         yield _evictions(context, release, context.controlled.running, gangs).run
     yield ReleaseController(release, releases, gangs, is_ready=context.is_ready).run

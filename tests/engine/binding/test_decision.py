@@ -409,6 +409,47 @@ def test_the_estimate_is_written_as_advice_writes_it() -> None:
     assert '"cpu":' in patched["metadata"]["annotations"][ESTIMATED_USAGE_ANNOTATION]
 
 
+def reserved(*names: str) -> MoveLimits:
+    """Return limits under which room is reserved on some of the nodes a, b and c."""
+    rows = ["abc".index(name) for name in names]
+    return MoveLimits(disturbed=(), reserved_for=lambda _pod, row: "gang `g`" * (row in rows))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("", (MOVE, "c", BindingReason.BETTER_NODE)),
+        ("c", (MOVE, "b", BindingReason.BETTER_NODE)),
+        ("bc", (KEEP, "a", BindingReason.NO_MARGIN)),
+        ("a", (MOVE, "c", BindingReason.FAILS_SCHEDULER)),
+        ("abc", (DENY, "a", BindingReason.RESERVED)),
+    ],
+)
+def test_reserved_room_is_left_on_the_scheduler_s_node_and_any_other(
+    names: str, expected: Outcome
+) -> None:
+    view = view_of(node("a"), node("b", 50), node("c", 100))
+    made = _decided(view, by=by_rank(), limits=reserved(*names))
+    assert outcome(made) == expected
+    if names == "a":
+        assert made.message.startswith("moved from a to c: the room is reserved for gang `g`, ")
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "action"),
+    [
+        ({"metadata": {"namespace": "kube-system"}}, KEEP),
+        ({"priorityClassName": "system-node-critical"}, KEEP),
+        ({"schedulerName": "another"}, DENY),
+        ({"metadata": {"labels": {"stowplan.dev/placement": "disabled"}}}, DENY),
+    ],
+)
+def test_only_pods_without_which_the_cluster_cannot_run_get_reserved_room(
+    of_pod: dict[str, Any], action: BindingAction
+) -> None:
+    assert _decided(view_of(node("a")), limits=reserved("a"), **of_pod).action is action
+
+
 def test_patching_twice_equals_once() -> None:
     decision = _moved()
     once = _patched(decision, _binding())

@@ -120,6 +120,7 @@ def parts_of(
     now: Callable[[], Micros],
     lead_seconds_left: Callable[[], float] = lambda: 10.0,
     hand_over: Callable[[], None] = lambda: None,
+    reserved_for: Callable[[Pod, int], str] = lambda _pod, _row: "",
 ) -> DeciderParts:
     return DeciderParts(
         placer=Placer(view=desk.state.view, now=lambda: NOW, scope=Scope()),
@@ -127,6 +128,7 @@ def parts_of(
         seen=SeenBindings(lambda _: None, now),
         policies=by_rank,
         counts=PolicyCounts(),
+        reserved_room=lambda _view: reserved_for,
         records=None,
         hot_percent=80,
         lead_seconds_left=lead_seconds_left,
@@ -252,3 +254,33 @@ def test_a_pod_that_is_too_large_for_a_decision_is_denied_for_want_of_room_alone
     made = decider.decide(asked, decider.note(asked), lambda _: b"", in_haste=False)
     assert made is not None
     assert made.decision.action == action
+
+
+def broken(_pod: Pod, _row: int) -> str:
+    raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("reserved_for", "action", "in_haste"),
+    [
+        (lambda _pod, _row: "gang `shop/train`", "Deny", "Deny"),
+        (lambda _pod, row: "gang `shop/train`" * row, "Keep", "Keep"),  # a is left, b is better
+        (lambda _pod, row: "gang `shop/train`" * (not row), "Move", "Deny"),
+        (lambda _pod, _row: "", "Move", "Keep"),
+        (broken, "Move", "Keep"),
+    ],
+)
+def test_a_pod_leaves_room_that_is_reserved(
+    reserved_for: Callable[[Pod, int], str], action: str, in_haste: str
+) -> None:
+    desk = Desk("p")
+    parts = parts_of(desk, now=lambda: NOW, reserved_for=reserved_for)
+    seen = request("p")
+    parts.seen.pod_changed(seen.pod, 1, seen.raw)
+    decider = BindingDecider(parts)
+    for expected, is_hasty in ((in_haste, True), (action, False)):
+        made = decider.decide(P_TO_A, None, lambda _: b"", in_haste=is_hasty)
+        assert made is not None
+        assert made.decision.action == expected
+        if expected == "Deny":
+            assert made.decision.message == "the room is reserved for gang `shop/train`"

@@ -33,6 +33,7 @@ from webhook.controllers.gang.gang_unit import (
     lacking_resources,
     readiness,
 )
+from webhook.controllers.gang.reserved_room import ReservedRoom
 from webhook.controllers.release import (
     GangDecision,
     GangPart,
@@ -206,6 +207,10 @@ class GangController:
     def reserves_from(self, held: HeldPod) -> bool:
         """Return whether a single pod that finds no room must not have what a gang waits for."""
         return self._reservation.reserves_from(held)
+
+    def reserved_room(self, view: ClusterView) -> ReservedRoom:
+        """Return the room of a moment that gangs reserve, and pods that are not held must leave."""
+        return ReservedRoom(self._context, self._reservation, self._releases.prepared(), view)
 
     def prepared(self) -> Iterable[HeldPod]:
         """Return the pods that are nominated and wait for the nominations of their gang."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from datetime import UTC
 from typing import Final
 
 from engine.errors import counted
 from engine.gang import GangKey, ReservationTurns
+from engine.model.pod_shape import PodShape
+from engine.model.time import SECOND, Micros, date
 from engine.release import HeldPod, ReclaimStage, ReleaseDecision, WriteFailure, would_stay
 from engine.view import ClusterView
 from webhook.controllers.gang.gang_context import GangContext, GangMemories
@@ -99,6 +102,27 @@ class GangReservation:
         may be.
         """
         return self._unit is not None and held.pod.priority <= self._unit.first.pod.priority
+
+    @property
+    def members(self) -> Sequence[HeldPod]:
+        """The members that room is reserved for."""
+        return [] if self._unit is None else [held for held in self._unit.members if held in self]
+
+    @property
+    def without_room(self) -> Collection[Sequence[HeldPod]]:
+        """The members that have no room yet, those of each shape together."""
+        by_shape: dict[PodShape, list[HeldPod]] = {}
+        for held in () if self._unit is None else self._unit.members:
+            if held.raw and held not in self:
+                by_shape.setdefault(held.pod.shape, []).append(held)
+        return by_shape.values()
+
+    @property
+    def until(self) -> str:
+        """The moment at which it ends."""
+        left = self._until - self._context.clock()
+        moment = Micros(self._context.now() + int(left * SECOND))
+        return f"{date(moment).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     def describe(self, unit: GangUnit, reason: str) -> str:
         """Return what a gang waits for that has no room, for this reason."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from engine.binding import AwaitedRoom
+from engine.eviction import NodeFit
 from engine.gang import (
     Gang,
     GangKey,
@@ -23,7 +25,14 @@ from engine.gang import (
 from engine.model.pod_shape import PodShape
 from engine.model.quantity import amount_text
 from engine.release import HeldPod
-from engine.view import ClusterState, ClusterView, counted_requests, left_to_devices
+from engine.view import (
+    BoolColumn,
+    ClusterState,
+    ClusterView,
+    WhatIf,
+    counted_requests,
+    left_to_devices,
+)
 from webhook.controllers.release import GangPart
 from webhook.placement.held_pods import GangMembers
 
@@ -146,6 +155,25 @@ def lacking_resources(unit: GangUnit, state: ClusterState, members: GangMembers)
     return ""
 
 
+Fit: TypeAlias = Callable[[HeldPod, ClusterView], NodeFit]
+"""Returns the filters that a held pod must pass on the nodes of a view."""
+
+
+def awaited_room(first: HeldPod, count: int, view: ClusterView, fit: Fit) -> AwaitedRoom:
+    """Return the room that members wait for.
+
+    Args:
+        first: one of them, which counts on no node, as the others.
+        count: how many there are of its shape.
+        view: the cluster.
+        fit: returns the filters that they must pass.
+    """
+    filters, shape = fit(first, view), first.pod.shape
+    may_take = _takes_if_empty(shape, view, filters.may_pass)
+    fitting = filters.passing(WhatIf(view))
+    return AwaitedRoom(shape=shape, count=count, may_take=may_take, fitting=fitting)
+
+
 def exceeds_cluster(unit: GangUnit, view: ClusterView) -> bool:
     """Return whether gangs, or one member, need more than there is, however empty nodes are.
 
@@ -161,15 +189,16 @@ def exceeds_cluster(unit: GangUnit, view: ClusterView) -> bool:
         view.amount(view.allocatable, name).sum() < amount
         for name, amount in amounts
         if left_to_devices(name, view) is None
-    ) or not all(_fits_an_empty_node(shape, view) for shape in shapes)
+    ) or not all(_takes_if_empty(shape, view, view.valid).any() for shape in shapes)
 
 
-def _fits_an_empty_node(shape: PodShape, view: ClusterView) -> bool:
-    fits = view.valid.copy()
+def _takes_if_empty(shape: PodShape, view: ClusterView, among: BoolColumn) -> BoolColumn:
+    """Return which of some nodes have as much as a pod requests, (n,)."""
+    fits = among.copy()
     for name, amount in counted_requests(shape).items():
         if amount and left_to_devices(name, view) is None:
             fits &= view.amount(view.allocatable, name) >= amount
-    return bool(fits.any())
+    return fits
 
 
 def missing_members(unit: GangUnit, members: GangMembers) -> str:

@@ -13,11 +13,12 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from engine.eviction import NodeFit
 from engine.model.elastic_quota import EvictionMode, QuotaKey
 from engine.model.time import SECOND, Micros, date
 from engine.quota.queueing import QueueRules
 from engine.release import HeldPod, HeldPodRegistry, QueueOrder, WriteFailure
-from engine.view import ClusterState
+from engine.view import ClusterState, ClusterView, WhatIf
 from webhook.cluster.client.connection import Connection
 from webhook.controllers.release.conditions import QueuedConditions
 from webhook.controllers.release.nominations import Nominations, ReleasedPods
@@ -85,8 +86,8 @@ class ReleaseContext:
     metrics: ReleaseMetrics = field(default_factory=lambda: ReleaseMetrics(CollectorRegistry()))
     # finds the pods that may go above `max`; none does without it
     surges: SurgingPods | None = None
-    # a node that would take a held pod that counts on none, "" for none
-    node_for: Callable[[HeldPod], str] = lambda _held: ""
+    # the filters that a held pod must pass on the nodes of a view
+    fit: Callable[[HeldPod, ClusterView], NodeFit]
     # what the policy of a held pod says of preemption
     preemption_of: Callable[[HeldPod], EvictionMode] = lambda _held: EvictionMode.OFF
     now: Callable[[], Micros]  # the time of day
@@ -128,6 +129,11 @@ class ReleaseContext:
         )
         self.pace = QuotaPace(self.now)
         self.scheduler_lease = SchedulerLease(self.connection)
+
+    def node_for(self, held: HeldPod) -> str:
+        """Return a node that would take a held pod that counts on none, "" for none."""
+        view = self.state.view()
+        return self.fit(held, view).first(WhatIf(view))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from engine.model.hold import RESERVED_AT_ANNOTATION
+from tests.engine.binding.worlds import request
 from tests.webhook.controllers.gang.members import members, message
 from tests.webhook.controllers.release.controller_world import PODS, Replica, World
 from webhook.controllers.gang import GangState
@@ -108,6 +110,88 @@ async def test_pods_of_higher_priority_do_not_wait_for_it(world: World) -> None:
     world.create("urgent", "shop", "3", gated=True, created=LATER, priority=1)
     await replica.cycle()
     assert world.released("urgent")
+
+
+def taken_from(replica: Replica, node_name: str, cpu: str = "3", **spec: Any) -> str:  # noqa: ANN401 (parts of a pod)
+    """Return whose room a pod would take that is not held and about to be bound."""
+    replica.see()
+    asking = request("web", cpu=cpu, **spec).pod
+    view = replica.state.view()
+    return replica.gangs.reserved_room(view)(asking, view.rows[node_name])
+
+
+async def test_pods_of_the_scheduler_leave_it_the_room_that_has_just_come_free(
+    world: World,
+) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    gang = "gang `shop/train` until 2026-01-02T03:06:05Z"  # from 03:05:05, for as long as it waited
+    assert taken_from(replica, "a") == gang
+    assert taken_from(replica, "a", cpu="1") == ""  # 4 - 1 leave 3, enough for a member
+    assert taken_from(replica, "a", priority=1) == ""
+    await replica.cycle()
+    assert nominated(world) == ["a"]
+    assert taken_from(replica, "a") == gang
+    assert taken_from(replica, "a", cpu="1") == ""
+    assert taken_from(replica, "a", priority=1) == ""
+
+
+async def test_what_is_too_little_for_a_member_is_kept_where_the_least_is_missing(
+    world: World,
+) -> None:
+    replica = await reserving(world)
+    world.node("d")
+    busy(world, "d")
+    assert taken_from(replica, "a", cpu="1") == ""  # on b, c and d as much is missing: 2 of 3 cores
+    world.create("other", "shop", "1", nodeName="a")
+    world.create("another", "shop", "1", nodeName="b")
+    world.delete("run-a")
+    world.delete("run-b")
+    world.create("more", "shop", "1", nodeName="b")  # 3 free on a, 2 on b, 1 on c and d
+    assert taken_from(replica, "a", cpu="1")
+    assert taken_from(replica, "b", cpu="1")
+    assert taken_from(replica, "b", cpu="1", priority=1) == ""
+    assert taken_from(replica, "c", cpu="1") == ""
+
+
+async def test_pods_of_the_scheduler_get_what_it_does_not_need(world: World) -> None:
+    replica = await reserving(world)
+    for node in ("d", "e", "f", "g"):
+        world.node(node)
+    assert taken_from(replica, "g") == ""  # three others are left for three members
+    world.server.delete("nodes", "", "g")
+    replica.state.delete_node("g")
+    assert taken_from(replica, "f").startswith("gang `shop/train`")
+    world.node("outside", pool="other")  # where its policy lets no member go
+    assert taken_from(replica, "outside") == ""
+
+
+async def test_a_pod_for_which_the_scheduler_evicted_others_gets_its_room(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    status = {"nominatedNodeName": "a"}
+    assert taken_from(replica, "a", status=status) == ""
+    assert taken_from(replica, "a", status={"nominatedNodeName": "b"})
+
+
+async def test_pods_of_the_scheduler_get_what_is_given_back(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    await replica.cycle()
+    world.seconds += 61
+    await replica.cycle()
+    assert taken_from(replica, "a") == ""
+
+
+async def test_what_a_pod_is_denied_is_reserved_at_once(world: World) -> None:
+    replica = await reserving(world)
+    world.delete("run-a")
+    for node, is_woken in (("b", False), ("a", True)):
+        replica.see()
+        replica.held.changed.clear()
+        view = replica.state.view()
+        assert replica.gangs.reserved_room(view)(request(cpu="3").pod, view.rows[node])
+        assert replica.held.changed.is_set() is is_woken
 
 
 async def test_pods_that_wait_behind_it_are_not_taken_for_stuck(world: World) -> None:

@@ -22,7 +22,7 @@ from engine.model.well_known import HOSTNAME_LABEL
 from engine.pipeline import Scope
 from engine.policy import PolicySet, load_policies
 from engine.release import HeldPod
-from engine.view import FRESH, WhatIf
+from engine.view import FRESH, ClusterView
 from tests.fake_api_server import FakeApiServer, fake_api_server
 from tests.webhook.controllers.release.gangs import controllers
 from webhook.cluster.client.connection import Connection, connected
@@ -87,7 +87,7 @@ class Replica:
             now=world.now,
             rules=ReleaseRules(reclaims=True, hard_namespaces={"shop"}),
             clock=world.clock,
-            node_for=self._node_for,
+            fit=self._fit,
         )
         self.quota_queue, self.pods = self.release.quota_queue, self.release.pods
         self.controller, self.gangs = controllers(
@@ -106,10 +106,9 @@ class Replica:
         self.see()
         await asyncio.sleep(_REAL_SECONDS)
 
-    def _node_for(self, held: HeldPod) -> str:
-        view, now = self.state.view(), self.world.now()
-        fit = NodeFit(held.placement_request, self.policies, view, now, Scope(), FRESH)
-        return fit.first(WhatIf(view))
+    def _fit(self, held: HeldPod, view: ClusterView) -> NodeFit:
+        now = self.world.now()
+        return NodeFit(held.placement_request, self.policies, view, now, Scope(), FRESH)
 
     def see(self) -> None:
         """Show it what the server has, as its watches would."""

@@ -17,7 +17,7 @@ from engine.pipeline import Scope, policies_for
 from engine.policy import PolicySet
 from engine.quota.queueing import CohortLending, QueueRules
 from engine.release import HeldPod
-from engine.view import FRESH, ClusterState, Sum, WhatIf
+from engine.view import FRESH, ClusterState, ClusterView, Sum
 from tests.fake_api_server.resources import Key
 from tests.fake_api_server.store import Change, Object
 from tests.webhook.controllers.release.gangs import controllers
@@ -160,14 +160,12 @@ class ReplicaModel:
             now=self._now,
             rules=ReleaseRules(reclaims=reclaims, preempts=preempts),
             clock=self._loop.time,
-            node_for=self._node_for,
+            fit=self._fit,
             preemption_of=self._preemption_of,
         )
 
-    def _node_for(self, held: HeldPod) -> str:
-        view, now = self._applier.state.view(), self._now()
-        fit = NodeFit(held.placement_request, self._policies, view, now, Scope(), FRESH)
-        return fit.first(WhatIf(view))
+    def _fit(self, held: HeldPod, view: ClusterView) -> NodeFit:
+        return NodeFit(held.placement_request, self._policies, view, self._now(), Scope(), FRESH)
 
     def _preemption_of(self, held: HeldPod) -> EvictionMode:
         applied = policies_for(held.placement_request, self._policies, self._now(), scope=Scope())
