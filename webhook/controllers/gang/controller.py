@@ -72,14 +72,16 @@ class GangController:
         self._backoff = GangBackoff()
         self._tasks = GangTasks()  # releases, recreations and Events
         self._starts = StartOutcomes(context, self._memories, self._backoff, self._tasks)
+        self._reservation = GangReservation(context, self._memories)
         self._releases = GangReleases(
-            context, self._memories, self._backoff, self._tasks, self._starts.add
+            *(context, self._memories, self._backoff, self._tasks),
+            reservation=self._reservation,
+            released=self._starts.add,
         )
         self._tried: set[GangKey] = set()  # nominated by an earlier leader, and had their turn
         self._units: dict[str, GangUnit] = {}  # those that are complete, by the key of each member
         self._messages: dict[GangKey, str] = {}
         self._free: tuple[int, ...] = ()  # on all nodes, when the cycle began
-        self._reservation = GangReservation(context, self._memories)
         self._has_looked = False  # at whose turn may come, since it began
         self.counts: Mapping[GangState, int] = dict.fromkeys(GangState, 0)
 
@@ -166,7 +168,6 @@ class GangController:
             context.pods.of(held).take_room()
         if not placed.reason:
             memory.has_room()
-            self._reservation.leave(unit)
             self._releases.start(unit, placed.decisions)
             return True
         self._reservation.keep(unit, placed.decisions)

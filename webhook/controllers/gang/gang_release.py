@@ -19,6 +19,7 @@ from engine.model.time import date
 from engine.release import HeldPod, ReleaseAttempt, ReleaseDecision, WriteFailure, would_stay
 from webhook.controllers.gang.gang_context import GangContext, GangMemories, GangTasks
 from webhook.controllers.gang.gang_outcome import GangOutcome
+from webhook.controllers.gang.gang_reservation import GangReservation
 from webhook.controllers.gang.gang_unit import GangUnit, missing_members
 from webhook.controllers.release import GangPart
 from webhook.controllers.release.pod_writer import WriteError, all_of
@@ -60,11 +61,20 @@ class _EndedError(Exception):
         self.outcome = outcome
 
 
+class _LostRoomError(_EndedError):
+    """Others have taken the room of a member."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(GangOutcome.CHANGED, message)
+
+
 class GangRelease:
     """The steps for the members of one gang, or of the gangs of a group.
 
     Attributes:
+        decisions: of the members, by key.
         message: of how it ended.
+        has_lost_room: whether it ended as others have taken the room of a member.
     """
 
     def __init__(
@@ -75,8 +85,9 @@ class GangRelease:
         context: GangContext,
     ) -> None:
         self.unit = unit
+        self.decisions = decisions
         self.message = ""
-        self._decisions = decisions
+        self.has_lost_room = False
         self._moment = moment
         self._context = context
         self._written: dict[str, ReleaseAttempt] = {}
@@ -89,25 +100,26 @@ class GangRelease:
         return [held for held in self._still_held() if attempt(held.pod) is None]
 
     async def run(self, *, is_begun: bool = False) -> GangOutcome:
-        """Carry it out; return how it ended."""
+        """Carry it out; return how it ended. Nominations that led to nothing are there still."""
         self._is_begun = is_begun
         try:
             if not is_begun:
                 await self._prepare()
             await self._release(is_begun=is_begun)
         except _EndedError as end:
-            self.message = str(end)
-            outcome = end.outcome
+            self.message, self.has_lost_room = str(end), isinstance(end, _LostRoomError)
+            return end.outcome
         except WriteError as error:
             self.message = error.message
-            outcome = _OUTCOMES.get(error.failure, GangOutcome.UNREACHABLE)
-        else:
-            return GangOutcome.RELEASED
+            return _OUTCOMES.get(error.failure, GangOutcome.UNREACHABLE)
+        return GangOutcome.RELEASED
+
+    def take_back(self) -> None:
+        """Take the nominations of the members back that are held still."""
         _log.info("gang %s is taken back: %s", self.unit, self.message)
         for held in self._still_held():
             self._context.release.nominations.withdraw(held.pod)
             self._context.releases.take_back(held)
-        return outcome
 
     async def _prepare(self) -> None:
         """Nominate all members, until our own watch shows them on nodes that still have room."""
@@ -124,9 +136,9 @@ class GangRelease:
             _log.info("gang %s is placed again: %s", self.unit, problem)
             placed = context.decider.decide(self.unit.parts)
             if placed.reason:
-                raise _EndedError(GangOutcome.CHANGED, f"{problem}; then {placed.reason}")
-            self._decisions = placed.decisions
-        raise _EndedError(GangOutcome.CHANGED, "others take the room each time")
+                raise _LostRoomError(f"{problem}; then {placed.reason}")
+            self.decisions = placed.decisions
+        raise _LostRoomError("others take the room each time")
 
     async def _nominate(self) -> None:
         """Write the nominations that are not there, at a time.
@@ -160,7 +172,7 @@ class GangRelease:
         if context.pods.attempt(held.pod) or not (is_due and context.releases.may_try(held)):
             return
         self._write_at[held.key] = context.clock() + _WRITE_AGAIN_SECONDS
-        decision = self._decisions[held.key]
+        decision = self.decisions[held.key]
         nominations.nominate(held.pod, decision.node_name)
         # Whoever was prepared a moment ago has room for certain.
         is_doubtful = decision.node_name and (self._is_begun or held.key in self._written)
@@ -212,7 +224,7 @@ class GangRelease:
 
     def _node(self, held: HeldPod) -> str:
         """Return the node to nominate for a member, "" for none."""
-        return self._decisions[held.key].node_name
+        return self.decisions[held.key].node_name
 
     def _members(self) -> list[HeldPod]:
         """Return all members as they are seen now."""
@@ -241,12 +253,14 @@ class GangReleases:
         memories: GangMemories,
         backoff: GangBackoff,
         tasks: GangTasks,
+        reservation: GangReservation,
         released: Callable[[Sequence[Gang]], None],
     ) -> None:
         self._context = context
         self._memories = memories
         self._backoff = backoff
         self._tasks = tasks
+        self._reservation = reservation
         self._released = released
         self._by_key: dict[GangKey, GangRelease] = {}
         self._shares = Shares(_MOST_AT_ONCE)
@@ -294,6 +308,7 @@ class GangReleases:
         release = GangRelease(unit, decisions, moment, self._context)
         self._by_key[unit.key] = release
         self._shares.take(unit.key.namespace, 1)
+        self._reservation.release_begins(unit, decisions)
         self._tasks.run(unit.key, self._run(release, is_begun=is_begun))
 
     async def _run(self, release: GangRelease, *, is_begun: bool) -> None:
@@ -303,13 +318,19 @@ class GangReleases:
         finally:
             del self._by_key[unit.key]
             self._shares.take(unit.key.namespace, -1)
+            self._reservation.release_ends(unit)
         context.count(outcome)
+        if release.has_lost_room and self._reservation.is_of(unit):
+            self._reservation.go_on_without(unit, release.decisions, release.message)
+            return
+        self._reservation.leave(unit)
         member = next(iter(context.members.of(unit.key)), None)
         if outcome is GangOutcome.RELEASED:
             self._released(unit.gangs)
             for part in unit.parts:
                 await context.events.released(part.gang.key, member, len(part.members))
             return
+        release.take_back()
         self._memories.of(unit.key).failed(release.message)
         self._backoff.failed(unit.key, context.now())
         await context.events.taken_back(unit.key, member, release.message)

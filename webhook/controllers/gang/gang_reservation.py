@@ -53,6 +53,7 @@ class GangReservation:
         self._until = 0.0
         self._due_at: float | None = None  # since when it waits for its turn in the queue
         self._refusal = ""  # of a nomination
+        self._is_released = False  # all members have room, and are being released
         self._leaving: dict[str, HeldPod] = {}  # those that keep room until that can be written
         self._writing: frozenset[str] = frozenset()  # keys of members
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,8 +77,10 @@ class GangReservation:
 
     @property
     def gangs(self) -> Sequence[GangKey]:
-        """The gangs that reserve room: one, or those of its group."""
-        return [] if self._unit is None else [gang.key for gang in self._unit.gangs]
+        """The gangs that wait for room to reserve: one, or those of its group."""
+        if self._unit is None or self._is_released:
+            return []
+        return [gang.key for gang in self._unit.gangs]
 
     def is_of(self, unit: GangUnit) -> bool:
         """Return whether a gang reserves room."""
@@ -139,7 +142,7 @@ class GangReservation:
             units: the gangs that are complete, by their keys.
             view: the cluster.
         """
-        if self._unit is not None:
+        if self._unit is not None and not self._is_released:
             unit = units.get(self._unit.key)
             why = self._over(unit)
             if unit is None or why:
@@ -184,8 +187,36 @@ class GangReservation:
                 self._context.release.nominations.nominate(held.pod, self._node(held))
         self._write_due(unit)
 
+    # Its release, which has its room as long as nothing is lost.
+
+    def release_begins(self, unit: GangUnit, decisions: Mapping[str, ReleaseDecision]) -> None:
+        """Keep the turn of a gang while it is being released, if it has the turn."""
+        if self.is_of(unit):
+            self._decisions, self._is_released = dict(decisions), True
+
+    def release_ends(self, unit: GangUnit) -> None:
+        """Note that a gang is not being released any more."""
+        if self.is_of(unit):
+            self._is_released = False
+
+    def go_on_without(
+        self, unit: GangUnit, decisions: Mapping[str, ReleaseDecision], lost: str
+    ) -> None:
+        """Wait for room again that others have taken at the last moment; the rest is kept.
+
+        Args:
+            unit: the gang that reserves room.
+            decisions: by the keys of its members, all of which are nominated.
+            lost: what room, for people.
+        """
+        self.keep(unit, decisions)
+        self._go_on(unit)
+        count = counted(len(unit.members), "member")
+        left = len(unit.members) - len(self._decisions)
+        self._tell(unit, f"room for {left} of {count} was lost: {lost}; it is waited for again")
+
     def leave(self, unit: GangUnit) -> None:
-        """Leave the room of a gang, if it has any, to its release."""
+        """Leave the room of a gang, if it has any, to its members."""
         if self.is_of(unit):
             self._forget()
 
@@ -285,6 +316,7 @@ class GangReservation:
         unit, self._unit = self._unit, None
         found = [] if unit is None else [held for held in unit.members if held in self]
         self._decisions, self._due_at, self._refusal = {}, None, ""
+        self._is_released = False
         return found
 
     def _give_back(self, held: HeldPod) -> None:

@@ -7,7 +7,7 @@ from engine.model.hold import RESERVED_AT_ANNOTATION
 from tests.engine.binding.worlds import request
 from tests.webhook.controllers.gang.members import members, message
 from tests.webhook.controllers.release.controller_world import PODS, Replica, World
-from webhook.controllers.gang import GangState
+from webhook.controllers.gang import GangOutcome, GangState
 
 NAMES = ("one", "two", "three")
 LATER = "2026-01-02T03:05:00Z"
@@ -292,6 +292,70 @@ async def test_room_that_a_pod_of_higher_priority_takes_is_given_back(world: Wor
     world.delete("run-b")
     await replica.cycle()
     assert nominated(world) == ["b"]
+
+
+def takes(world: World, replica: Replica, node_name: str) -> None:
+    """Let a pod take a node as soon as all members are nominated."""
+
+    def take() -> None:
+        if len(nominated(world)) == len(NAMES):
+            world.create("rival", "shop", "3", nodeName=node_name)
+            replica.on_sleep = lambda: None
+
+    replica.on_sleep = take
+
+
+async def test_a_gang_that_loses_room_at_the_last_moment_keeps_the_rest_and_its_turn(
+    world: World,
+) -> None:
+    replica = await reserving(world)
+    for node in "ab":
+        world.delete(f"run-{node}")
+        await replica.cycle()
+    world.delete("run-c")
+    takes(world, replica, "c")
+    for _ in range(2):
+        await replica.cycle()
+    assert replica.gang_outcomes == [GangOutcome.CHANGED]
+    assert nominated(world) == ["a", "b"]
+    assert replica.counted() == {"a": 1, "b": 1}
+    assert replica.gangs.counts[GangState.RESERVING] == 1
+    assert not world.releases()
+    assert events(world)[-1].startswith("room for 1 of 3 members was lost: node `c` has no room")
+    world.delete("rival")
+    await replica.cycle()
+    assert {world.released(name) for name in NAMES} == {"a", "b", "c"}
+
+
+async def test_a_gang_that_loses_room_when_its_time_is_over_keeps_nothing(world: World) -> None:
+    replica = await reserving(world)
+    for node in "abc":
+        world.delete(f"run-{node}")
+    world.seconds += 59.9
+    takes(world, replica, "c")
+    for _ in range(2):
+        await replica.cycle()
+    assert nominated(world) == []
+    assert replica.counted() == {}
+    assert "is given back: not all of it came free within 60 s" in events(world)[-1]
+
+
+async def test_a_gang_that_loses_a_member_at_the_last_moment_keeps_nothing(world: World) -> None:
+    replica = await reserving(world)
+    for node in "abc":
+        world.delete(f"run-{node}")
+
+    def delete() -> None:
+        if len(nominated(world)) == len(NAMES):
+            world.delete("three")
+            replica.on_sleep = lambda: None
+
+    replica.on_sleep = delete
+    for _ in range(2):
+        await replica.cycle()
+    assert nominated(world, "one", "two") == []
+    assert replica.counted() == {}
+    assert replica.gangs.counts[GangState.RESERVING] == 0
 
 
 async def test_a_gang_that_is_not_complete_any_more_keeps_nothing(world: World) -> None:
