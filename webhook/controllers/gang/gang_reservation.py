@@ -244,7 +244,7 @@ class GangReservation:
             is_long = since is not None and now - since >= context.reserve_after_seconds
             if since is None or not is_long or now < begin or not self._may_reserve(unit):
                 continue
-            if exceeds_cluster(unit, view):
+            if exceeds_cluster(unit, view, context.release.fit):
                 memory.reserves_again_at = now + context.reserve_after_seconds
             else:
                 waiting[key] = since

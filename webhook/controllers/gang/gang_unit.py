@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from engine.binding import AwaitedRoom
 from engine.eviction import NodeFit
@@ -174,10 +177,16 @@ def awaited_room(first: HeldPod, count: int, view: ClusterView, fit: Fit) -> Awa
     return AwaitedRoom(shape=shape, count=count, may_take=may_take, fitting=fitting)
 
 
-def exceeds_cluster(unit: GangUnit, view: ClusterView) -> bool:
-    """Return whether gangs, or one member, need more than there is, however empty nodes are.
+def exceeds_cluster(unit: GangUnit, view: ClusterView, fit: Fit) -> bool:
+    """Return whether gangs need more than there is, or a member more than any node it may take has.
 
-    What devices provide is not looked at: how much of it there is, is not known.
+    However empty nodes are. What devices provide is not looked at: how much of it there is, is not
+    known.
+
+    Args:
+        unit: the gangs.
+        view: the cluster.
+        fit: returns the filters that a member must pass.
     """
     shapes = Counter(held.pod.shape for held in unit.members)
     needed = Counter[str]()
@@ -189,7 +198,20 @@ def exceeds_cluster(unit: GangUnit, view: ClusterView) -> bool:
         view.amount(view.allocatable, name).sum() < amount
         for name, amount in amounts
         if left_to_devices(name, view) is None
-    ) or not all(_takes_if_empty(shape, view, view.valid).any() for shape in shapes)
+    ) or not all(
+        _takes_if_empty(held.pod.shape, view, fit(held, view).may_pass).any()
+        for held in _different(unit.members)
+    )
+
+
+def _different(members: Iterable[HeldPod]) -> Collection[HeldPod]:
+    """Return one member of each kind that nodes may tell apart."""
+    found: dict[tuple[PodShape, bytes], HeldPod] = {}
+    for held in filter(attrgetter("raw"), members):
+        pod = held.pod
+        where = msgspec.msgpack.encode((pod.node_selector, pod.affinity, pod.tolerations))
+        found[pod.shape, where] = held
+    return found.values()
 
 
 def _takes_if_empty(shape: PodShape, view: ClusterView, among: BoolColumn) -> BoolColumn:

@@ -444,6 +444,30 @@ async def test_a_gang_with_a_member_that_no_node_could_take_reserves_nothing(wor
     assert len(nominated(world)) == 3
 
 
+async def test_a_gang_with_a_member_that_no_node_may_take_leaves_the_turn_to_others(
+    world: World,
+) -> None:
+    members(world, *NAMES[:2])
+    world.member("three", "train", nodeSelector={"disk": "fast"})
+    members(world, "x1", "x2", "x3", gang="zeta")
+    busy(world, "a", "b", "c")
+    replica = world.replica()
+    await replica.cycle()
+    world.seconds += 61
+    await replica.cycle()
+    world.delete("run-a")
+    await replica.cycle()
+    assert nominated(world) == []
+    assert nominated(world, "x1", "x2", "x3") == ["a"]
+    world.node("d", disk="fast")
+    busy(world, "d")
+    world.seconds += 61
+    for _ in range(2):
+        await replica.cycle()
+    assert nominated(world, "x1", "x2", "x3") == []
+    assert nominated(world) == ["a"]
+
+
 async def test_a_gang_whose_min_resources_exceed_the_cluster_reserves_nothing(
     world: World,
 ) -> None:

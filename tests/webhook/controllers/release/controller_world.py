@@ -236,10 +236,11 @@ class World:
         *,
         reasons: str = "gang",
         namespace: str = "shop",
+        **spec: Any,  # noqa: ANN401 (parts of a pod)
     ) -> None:
         """Store a held member of a gang."""
         labels = {POD_GROUP_LABEL: gang}
-        self.create(name, namespace, cpu, reasons=reasons, gated=True, labels=labels)
+        self.create(name, namespace, cpu, reasons=reasons, gated=True, labels=labels, **spec)
 
     def quota(
         self,
