@@ -83,7 +83,7 @@ def check_itself(quota: api.ElasticQuota) -> str:
             missing = "is included in min, which is not included in max"
             return f"resourceKey {key} of quota {name} {missing}"
         if least[key] > greatest[key]:
-            return f"resourceKey {key} of quota {name} min :{least[key]} > max,{greatest[key]}"
+            return f"resourceKey {key} of quota {name} min {least[key]} > max {greatest[key]}"
     return _strictly_above(strict, name, used, greatest)
 
 
@@ -166,8 +166,8 @@ def koordinator_deletion_problem(
     """Return why a quota may not be deleted, "" if it may."""
     if name in BUILT_IN_QUOTAS:
         return f"can not delete quotaGroup :{name}"
-    if KnownQuotas(others).children_of(name):
-        return f"delete quota failed, quota{name} has child quota"
+    if children := KnownQuotas(others).children_of(name):
+        return f"delete quota failed, quota {name} has {len(children)} child quotas"
     if pods:
         named = [*pods[:_NAMED_PODS], *(["..."] if len(pods) > _NAMED_PODS else [])]
         return f"delete quota failed, quota {name} has {len(pods)} child pods: {', '.join(named)}"
