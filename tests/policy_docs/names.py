@@ -60,7 +60,7 @@ Expressions have the values that cel-go gives in Kubernetes:
 - The string of a timestamp keeps its offset.
 - `'%s'.format` of bytes that are not UTF-8 is an error.
 
-These differences from cel-go are known, and each is tested. In the first three the conformance
+These differences from cel-go are known, and each is tested. In the first five the conformance
 suite of the language decides:
 
 | expression | here | cel-go |
@@ -68,8 +68,14 @@ suite of the language decides:
 | `duration('-90s').getMilliseconds()` | `0`: the milliseconds of the last second | all, `-90000` |
 | `'%e'.format([1.5])` | `'1.500000e+00'` | `1.500000` times ten to the power, in superscript |
 | `{'a': dyn(3)}.?a.b` | an error: write `.?b` for a field of an optional number | absent |
+| `'abc'.indexOf('a', 4)` | an error: there is no place past the end | `-1` |
+| `isIP('::ffff:a00:1')` | `true`: the IPv4 address in it | `false` |
 | `quantity('1k') == quantity('999').add(1)` | `true` | an error, as of all sums on the right |
 | `quantity('0').sub(-9223372036854775807 - 1).sign()` | `1` | adds the least int |
+| `quantity('9m').asApproximateFloat() == 0.009` | `true`: the nearest double | `false` |
+| `quantity('1') == dyn(1)` | `false` | an error; `dyn(1) == quantity('1')` is `false` |
+| `string(duration('9223372036.854775807s'))` | `'9223372036.854775807s'` | `'9223372036.854776s'` |
+| `lists.range(-1)` | an error | an empty list |
 | `1 == 1.0` | `true`; `stowplan lint` warns | refused: numbers of different known types |
 | `[-1, 'a'].size()` | `2`; `stowplan lint` warns | refused: elements of different types |
 | `'%d'.format([1.5])` | `'1.5'` | refused: types of arguments are checked at load |
