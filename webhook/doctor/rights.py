@@ -126,6 +126,8 @@ def _serving_rights(installation: Installation) -> Iterator[Right]:
             yield from _to(verbs, kind.group, kind.plural)
     yield from _to("get watch", _COORDINATION, "leases", namespace, installation.lease)
     yield from _to_policies(installation, "list watch")
+    if setting("USAGE_OF_PODS") == "true":
+        yield from _to("list", POD_METRICS.group, POD_METRICS.plural)
     if setting("DEBUG_PAGES") != "false":
         yield from _to("create", "authentication.k8s.io", "tokenreviews")
         yield from _to("create", "authorization.k8s.io", "subjectaccessreviews")

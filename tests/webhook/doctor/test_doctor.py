@@ -350,6 +350,17 @@ async def test_every_missing_right_is_named(installation: FakeInstallation, tmp_
     }
 
 
+@pytest.mark.parametrize("is_asked_for", [True, False])
+async def test_the_usage_of_pods_is_a_right_where_it_is_asked_for(
+    installation: FakeInstallation, tmp_path: Path, *, is_asked_for: bool
+) -> None:
+    installation.server.replace(deployment(USAGE_OF_PODS=str(is_asked_for).lower()))
+    installation.missing_rights.add(("list", "pods"))  # of any group
+    rights = bad(await installation.run_checks(tmp_path))["rights"]
+    account = f"system:serviceaccount:{NAMESPACE}:stowplan"
+    assert (f"{account} may not list pods.metrics.k8s.io" in rights) == is_asked_for
+
+
 async def test_what_may_not_be_asked_is_told_and_the_rest_is_checked(
     installation: FakeInstallation, tmp_path: Path
 ) -> None:
