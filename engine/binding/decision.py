@@ -413,15 +413,15 @@ def decide_in_haste(cycle: BindingCycle) -> BindingDecision:
 
 
 def decide_by_amounts(cycle: BindingCycle) -> BindingDecision:
-    """Decide on the binding of a pod of which only what it requests is kept, as it is so large.
+    """Decide on the binding of a pod of which little but its requests is kept, as it is so large.
 
-    The scheduler's node is kept if it has room, as far as that is in doubt; else the binding is
-    denied.
+    The scheduler's node is kept if it has room, as far as that is in doubt, and if that is reserved
+    for nobody; else the binding is denied.
     """
     lacking = _lacking(cycle) if cycle.is_disturbed else ""
     if lacking:
         return denied(cycle.node_name, lacking)
-    return kept(cycle.node_name, BindingReason.POD_TOO_LARGE)
+    return _leaving_reserved(cycle, kept(cycle.node_name, BindingReason.POD_TOO_LARGE))
 
 
 def decide_unseen(node_name: str, limits: MoveLimits) -> BindingDecision:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -45,7 +45,7 @@ _MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024  # their models take as much again
 class WaitingPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that the scheduler may bind."""
 
-    pod: Pod  # its model; of one without `raw`, who it is and its shape, and nothing else
+    pod: Pod  # its model; of one without `raw`, its names and what `_Identity` has
     # the object as the API server sent it, which expressions may read any field of. Empty where it
     # is too large for a decision, or there is no room for it
     raw: bytes
@@ -54,6 +54,19 @@ class WaitingPod(msgspec.Struct, frozen=True, gc=False):
     def placement_request(self) -> PlacementRequest:
         """The request to place it: what expressions may read at a binding, see `compile_policy`."""
         return PlacementRequest(pod=self.pod, raw=self.raw, request=creation_of(self.pod))
+
+
+class _Identity(NamedTuple):
+    """What is kept of a pod whose object is not."""
+
+    uid: str
+    shape: PodShape
+    priority: int  # and where others were evicted for it: what room that is reserved depends on
+    nominated_node_name: str
+
+
+def _identity(pod: Pod) -> _Identity:
+    return _Identity(pod.uid, pod.shape, pod.priority, pod.nominated_node_name)
 
 
 class WaitingPods:
@@ -68,7 +81,7 @@ class WaitingPods:
     def __init__(self, most_bytes: int = _MOST_BYTES_OF_ALL) -> None:
         self._most_bytes = most_bytes
         self._waiting: dict[str, dict[str, WaitingPod]] = {}  # by namespace and name, oldest first
-        self._without_raw: dict[tuple[str, str], tuple[str, PodShape]] = {}  # uid and shape
+        self._without_raw: dict[tuple[str, str], _Identity] = {}  # by namespace and name
         self._bytes: dict[str, int] = {}  # INVARIANT: of the objects in `_waiting`, by namespace
         self._all_bytes = 0  # INVARIANT: the sum of those
 
@@ -89,7 +102,7 @@ class WaitingPods:
             self._keep(WaitingPod(pod, bytes(raw)))
         else:
             self._drop(pod.namespace, pod.name)
-            self._without_raw[pod.namespace, pod.name] = pod.uid, pod.shape
+            self._without_raw[pod.namespace, pod.name] = _identity(pod)
 
     def pod_deleted(self, namespace: str, name: str) -> None:
         """Keep a pod no longer."""
@@ -100,8 +113,16 @@ class WaitingPods:
         found = self._without_raw.get((namespace, name))
         if found is None:
             return None
-        uid, shape = found
-        return WaitingPod(Pod(namespace=namespace, name=name, uid=uid, shape=shape), b"")
+        uid, shape, priority, node_name = found
+        pod = Pod(
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            shape=shape,
+            priority=priority,
+            nominated_node_name=node_name,
+        )
+        return WaitingPod(pod, b"")
 
     def _keep(self, waiting: WaitingPod) -> None:
         namespace, name = waiting.pod.namespace, waiting.pod.name
@@ -113,7 +134,7 @@ class WaitingPods:
             largest = max(self._bytes, key=self._bytes.__getitem__)
             oldest = next(iter(self._waiting[largest].values())).pod
             self._drop(largest, oldest.name)
-            self._without_raw[largest, oldest.name] = oldest.uid, oldest.shape
+            self._without_raw[largest, oldest.name] = _identity(oldest)
 
     def _drop(self, namespace: str, name: str) -> None:
         of_namespace = self._waiting.get(namespace)

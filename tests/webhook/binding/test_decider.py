@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -252,6 +253,29 @@ def test_a_pod_that_is_too_large_for_a_decision_is_denied_for_want_of_room_alone
     asked = AskedBinding(namespace="shop", name="large", uid="large", node="b")
     decider = BindingDecider(parts)
     made = decider.decide(asked, decider.note(asked), lambda _: b"", in_haste=False)
+    assert made is not None
+    assert made.decision.action == action
+
+
+@pytest.mark.parametrize(
+    ("spec", "action"),
+    [
+        ({}, "Deny"),
+        ({"priority": 1}, "Keep"),
+        ({"status": {"nominatedNodeName": "a"}}, "Keep"),  # others were evicted for it
+    ],
+)
+def test_a_pod_that_is_too_large_for_a_decision_leaves_room_that_is_reserved(
+    spec: dict[str, Any], action: str
+) -> None:
+    def reserved_for(pod: Pod, _row: int) -> str:
+        return "a gang" if not pod.priority and pod.nominated_node_name != "a" else ""
+
+    desk = Desk("p")
+    parts = parts_of(desk, now=lambda: NOW, reserved_for=reserved_for)
+    seen = request("p", **spec).pod
+    parts.seen.pod_changed(seen, 1, b"x" * (MOST_BYTES + 1))
+    made = BindingDecider(parts).decide(P_TO_A, None, lambda _: b"", in_haste=False)
     assert made is not None
     assert made.decision.action == action
 
