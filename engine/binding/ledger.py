@@ -240,6 +240,10 @@ CACHE_LAG_SECONDS: Final = 5
 MOST_BINDINGS: Final = 10_000
 """On their way at once; while there are more, no pod is moved."""
 
+MOST_REQUESTS: Final = 32
+"""To bind one pod; while there are more, it is not moved. The scheduler waits for up to 10 s before
+it tries a pod again, so it makes fewer in the time that one takes."""
+
 _NOWHERE: Final = ("",)
 
 
@@ -307,8 +311,8 @@ class _OnItsWay:
 class BindingLedger:
     """Notes bindings, and says what they allow; see the module.
 
-    Memory follows the pods that wait for the scheduler, and the requests of a minute: of at most
-    MOST_BINDINGS pods.
+    Memory follows the pods that wait for the scheduler, and the requests of a minute: at most
+    MOST_REQUESTS of each of MOST_BINDINGS pods.
 
     Args:
         state: where the pods count; nobody else calls its `expect_binding`.
@@ -415,6 +419,8 @@ class BindingLedger:
             shape = None if pod is None else pod.shape
             way = _OnItsWay(key=key, uid=ticket.uid, shape=shape)
             self._on_their_way[way.uid] = way
+        if len(way.requests) >= MOST_REQUESTS:
+            return ticket
         with self._changing(way, now):
             way.scheduler_node = node_name
             way.requests.append(ticket)
@@ -435,7 +441,7 @@ class BindingLedger:
         self._forget_moves_of_late(now)
         is_known = now >= max(self._unsettled_until, self._lag_until)
         return MoveLimits(
-            may_move=self.may_move(now) and ticket.uid in self._on_their_way,
+            may_move=self.may_move(now) and self._is_noted(ticket),
             targets_for=self._targets_for,
             disturbed=self._disturbed.keys() if is_known else None,
         )
@@ -454,7 +460,7 @@ class BindingLedger:
         If the denial does not arrive in time, it is bound as one that nobody asked about.
         """
         way = self._on_their_way.get(ticket.uid)
-        if way is not None and ticket.answer == "" and ticket in way.requests:
+        if way is not None and ticket.answer == "" and self._is_noted(ticket):
             with self._changing(way, now):
                 way.requests.remove(ticket)
 
@@ -526,6 +532,10 @@ class BindingLedger:
                 way.requests = [each for each in way.requests if each.ends_by >= seen_until]
 
     # How it is kept.
+
+    def _is_noted(self, ticket: BindingTicket) -> bool:
+        way = self._on_their_way.get(ticket.uid)
+        return way is not None and ticket in way.requests
 
     def _targets_for(self, pod: Pod, view: ClusterView) -> Callable[[int], bool]:
         """Return whether a pod may be moved to the node of a row; see `MoveLimits`."""

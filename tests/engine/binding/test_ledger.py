@@ -14,7 +14,7 @@ from engine.binding import (
     decide_in_haste,
     decide_unseen,
 )
-from engine.binding.ledger import Margin
+from engine.binding.ledger import MOST_REQUESTS, Margin
 from engine.model.time import SECOND, Micros
 from engine.pipeline import Scope
 from engine.view import ClusterState, ClusterView
@@ -427,3 +427,23 @@ def test_decisions_are_counted_by_action_and_reason() -> None:
     desk = Desk("p")
     desk.moved("p")
     assert desk.ledger.counters.decided == {("Move", "BetterNode"): 1}
+
+
+def test_of_very_many_requests_to_bind_a_pod_no_more_are_kept_and_none_moves_it() -> None:
+    desk = Desk("p")
+    for number in range(MOST_REQUESTS - 1):
+        desk.ask("p", f"node-{number}")
+    known = desk.ask("p", "a")
+    assert desk.ledger.limits(known, NOW).may_move
+    for number in range(2):
+        beyond = desk.ask("p", f"beyond-{number}")
+        assert not desk.ledger.limits(beyond, NOW).may_move
+    assert desk.counted() == {"a": 1, "b": 0}
+    beyond = desk.ask("p", "b")
+    decision = desk.decide(beyond)
+    assert decision.action == "Keep"
+    desk.ledger.decided(beyond, decision, NOW)
+    desk.ledger.answered(beyond, NOW)
+    assert desk.counted() == {"a": 1, "b": 0}
+    desk.ledger.expire(after(A_MINUTE + 2), after(A_MINUTE + 1))
+    assert desk.counted() == {"a": 0, "b": 0}
