@@ -88,6 +88,8 @@ def missing_of_place(pod: Pod, row: int, view: ClusterView, awaited: AwaitedRoom
         return None
     for number in range(1, awaited.count + 1):
         (before,) = missing(number, free[:, here], offered[:, here])
+        if np.isinf(before):
+            return None  # there is no place for so many
         if missing(number, free[:, here] - asked, offered[:, here])[0] > before:
             break
     else:

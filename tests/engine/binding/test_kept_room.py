@@ -135,3 +135,8 @@ def test_a_resource_that_members_do_not_request_is_none_of_theirs() -> None:
     full = pod("full", cpu="3", on="a", requests={"memory": "8Gi"})
     view = cluster(node("a"), full).view()
     assert missing(view, "0", 1) is None
+
+
+def test_very_many_members_take_no_longer_than_a_node_has_places() -> None:
+    view = cluster(node("a"), pod("full", cpu="3", on="a")).view()  # one place of 2 cores, or two
+    assert missing(view, "0", 10**9) is None
