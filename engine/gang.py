@@ -146,7 +146,7 @@ class ReservationTurns:
         """Return the gang whose turn it is, None if none waits; then it has had it.
 
         Args:
-            waiting: the moments since when gangs wait.
+            waiting: the moments since when gangs wait, or may try again.
         """
         if not waiting:
             return None

@@ -35,8 +35,9 @@ _log = logging.getLogger(__name__)
 class GangReservation:
     """The gang that reserves room; namespaces have their turns one after the other.
 
-    It lasts as long as the gang has waited for room, 10 minutes at most; after one in vain the gang
-    reserves nothing for as long. What is nominated is written beside the cycles.
+    It lasts as long as the gang has waited for room, 10 minutes at most; after one in vain no gang
+    of its namespaces reserves anything for as long: gangs are as many as a tenant likes. What is
+    nominated is written beside the cycles.
 
     Args:
         context: what the release of gangs works with.
@@ -47,6 +48,7 @@ class GangReservation:
         self._context = context
         self._memories = memories
         self._turns = ReservationTurns()
+        self._rests_until: dict[str, float] = {}  # by namespace
         self._unit: GangUnit | None = None
         self._decisions: dict[str, ReleaseDecision] = {}  # of the members that have room, by key
         self._seconds = 0.0  # that it lasts
@@ -61,6 +63,7 @@ class GangReservation:
     def begin(self) -> None:
         """Begin with no gang."""
         self._turns.clear()
+        self._rests_until.clear()
 
     async def end(self) -> None:
         """End all writes; what is nominated by then is left to the next leader."""
@@ -237,21 +240,25 @@ class GangReservation:
 
     def _begin_next(self, units: Mapping[GangKey, GangUnit], view: ClusterView) -> None:
         context, now = self._context, self._context.clock()
-        waiting: dict[GangKey, float] = {}
+        waiting: dict[GangKey, float] = {}  # since when, or since it may again
+        waited_for: dict[GangKey, float] = {}
         for key, unit in units.items():
             memory = self._memories.of(key)
-            since, begin = memory.without_room_since, memory.reserves_again_at
+            since = memory.without_room_since
             is_long = since is not None and now - since >= context.reserve_after_seconds
+            rests = (self._rests_until.get(gang.key.namespace, 0.0) for gang in unit.gangs)
+            begin = max(memory.reserves_again_at, *rests)
             if since is None or not is_long or now < begin or not self._may_reserve(unit):
                 continue
             if exceeds_cluster(unit, view, context.release.fit):
                 memory.reserves_again_at = now + context.reserve_after_seconds
             else:
-                waiting[key] = since
+                waiting[key] = max(since, memory.reserves_again_at)
+                waited_for[key] = now - since
         chosen = self._turns.take(waiting)
         if chosen is None:
             return
-        self._unit, waited = units[chosen], now - waiting[chosen]
+        self._unit, waited = units[chosen], waited_for[chosen]
         self._seconds = min(waited, _LONGEST_SECONDS)
         self._until = now + self._seconds
         self._tell(
@@ -307,6 +314,8 @@ class GangReservation:
             self._give_back(held)
         memory = self._memories.of(unit.key)
         memory.reserves_again_at = self._context.clock() + self._seconds
+        for gang in unit.gangs:
+            self._rests_until[gang.key.namespace] = memory.reserves_again_at
         count = counted(len(unit.members), "member")
         memory.message = f"room for {reserved} of {count} was reserved and is given back: {why}"
         self._tell(unit, memory.message)

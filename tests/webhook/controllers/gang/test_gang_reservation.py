@@ -462,10 +462,31 @@ async def test_a_gang_with_a_member_that_no_node_may_take_leaves_the_turn_to_oth
     world.node("d", disk="fast")
     busy(world, "d")
     world.seconds += 61
+    await replica.cycle()  # then its namespace reserves nothing for as long
+    assert nominated(world, "x1", "x2", "x3") == []
+    world.seconds += 61
     for _ in range(2):
         await replica.cycle()
     assert nominated(world, "x1", "x2", "x3") == []
     assert nominated(world) == ["a"]
+
+
+async def test_a_namespace_with_many_gangs_leaves_others_as_much_time_as_it_takes(
+    world: World,
+) -> None:
+    for name in ("train", "upper", "zeta"):
+        members(world, *(f"{name}-{number}" for number in range(3)), gang=name)
+    busy(world, "a", "b", "c")
+    replica = world.replica()
+    await replica.cycle()
+    holders = []
+    for _ in range(22):
+        world.seconds += 60
+        await replica.cycle()
+        holders.append(taken_from(replica, "a")[len("gang `shop/") :].split("`")[0])
+    # After 60 s for 60 s, and none for as long; the next has waited for 180 s, the third for 540.
+    expected = [("train", 1), ("", 1), ("upper", 3), ("", 3), ("zeta", 9), ("", 5)]
+    assert holders == [name for name, minutes in expected for _ in range(minutes)]
 
 
 async def test_a_gang_whose_min_resources_exceed_the_cluster_reserves_nothing(
