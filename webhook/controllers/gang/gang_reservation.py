@@ -27,6 +27,9 @@ _LONGEST_SECONDS: Final = 600.0
 _TURN_SECONDS: Final = 5.0
 """After which a gang whose turn does not come, as its quota has no room, keeps none either."""
 
+_MOST_SHAPES: Final = 8
+"""Of members, for which room is kept from pods that are not held before it is nominated."""
+
 _MAYBE_WRITTEN: Final = frozenset({WriteFailure.UNREACHABLE, WriteFailure.NOT_LEADING})
 
 _log = logging.getLogger(__name__)
@@ -116,11 +119,19 @@ class GangReservation:
 
     @property
     def without_room(self) -> Collection[Sequence[HeldPod]]:
-        """The members that have no room yet, those of each shape together."""
+        """The members that have no room yet, those of each shape together: of the first shapes.
+
+        For each, all nodes are looked at for every pod that is bound.
+        """
         by_shape: dict[PodShape, list[HeldPod]] = {}
         for held in () if self._unit is None else self._unit.members:
-            if held.raw and held not in self:
-                by_shape.setdefault(held.pod.shape, []).append(held)
+            shape = held.pod.shape
+            if (
+                held.raw
+                and held not in self
+                and (shape in by_shape or len(by_shape) < _MOST_SHAPES)
+            ):
+                by_shape.setdefault(shape, []).append(held)
         return by_shape.values()
 
     @property

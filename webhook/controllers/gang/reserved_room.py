@@ -35,8 +35,10 @@ class ReservedRoom:
     ) -> None:
         self._context = context
         self._reservation = reservation
-        self._prepared = prepared
         self._view = view
+        self._nominated: dict[str, list[HeldPod]] = {}  # by node
+        for held in chain(prepared, reservation.members):
+            self._nominated.setdefault(context.state.assumed_node(held.key), []).append(held)
         self._awaited: dict[str, AwaitedRoom] = {}  # by the key of the first of some members
 
     def __call__(self, pod: Pod, row: int) -> str:
@@ -47,7 +49,7 @@ class ReservedRoom:
         node_name = self._view.names[row]
         if pod.nominated_node_name == node_name:
             return ""
-        nominated = self._nominated_to(node_name)
+        nominated = self._nominated.get(node_name, ())
         if nominated and takes_nominated_room(
             pod, row, self._view, [held.pod for held in nominated]
         ):
@@ -62,11 +64,6 @@ class ReservedRoom:
             if missing is not None:
                 return self._holder(first)
         return ""
-
-    def _nominated_to(self, node_name: str) -> Sequence[HeldPod]:
-        assumed_node = self._context.state.assumed_node
-        members = chain(self._prepared, self._reservation.members)
-        return [held for held in members if assumed_node(held.key) == node_name]
 
     def _awaited_by(self, alike: Sequence[HeldPod]) -> AwaitedRoom:
         first = alike[0]

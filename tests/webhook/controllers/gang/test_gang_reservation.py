@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from engine.model.hold import RESERVED_AT_ANNOTATION
 from tests.engine.binding.worlds import request
 from tests.webhook.controllers.gang.members import members, message
@@ -469,6 +471,29 @@ async def test_a_gang_with_a_member_that_no_node_may_take_leaves_the_turn_to_oth
         await replica.cycle()
     assert nominated(world, "x1", "x2", "x3") == []
     assert nominated(world) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("others", "holder"), [(7, "gang `shop/train` until 2026-01-02T03:06:05Z"), (8, "")]
+)
+async def test_what_has_just_come_free_is_left_to_members_of_the_first_eight_shapes(
+    world: World, others: int, holder: str
+) -> None:
+    world.gang("train", others + 1)
+    for number in range(others):
+        world.member(f"m-{number}", "train", cpu=f"{3000 + number}m")
+        world.node(f"of-{number}")
+        busy(world, f"of-{number}")
+    busy(world, "a", "b", "c")
+    world.member("small", "train", cpu="2")
+    world.node("d", cpu="2")
+    world.create("run-d", "shop", "2", nodeName="d")
+    replica = world.replica()
+    await replica.cycle()
+    world.seconds += 60
+    await replica.cycle()
+    world.delete("run-d")
+    assert taken_from(replica, "d", cpu="2") == holder
 
 
 async def test_a_namespace_with_many_gangs_leaves_others_as_much_time_as_it_takes(
