@@ -3,14 +3,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.model.node import Node
 from engine.model.pod import Pod
 from engine.model.time import SECOND
 from engine.report import ArmPlacement, ArmReport, ArrivalSource, NodeTime
 from engine.simulation import Arm, RecordedPod, Scenario, Simulation, placeholders, simulate
+from engine.simulation.arms import ArmCluster
 from engine.simulation.arrivals import Arrival, Arrivals, recorded_arrivals
+from engine.simulation.autoscaler import Autoscaler
+from engine.simulation.scheduler import passing_nodes
+from engine.view import WhatIf
 from tests.engine.simulation.recordings import (
     large_node,
     of_daemon_set,
@@ -162,3 +169,36 @@ def test_a_node_comes_back_for_the_buffer_before_a_pod_needs_it(
     moments = {"early": 30 * MINUTE, "late": 40 * MINUTE}
     stock = until(60, [karpenters("a"), karpenters("b")], pods, moments, buffer=buffer)
     assert node_time(stock).longest_wait == longest_wait
+
+
+def finds_no_room(pods: Iterable[Pod], cluster: ArmCluster) -> Pod | None:
+    """Return the first pod without room where each in turn takes the first node that it can."""
+    left = WhatIf(cluster.view())
+    for each in sorted(pods, key=lambda it: (-it.shape.requests["cpu"], it.key)):
+        passing = np.flatnonzero(passing_nodes(each, left.view, cluster.now))
+        if not passing.size:
+            return each
+        left.place_each([each], passing[:1].tolist())
+    return None
+
+
+@given(
+    used=st.lists(st.integers(0, 7), min_size=1, max_size=4),
+    copies=st.dictionaries(st.integers(1, 5), st.integers(1, 12), max_size=3),
+)
+def test_copies_that_are_placed_at_once_fit_if_they_do_one_by_one(
+    used: Sequence[int], copies: Mapping[int, int]
+) -> None:
+    nodes = [large_node(f"n{number}") for number in range(len(used))]
+    running = [of_deployment(f"on{n}", 0, f"n{n}", cpu=str(cpu)) for n, cpu in enumerate(used)]
+    buffer = [
+        of_deployment(f"buffer{cpu}", number, cpu=str(cpu)).pod
+        for cpu, count in copies.items()
+        for number in range(count)
+    ]
+    recorded = recording(nodes, running)
+    cluster = ArmCluster(recorded, frozenset(), recorded.loads(), ())
+    scaler = Autoscaler(nodes, cluster, buffer)
+    one = finds_no_room(buffer, cluster)
+    at_once = scaler._first_without_room(buffer, scaler.nodes)  # noqa: SLF001 - all depends on it
+    assert (at_once and at_once.shape) == (one and one.shape)
