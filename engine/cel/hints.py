@@ -424,7 +424,15 @@ def for_operands(node: ast.Binary, left: CelType, right: CelType) -> str:
         return _of_string_and_bool(node, left)
     if kinds == {TIMESTAMP, STRING}:
         return _of_timestamp_and_string(node)
-    return _for_number(operator, left, kinds) if kinds & NUMERIC else ""
+    return (_amount(node) or _for_number(operator, left, kinds)) if kinds & NUMERIC else ""
+
+
+def _amount(node: ast.Binary) -> str:
+    """Return the hint for an amount such as `'4Gi'` next to a number, "" without one."""
+    for side in (node.left, node.right):
+        if isinstance(side, ast.Literal) and (found := _OTHER_QUANTITY.fullmatch(str(side.value))):
+            return f"write `quantity('{_quantity(found[0])}').asApproximateFloat()`"
+    return ""
 
 
 def _for_number(operator: str, left: CelType, kinds: Collection[CelType]) -> str:

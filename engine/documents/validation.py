@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from typing import Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, ValidationInfo
@@ -118,7 +119,8 @@ def _problems(
     elif kind == "missing":
         yield document.problem(path[:-1], f"missing key `{path[-1]}`")
     elif kind == "extra_forbidden":
-        hint = _hint_for_key(model, error["loc"])
+        at = error["loc"]
+        hint = _hint_for_value(model, at, error["input"]) or _hint_for_key(model, at)
         yield document.problem_at_key(path, f"unknown key `{path[-1]}`", hint=hint)
     elif kind in {"literal_error", "enum"}:
         known = [choice for choice in _CHOICE.findall(error["ctx"]["expected"]) if choice]
@@ -177,6 +179,20 @@ def _echo(value: object) -> str:
     """Return the value as written, in backticks and shortened."""
     text = value if isinstance(value, str) else json.dumps(value)
     return f"`{text}`" if len(text) <= _LONGEST_ECHO else f"`{text[:_LONGEST_ECHO]}...`"
+
+
+def _hint_for_value(model: type[BaseModel], path: Path, value: object) -> str:
+    """Return the key that an unknown key stands for, if only that one there takes such a value."""
+    *inside, key = path
+    keys = [
+        known
+        for parent in _models_at(model, tuple(inside))
+        for known, annotation in _fields(parent)
+        if isinstance(annotation, type) and issubclass(annotation, Enum)
+        if value in [each.value for each in annotation]
+    ]
+    is_other = len(keys) == 1 and not did_you_mean(str(key), keys)
+    return f"did you mean `{keys[0]}: {value}`?" if is_other else ""
 
 
 def _hint_for_key(model: type[BaseModel], path: Path) -> str:

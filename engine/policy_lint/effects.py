@@ -538,6 +538,7 @@ _HEEDED: Final = {
 
 _USAGE: Final = ("node", "usage")
 _REQUESTED: Final = ("node", "requested")
+_POD_COUNT: Final = ("node", "podCount")
 _LOADS: Final = {
     _USAGE: "in use",
     ("node", "limits"): "promised by limits",
@@ -558,8 +559,10 @@ def _inverted(trials: Trials, judged: _Rules) -> Iterator[Finding]:
                 yield from _towards(trials, rule, ".".join(path), what)
                 break
         else:
-            if isinstance(rule, ScoreRule) and any(each[:2] == _REQUESTED for each in references):
-                yield from _against_its_name(trials, rule)
+            if isinstance(rule, ScoreRule):
+                yield from _against_its_name(trials, rule, references)
+        if isinstance(rule, ScoreRule) and any(each[:2] == _USAGE for each in references):
+            yield from _best_without_report(trials, rule)
         if isinstance(rule, FilterRule) and ("node", "creationTimestamp") in references:
             ages = trials.number(_AGE)
             if all(_parts(values, -ages) for values in trials.of(rule)) and all(
@@ -629,11 +632,18 @@ def _shares_of(trials: Trials, path: str) -> tuple[_Values, _Values, _Values]:
     return cpu, memory, (cpu + memory) / 2
 
 
-def _against_its_name(trials: Trials, rule: ScoreRule) -> Iterator[Finding]:
-    """Yield that a score prefers full nodes by requests, and its name says empty, or vice versa."""
+def _against_its_name(
+    trials: Trials, rule: ScoreRule, references: Collection[Reference]
+) -> Iterator[Finding]:
+    """Yield that a score prefers full nodes, and its name says empty, or vice versa."""
     assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins are as they are named
     named = _fullness_in(rule.name)
-    for share in _shares_of(trials, ".".join(_REQUESTED)) if named else ():
+    shares: list[_Values] = []
+    if any(each[:2] == _REQUESTED for each in references):
+        shares += _shares_of(trials, ".".join(_REQUESTED))
+    if _POD_COUNT in references:
+        shares.append(trials.number(".".join(_POD_COUNT)))
+    for share in shares if named else ():
         if all(_prefers(values, -named * share) for values in trials.of(rule)):
             said, done = ("full", "emptiest") if named > 0 else ("empty", "fullest")
             turned = unparse(ast.Negate(rule.evaluator.program.root, offset=0))
@@ -647,11 +657,40 @@ def _against_its_name(trials: Trials, rule: ScoreRule) -> Iterator[Finding]:
             return
 
 
+def _best_without_report(trials: Trials, rule: ScoreRule) -> Iterator[Finding]:
+    """Yield that nodes without a report of usage rank before all others."""
+    root = rule.evaluator.program.root  # type: ignore[union-attr]
+    if not isinstance(root, ast.Conditional):
+        return
+    reads = [_reads_usage(trials.policy, each) for each in (root.then, root.otherwise)]
+    is_reported = trials.number("has(node.usage) ? 1 : 0") == 1
+    if reads[0] == reads[1] or is_reported.all():
+        return
+    values = [each for each in trials.of(rule) if np.isfinite(each).all()]
+    if values and all(
+        each[~is_reported].min() >= each[is_reported].max() > each[is_reported].min()
+        for each in values
+    ):
+        kind = rule.evaluator.program.result_type  # type: ignore[union-attr]
+        worst = math.floor(min(each.min() for each in values))
+        least = ast.Literal(float(worst) if kind == DOUBLE else worst, kind, offset=0)
+        given = root.otherwise if reads[0] else root.then
+        better = replace(root, otherwise=least) if reads[0] else replace(root, then=least)
+        yield Finding(
+            rule.name,
+            f"no other node gets more than `{unparse(given)}`: those without a report of usage rank"
+            " first",
+            f"write `{unparse(better)}`",
+        )
+
+
 def _fullness_in(name: str) -> int:
     """Return 1 for the name of a score that prefers full nodes, -1 for empty ones, else 0."""
     words = [word.lower() for word in _WORD.findall(name)]
     goals = [_FULLNESS[word] for word in words if word in _FULLNESS]
     degrees = [_DEGREES[word] for word in words if word in _DEGREES]
+    if "pods" in words and degrees and not goals:
+        goals = [1]  # such as `fewest-pods`
     is_clear = len(goals) == 1 and len(degrees) <= 1 and _TURNING.isdisjoint(words)
     if not is_clear or (not degrees and not _OF_DEGREES.isdisjoint(words)):
         return 0
@@ -665,7 +704,10 @@ _FULLNESS: Final = {
     **dict.fromkeys(("pack", "packed", "packing", *_OF_DEGREES), 1),
     **dict.fromkeys(("empty", "emptiest", "free", "spread", "spreading"), -1),
 }
-_DEGREES: Final = {"least": -1, "less": -1, "lowest": -1, "highest": 1, "more": 1, "most": 1}
+_DEGREES: Final = {
+    **dict.fromkeys(("fewer", "fewest", "least", "less", "lowest"), -1),
+    **dict.fromkeys(("highest", "more", "most"), 1),
+}
 _TURNING: Final = frozenset(
     {"against", "anti", "avoid", "drain", "keep", "last", "leave", "no", "nodes", "not", "up"}
 )

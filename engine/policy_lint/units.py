@@ -46,6 +46,7 @@ _LEAST_OF_A_NODE: Final = {
 }
 _MOST_CORES_OF_A_POD: Final = 200
 _MOST_CORES_OF_A_NODE: Final = 1000
+_LEAST_BYTES_LEFT: Final = 2**24  # of a node: nobody asks for 16 MiB and no more
 _MOST_CORES_OF_LIMITS: Final = 4000  # of all pods of a node
 _MOST_OVERCOMMIT: Final = 20  # limits of all pods of a node, as a multiple of what it offers
 _MOST_SHARE: Final = 5  # of usage or requests in what a node offers
@@ -296,10 +297,14 @@ def _may_be_percent(cores: Measured, number: float) -> bool:
 
 def _advice_for_a_node(node: ast.Binary, measured: Measured, number: float) -> _Advice | None:
     """Return what to write for less than any node has, None if it may be meant."""
-    least = _LEAST_OF_A_NODE.get(measured.path, 0.0)
-    is_share = measured.unit is _Unit.SHARE
-    if _has(node, "-") or is_share or not 0 < number / measured.scale < least:
+    is_rest = _has(node, "-")  # such as what is free
+    of_a_rest = _LEAST_BYTES_LEFT if measured.unit is _Unit.BYTES else 0.0
+    least = of_a_rest if is_rest else _LEAST_OF_A_NODE.get(measured.path, 0.0)
+    if measured.unit is _Unit.SHARE or not 0 < number / measured.scale < least:
         return None
+    if is_rest:
+        hint = f"1024 times as much is `{number * _KIBI}`"
+        return _Advice(f"{number:g} bytes are next to nothing", hint)
     times = _KIBI if measured.unit is _Unit.BYTES else _MILLI
     meant = "Gi" if measured.unit is _Unit.BYTES else "cores"
     hint = f"for {number:g} {meant} write `{number * times:g}`" if measured.scale != 1 else ""

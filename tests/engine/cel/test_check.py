@@ -114,6 +114,12 @@ def test_types_are_known_as_far_as_they_are_certain(source: str, type_name: str)
             "`+` does not apply to `string` and `int`",
             "convert one of them, with `string(..)` or with `double(..)`",
         ),
+        (
+            "2.0 < '4GB'",
+            4,
+            "`<` does not apply to `double` and `string`",
+            "write `quantity('4G').asApproximateFloat()`",
+        ),
         ("node.name == 1", 10, "`==` does not apply to `string` and `int`", NO_NUMBER),
         ("node.name < 1", 10, "`<` does not apply to `string` and `int`", NO_NUMBER),
         (

@@ -305,6 +305,7 @@ _SHAPE = (
     ("written", "old", "new"),
     [
         ("modus: Audit", "modus", "mode"),
+        ("placement: {mode: Binding}", "mode: Binding", "at: Binding"),
         ("placement: {dynamicFilter: Required}", "dynamicFilter", "dynamicFilters"),
         ("mode: audit", "audit", "Audit"),
         ("match: {objectSelector: {matchLabels: {a: 1.10}}}", "1.10", '"1.10"'),

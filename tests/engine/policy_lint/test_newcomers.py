@@ -19,6 +19,7 @@ from tests.engine.policy.worlds import policy
 _ZONE = "node.labels[?'topology.kubernetes.io/zone'].orValue('')"
 _TYPE = "node.labels[?'node.kubernetes.io/instance-type'].orValue('')"
 _CPU = "node.usage.cpu / node.allocatable.cpu"
+_LOAD = "node.usage.cpu / node.allocatable.cpu"
 _REQUESTED = "node.requested.memory / node.allocatable.memory"
 
 
@@ -483,6 +484,24 @@ _RULES = (
         "by its name it prefers full nodes, yet it prefers the emptiest: in the built-in cluster",
         f"1.0 - {_REQUESTED}",
         f"-(1.0 - {_REQUESTED})",
+    ),
+    Mistake(
+        _named("fewest-pods", "node.podCount"),
+        "by its name it prefers empty nodes, yet it prefers the fullest: in the built-in cluster",
+        "node.podCount",
+        "-node.podCount",
+    ),
+    Mistake(
+        _named("calm", f"has(node.usage) ? -({_LOAD}) : 0.0"),
+        "no other node gets more than `0.0`: those without a report of usage rank first",
+        ": 0.0",
+        ": -2.0",
+    ),
+    Mistake(
+        _filter("node.allocatable.memory - node.requested.memory > 4.0 * 1024.0 * 1024.0"),
+        "4.1943e+06 bytes are next to nothing",
+        "4.0 * 1024.0 * 1024.0",
+        "4294967296.0",
     ),
     Mistake(_named("SpreadByCpu", "node.requested.cpu / node.allocatable.cpu"), "empty nodes, yet"),
     Mistake(

@@ -17,7 +17,7 @@ spec:
     - {name: zone, expression: "node.labels['zone'] == 'a'"}
   placement: {dynamicFilters: Required}
   scores:
-    - {name: empty, weight: 3, expression: node.podCount}
+    - {name: dense, weight: 3, expression: node.podCount}
 """
 
 
@@ -28,7 +28,7 @@ def test_every_rule_is_listed_with_what_it_does(stowplan: Stowplan, tmp_path: Pa
     words = [line.split() for line in ran.out.splitlines()]
     assert ["mixed", "Audit,", "priority", "7"] in words
     assert ["zone", "filter", "labels"] in [line[:3] for line in words]
-    assert ["empty", "score", "x", "3", "advice", "only"] in [line[:6] for line in words]
+    assert ["dense", "score", "x", "3", "advice", "only"] in [line[:6] for line in words]
     assert ran.out.endswith("1 policy, no mistakes\n")
 
 
@@ -67,7 +67,7 @@ def test_verbose_shows_how_each_part_is_evaluated(stowplan: Stowplan, tmp_path: 
     assert head
     assert plan.startswith("per row")
     assert "not by labels alone: " in plan
-    assert "\nmixed: empty\ncolumns" in plan
+    assert "\nmixed: dense\ncolumns" in plan
 
 
 def test_no_name_is_cut_short(stowplan: Stowplan) -> None:

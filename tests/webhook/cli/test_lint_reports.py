@@ -25,7 +25,7 @@ spec:
     - { name: small, expression: node.usage.memory < 4096.0 }
     - { name: zone, expression: "node.labels['zone'] == 'a'" }
   scores:
-    - { name: empty, weight: 3, expression: node.podCount }
+    - { name: dense, weight: 3, expression: node.podCount }
 """
 
 
