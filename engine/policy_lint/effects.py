@@ -638,12 +638,14 @@ def _against_its_name(
     """Yield that a score prefers full nodes, and its name says empty, or vice versa."""
     assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins are as they are named
     named = _fullness_in(rule.name)
+    if not named:
+        return
     shares: list[_Values] = []
     if any(each[:2] == _REQUESTED for each in references):
         shares += _shares_of(trials, ".".join(_REQUESTED))
     if _POD_COUNT in references:
         shares.append(trials.number(".".join(_POD_COUNT)))
-    for share in shares if named else ():
+    for share in shares:
         if all(_prefers(values, -named * share) for values in trials.of(rule)):
             said, done = ("full", "emptiest") if named > 0 else ("empty", "fullest")
             turned = unparse(ast.Negate(rule.evaluator.program.root, offset=0))
@@ -673,7 +675,7 @@ def _best_without_report(trials: Trials, rule: ScoreRule) -> Iterator[Finding]:
     ):
         kind = rule.evaluator.program.result_type  # type: ignore[union-attr]
         worst = math.floor(min(each.min() for each in values))
-        least = ast.Literal(float(worst) if kind == DOUBLE else worst, kind, offset=0)
+        least = _literal(worst, kind)
         given = root.otherwise if reads[0] else root.then
         better = replace(root, otherwise=least) if reads[0] else replace(root, then=least)
         yield Finding(
@@ -725,7 +727,7 @@ def _emptiest_first(trials: Trials, rule: ScoreRule, path: str) -> str:
     is_reported = trials.number(f"{unparse(has_report)} ? 1 : 0") == 1
     values = [np.where(np.isfinite(each), each, -np.inf) for each in trials.of(rule)]
     least = -math.floor(max(each[is_reported].max() for each in values)) - 1
-    worst = ast.Literal(float(least) if kind == DOUBLE else least, kind, offset=0)
+    worst = _literal(least, kind)
     if isinstance(root, ast.Conditional):
         branches = (root.then, root.otherwise)
         reads = [_reads_usage(trials.policy, each) for each in branches]
@@ -736,6 +738,10 @@ def _emptiest_first(trials: Trials, rule: ScoreRule, path: str) -> str:
     if any(np.isfinite(each[~is_reported]).any() for each in values):
         turned = ast.Conditional(has_report, turned, worst, offset=0)
     return unparse(turned)
+
+
+def _literal(number: int, kind: CelType) -> ast.Literal:
+    return ast.Literal(float(number) if kind == DOUBLE else number, kind, offset=0)
 
 
 def _reads_usage(policy: CompiledPolicy, part: ast.Node) -> bool:
