@@ -144,6 +144,7 @@ class PatchError(StowplanError):
 
 
 _CLOSE_WORDS = 3
+_SHORTEST_BEGINNING = 3  # letters, of a word that is cut short
 _ALIKE = 0.8  # of two words that begin differently, as `sage` and `usage`
 
 
@@ -161,7 +162,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         if other[:1].lower() == word[:1].lower()
         or difflib.SequenceMatcher(None, other, word).ratio() >= _ALIKE
     )
-    found = next(iter(alike), "") or next(close, "")
+    begun = [other for other in candidates if other.casefold().startswith(word.casefold())]
+    is_short = len(begun) == 1 and len(word) >= _SHORTEST_BEGINNING
+    found = next(iter(alike), "") or next(close, "") or (begun[0] if is_short else "")
     return f"did you mean `{found}`?" if found else ""
 
 

@@ -418,17 +418,13 @@ class _Checker:
     # Operators.
 
     def not_(self, node: ast.Not) -> Typed:
-        return replace(node, operand=self.boolean(node.operand, is_negated=True)), BOOL
+        return replace(node, operand=self.boolean(node.operand)), BOOL
 
-    def boolean(
-        self, node: ast.Node, *, is_negated: bool = False, among: ast.And | ast.Or | None = None
-    ) -> ast.Node:
+    def boolean(self, node: ast.Node, among: ast.And | ast.Or | None = None) -> ast.Node:
         resolved, of_type = self.visit(node)
         if not can_be(of_type, BOOL):
-            hint = self._hint_of_field(node) or hints.for_bool(
-                node, of_type, is_negated=is_negated, among=among
-            )
-            self.report(node.offset, f"expected `bool`, not `{of_type}`", hint)
+            hint = self._hint_of_field(node) or hints.for_bool(node, of_type, among)
+            self.report(node.offset, f"{_NO_BOOL} `{of_type}`", hint)
         return resolved
 
     def negate(self, node: ast.Negate) -> Typed:
@@ -448,7 +444,11 @@ class _Checker:
         return resolved
 
     def _operands(self, node: ast.Binary) -> Typed:
+        reported = len(self.problems)
         left, left_type = self.visit(node.left)
+        hint = hints.for_negated_operand(node)
+        if hint and any(each.message.startswith(_NO_BOOL) for each in self.problems[reported:]):
+            self.problems[-1] = replace(self.problems[-1], hint=hint)
         right, right_type = self.visit(node.right)
         result = static_types.binary(node.operator, left_type, right_type)
         if result is None:
@@ -476,7 +476,7 @@ class _Checker:
         return of_type.hints.get(node.field, "") if isinstance(of_type, ObjectType) else ""
 
     def logic(self, node: ast.And | ast.Or) -> Typed:
-        operands = (self.boolean(each, among=node) for each in node.operands)
+        operands = (self.boolean(each, node) for each in node.operands)
         return replace(node, operands=tuple(operands)), BOOL
 
     def conditional(self, node: ast.Conditional) -> Typed:
@@ -602,6 +602,7 @@ def _check_format(node: ast.Call) -> None:
             check_template(text, len(args.elements))
 
 
+_NO_BOOL: Final = "expected `bool`, not"
 _ALTERNATIVES: Final = frozenset({("or", 2), ("orValue", 2)})
 
 

@@ -495,15 +495,21 @@ def _of_string_and_bool(node: ast.Binary, left: CelType) -> str:
     return f"`{unparse(bool_)}` is a bool: write `{alone}`"
 
 
-def for_bool(
-    node: ast.Node, of_type: CelType, *, is_negated: bool, among: ast.And | ast.Or | None = None
-) -> str:
+def for_bool(node: ast.Node, of_type: CelType, among: ast.And | ast.Or | None = None) -> str:
     """Return the hint for an operand of `!`, `&&`, `||` or `?` that is no bool, "" without one."""
-    if is_negated and isinstance(node, ast.Literal):
-        return "write `!(x in y)`"
     if among is not None and isinstance(node, ast.Literal) and node.type == STRING:
         return _whole_comparison(node, among)
     return _STRING_AS_BOOL if kind_of(of_type) == STRING else ""
+
+
+def for_negated_operand(node: ast.Binary) -> str:
+    """Return the hint for `!x in y`, which reads as `(!x) in y`; "" for anything else."""
+    if node.operator not in _RELATIONS or not isinstance(node.left, ast.Not):
+        return ""
+    return f"write `{unparse(ast.Not(replace(node, left=node.left.operand), offset=0))}`"
+
+
+_RELATIONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
 
 
 def _whole_comparison(literal: ast.Literal, among: ast.And | ast.Or) -> str:

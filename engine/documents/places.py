@@ -84,6 +84,8 @@ _LONGEST_TEMPLATE: Final = 256  # characters
 _NO_TAGS = "YAML tags are not supported"
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _TOO_LONG = "too long for one object"
+_QUOTED_TWICE: Final = re.compile(r"""(?::\ +|\[|-\ +)"[^"]*"[^\s"',:}\]][^"]*\"""", re.VERBOSE)
+_INNER_QUOTES = "the text ends at the second `\"`: use `'` for texts inside, or put it below a `|-`"
 _TAB_HINT = "YAML takes no tabs for indentation: use spaces"
 
 
@@ -336,6 +338,8 @@ def fatal_problem(source: Source, error: yaml.YAMLError | LimitExceededError) ->
         return source.problem_at(line_start + tagged.start(1), _NO_TAGS, _TAG_HINT)
     if source.text[mark.index : mark.index + 1] == "\t":
         hint = _TAB_HINT
+    elif _QUOTED_TWICE.search(source.text[line_start : end if end >= 0 else None]):
+        hint = _INNER_QUOTES
     if begun is not None and begun.line != mark.line:
         line = source.place_at(begun.index).line
         message += f", {error.context} that begins on line {line}"

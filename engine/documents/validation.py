@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Final, TypeVar, get_args, get_origin
+from typing import Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -75,10 +75,10 @@ def several_mistakes(
     return PydanticCustomError(_SEVERAL, "{text}", context)
 
 
-def warn(info: ValidationInfo, message: str) -> None:
+def warn(info: ValidationInfo, message: str, hint: str = "") -> None:
     """Note, in a validator, that a value is allowed and probably not meant."""
     if isinstance(info.context, list):
-        info.context.append(message)
+        info.context.append((message, hint))
 
 
 def validate_model(
@@ -86,7 +86,7 @@ def validate_model(
     value: object,
     document: Document,
     at: Path = (),
-    warnings: list[str] | None = None,
+    warnings: list[tuple[str, str]] | None = None,
 ) -> tuple[_M | None, list[Diagnostic]]:
     """Return a part of a document as a model, or the mistakes in it.
 
@@ -95,7 +95,7 @@ def validate_model(
         value: the plain value.
         document: the document that holds it.
         at: the path that leads to it.
-        warnings: takes what validators note by `warn`.
+        warnings: takes what validators note by `warn`, and the remedy, if any.
     """
     try:
         return model.model_validate(value, context=warnings), []
@@ -164,15 +164,38 @@ def _hint(error: ErrorDetails, written: str) -> str:
 
 
 def _hint_for_parts(error: ErrorDetails, model: type[BaseModel]) -> str:
-    """Return how something is written that has parts, where one text stands for all of it."""
-    if error["type"] not in _MODELS or not isinstance(error["input"], str):
+    """Return how something is written that has parts, where another shape stands for it."""
+    kind, value, path = error["type"], error["input"], tuple(error["loc"])
+    if kind in _LISTS and isinstance(value, dict):
+        return _hint_for_items(value, model, path)
+    if kind in _MODELS | {"dict_type"} and isinstance(value, list):
+        return "it is no list: drop the `-`" if _is_one_mapping(value) else ""
+    if kind not in _MODELS or not isinstance(value, str):
         return ""
-    keys = _keys_at(model, tuple(error["loc"]))
+    if keys := _keys_of_value(model, path, value):
+        return f"write `{path[-1]}: {{ {keys[0][0]}: {keys[0][1]} }}`" if len(keys) == 1 else ""
+    keys = _keys_at(model, path)
     if "expression" in keys and "plugin" not in keys:
         return f'write its parts: {{ name: .., expression: "{error["input"]}" }}'
     if keys[:1] == ["name"]:
         return f"write its parts: {{ name: {error['input']} }}"
     return ""
+
+
+def _hint_for_items(value: Mapping[str, object], model: type[BaseModel], path: Path) -> str:
+    """Return how a list of named items is written, where a mapping stands for it."""
+    keys = _keys_at(model, path)
+    if value and keys and set(value) <= set(keys):
+        return "it is a list: put `- ` before its first key, and two blanks before the others"
+    if not value or keys[:1] != ["name"]:
+        return ""
+    name, of = next(iter(value.items()))
+    rest = f"{keys[1]}: {of}" if len(keys) == len(("name", "value")) else ".."
+    return f"write `{path[-1]}: [{{ name: {name}, {rest} }}]`"
+
+
+def _is_one_mapping(value: list[object]) -> bool:
+    return len(value) == 1 and isinstance(value[0], dict)
 
 
 def _echo(value: object) -> str:
@@ -184,15 +207,28 @@ def _echo(value: object) -> str:
 def _hint_for_value(model: type[BaseModel], path: Path, value: object) -> str:
     """Return the key that an unknown key stands for, if only that one there takes such a value."""
     *inside, key = path
-    keys = [
-        known
-        for parent in _models_at(model, tuple(inside))
-        for known, annotation in _fields(parent)
-        if isinstance(annotation, type) and issubclass(annotation, Enum)
-        if value in [each.value for each in annotation]
-    ]
+    keys = [known for known, found in _keys_of_value(model, tuple(inside), value) if found == value]
     is_other = len(keys) == 1 and not did_you_mean(str(key), keys)
     return f"did you mean `{keys[0]}: {value}`?" if is_other else ""
+
+
+def _keys_of_value(model: type[BaseModel], path: Path, value: object) -> list[tuple[str, str]]:
+    """Return the keys at a place that take a value of few, each with the value as it is spelled."""
+    return [
+        (key, known)
+        for parent in _models_at(model, path)
+        for key, annotation in _fields(parent)
+        for known in _choices_of(annotation)
+        if isinstance(value, str) and known.casefold() == value.casefold()
+    ]
+
+
+def _choices_of(annotation: object) -> Iterator[str]:
+    """Yield the values of a key that takes one of few."""
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        yield from (str(each.value) for each in annotation)
+    elif get_origin(annotation) is Literal:
+        yield from (str(each) for each in get_args(annotation))
 
 
 def _hint_for_key(model: type[BaseModel], path: Path) -> str:

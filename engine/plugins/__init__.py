@@ -7,10 +7,11 @@ plugin uses another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from engine.errors import did_you_mean
 from engine.plugins import (
     disk_io_aware,
     image_locality,
@@ -44,6 +45,7 @@ from engine.plugins.base import (
     Filter,
     Named,
     Plugin,
+    ReadBy,
     ReadsAllNodes,
     Score,
     ScoreAmong,
@@ -86,6 +88,54 @@ PLUGINS: Final[Mapping[str, Plugin]] = MappingProxyType(
 UPSTREAM_NAMES: Final[Mapping[str, str]] = MappingProxyType({"LoadAwareScheduling": "LoadAware"})
 """Our names of plugins by those in a scheduler's configuration, where they differ."""
 
+_SPREAD: Final = "`plugin: PodTopologySpread`"
+_INSTEAD_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{
+            name: f"`plugin: NodeResourcesFit` with `args: {{ scoringStrategy: {{ type: {of} }} }}`"
+            for name, of in (
+                ("LeastAllocated", "LeastAllocated"),
+                ("MostAllocated", "MostAllocated"),
+                ("NodeResourcesLeastAllocated", "LeastAllocated"),
+                ("NodeResourcesMostAllocated", "MostAllocated"),
+                ("RequestedToCapacityRatio", "RequestedToCapacityRatio"),
+            )
+        },
+        "BalancedResourceAllocation": "`plugin: NodeResourcesBalancedAllocation`",
+        "CapacityScheduling": "an `ElasticQuota` for each namespace, which needs no rule",
+        "Coscheduling": "a `PodGroup` for the pods of a gang, which needs no rule",
+        "ElasticQuota": "an `ElasticQuota` for each namespace, which needs no rule",
+        "LowNodeUtilization": "`plugin: LoadAware`",
+        "NodeLabel": "an expression such as `'gpu' in node.labels`",
+        "PodFitsResources": "`plugin: NodeResourcesFit`",
+        **dict.fromkeys(("DefaultPodTopologySpread", "EvenPodsSpread", "SelectorSpread"), _SPREAD),
+        "Trimaran": "`plugin: TargetLoadPacking` or `plugin: LoadVariationRiskBalancing`",
+    }
+)
+"""What does the same as a plugin of other or earlier schedulers, by its name."""
+
+_LEFT_TO_THE_SCHEDULER: Final = frozenset(
+    {
+        *("DefaultBinder", "DefaultPreemption", "DynamicResources", "EBSLimits", "GCEPDLimits"),
+        *("NodeName", "NodeVolumeLimits", "PrioritySort", "SchedulingGates", "VolumeBinding"),
+        *("VolumeRestrictions", "VolumeZone", "AzureDiskLimits", "NodeDeclaredFeatures"),
+    }
+)
+"""Plugins of the scheduler whose work it does by itself, whatever policies say."""
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """Return the hint for the name of a plugin that there is not, "" where there is none.
+
+    Args:
+        name: as it is written.
+        known: the plugins that could be meant.
+    """
+    if name in _LEFT_TO_THE_SCHEDULER:
+        return "drop it: the scheduler does that itself"
+    return f"write {_INSTEAD_OF[name]}" if name in _INSTEAD_OF else did_you_mean(name, known)
+
+
 NODE_ANNOTATIONS: Final = (LIMIT_TO_ALLOCATABLE, RAW_ALLOCATABLE, USAGE_THRESHOLDS)
 """Annotations of nodes that plugins read beside their args."""
 
@@ -101,10 +151,12 @@ __all__ = [
     "Filter",
     "Named",
     "Plugin",
+    "ReadBy",
     "ReadsAllNodes",
     "Score",
     "ScoreAmong",
     "Scores",
     "allowed_by_labels",
+    "instead_of",
     "result_of",
 ]

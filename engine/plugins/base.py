@@ -79,6 +79,13 @@ class Named(Enum):
     RESOURCE = "resource"
 
 
+class ReadBy(Enum):
+    """The only part of a plugin that reads an arg, which both parts accept."""
+
+    FILTER = "filter"
+    SCORE = "score"
+
+
 LabelKey: TypeAlias = Annotated[str, Named.LABEL]
 """The key of a label of nodes, in args."""
 

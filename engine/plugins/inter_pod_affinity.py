@@ -39,6 +39,7 @@ from engine.plugins.base import (
     Cycle,
     Filter,
     Plugin,
+    ReadBy,
     Score,
     Scores,
     result_of,
@@ -82,8 +83,8 @@ class InterPodAffinityArgs(Args):
             alone.
     """
 
-    hard_pod_affinity_weight: Annotated[int, Field(strict=True, ge=0, le=100)] = 1
-    ignore_preferred_terms_of_existing_pods: Flag = False
+    hard_pod_affinity_weight: Annotated[int, Field(strict=True, ge=0, le=100), ReadBy.SCORE] = 1
+    ignore_preferred_terms_of_existing_pods: Annotated[Flag, ReadBy.SCORE] = False
 
 
 class _Needs(NamedTuple):

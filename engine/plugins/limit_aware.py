@@ -47,6 +47,7 @@ from engine.plugins.base import (
     Cycle,
     Filter,
     Plugin,
+    ReadBy,
     ResourceName,
     Score,
     Scores,
@@ -242,13 +243,13 @@ class LimitAwareArgs(Args):
     """
 
     scoring_resource_weights: Annotated[
-        dict[ResourceName, _Weight], AfterValidator(_default_weights)
+        dict[ResourceName, _Weight], AfterValidator(_default_weights), ReadBy.SCORE
     ] = Field(default=_WEIGHTS)
     default_limit_to_allocatable_ratio: dict[ResourceName, _Ratio] = Field(
         default_factory=dict, validate_default=True
     )
 
-    strategy: Literal["LeastAllocated", "Balanced"] = "LeastAllocated"
+    strategy: Annotated[Literal["LeastAllocated", "Balanced"], ReadBy.SCORE] = "LeastAllocated"
 
     @field_validator("default_limit_to_allocatable_ratio")
     @classmethod

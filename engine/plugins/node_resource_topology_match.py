@@ -78,6 +78,7 @@ from engine.plugins.base import (
     Cycle,
     Filter,
     Plugin,
+    ReadBy,
     ResourceName,
     Score,
     Scores,
@@ -594,7 +595,7 @@ class NodeResourceTopologyMatchArgs(Args):
         preemption_mode: accepted and not used: nothing is preempted here.
     """
 
-    scoring_strategy: ScoringStrategy = ScoringStrategy(
+    scoring_strategy: Annotated[ScoringStrategy, ReadBy.SCORE] = ScoringStrategy(
         type="LeastAllocated",
         resources=(WeightedResource(name=CPU), WeightedResource(name=MEMORY)),
     )

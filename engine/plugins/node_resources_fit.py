@@ -38,6 +38,7 @@ from engine.plugins.base import (
     Cycle,
     Filter,
     Plugin,
+    ReadBy,
     ResourceName,
     Score,
     Scores,
@@ -154,9 +155,13 @@ class NodeResourcesFitArgs(Args):
         scoring_strategy: how full a node should be, judged by which resources.
     """
 
-    ignored_resources: tuple[Annotated[str, AfterValidator(_resource_name)], ...] = ()
-    ignored_resource_groups: tuple[Annotated[str, AfterValidator(_resource_group)], ...] = ()
-    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    ignored_resources: Annotated[
+        tuple[Annotated[str, AfterValidator(_resource_name)], ...], ReadBy.FILTER
+    ] = ()
+    ignored_resource_groups: Annotated[
+        tuple[Annotated[str, AfterValidator(_resource_group)], ...], ReadBy.FILTER
+    ] = ()
+    scoring_strategy: Annotated[ScoringStrategy, ReadBy.SCORE] = ScoringStrategy()
 
 
 class NodeResourcesFitFilter(Filter):

@@ -48,6 +48,7 @@ from engine.plugins.base import (
     Filter,
     LabelKey,
     Plugin,
+    ReadBy,
     ScoreAmong,
     Scores,
     result_of,
@@ -123,8 +124,8 @@ class PodTopologySpreadArgs(Args):
             3 and by zone with 5, or those that are listed.
     """
 
-    default_constraints: tuple[DefaultConstraint, ...] = ()
-    defaulting_type: Literal["System", "List"] = "System"
+    default_constraints: Annotated[tuple[DefaultConstraint, ...], ReadBy.SCORE] = ()
+    defaulting_type: Annotated[Literal["System", "List"], ReadBy.SCORE] = "System"
 
     @model_validator(mode="after")
     def _are_used(self) -> Self:

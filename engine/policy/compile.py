@@ -24,7 +24,7 @@ from engine.errors import Diagnostic, did_you_mean
 from engine.model.elastic_quota import EvictionMode
 from engine.model.policy_resource import PlacementAt, PlacementOptions, PolicyKind
 from engine.model.rule_outcomes import NodeThreshold
-from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, Plugin
+from engine.plugins import PLUGINS, UPSTREAM_NAMES, Args, Plugin, instead_of
 from engine.policy import schema
 from engine.policy.environment import (
     ExpressionScope,
@@ -231,16 +231,16 @@ class ConfiguredPlugins:
         if plugin is None or not can(plugin):
             able = [other for other, found in PLUGINS.items() if can(found)]
             message = f"plugin `{name}` does not {verb}" if plugin else f"unknown plugin `{name}`"
-            hint = did_you_mean(name, able) or f"the plugins that {verb} are {', '.join(able)}"
+            hint = instead_of(name, able) or f"the plugins that {verb} are {', '.join(able)}"
             self.problems.append(self._document.problem((*path, key), message, hint=hint))
             return
         at = (*path, "args")
         written = item.get("args") or {}
         self.problems += self._args_of_another(name, written, at)
-        warnings: list[str] = []
+        warnings: list[tuple[str, str]] = []
         args, problems = validate_model(plugin.args, written, self._document, at, warnings)
         part = str(item.get("name") or name)
-        self.warnings += (Finding(part, warning, path=at) for warning in warnings)
+        self.warnings += (Finding(part, *warning, path=at) for warning in warnings)
         self.problems += problems
         self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
         if args is not None:

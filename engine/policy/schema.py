@@ -34,7 +34,7 @@ from engine.model.policy_resource import (
     WhenNoneFits,
     policy_name,
 )
-from engine.plugins import PLUGINS, UPSTREAM_NAMES
+from engine.plugins import PLUGINS, UPSTREAM_NAMES, instead_of
 
 # The parts of a policy: the pods that it selects, its variables, filters and scores.
 #
@@ -303,7 +303,10 @@ class Rule(Model):
     def _is_one_of_two(self) -> Self:
         if (self.plugin is None) == (self.expression is None):
             is_entry = self.plugin is None and self.args is not None
-            hint = f"there is no plugin `{self.rule_name}`" if is_entry else ""
+            hint = ""
+            if is_entry:
+                known = instead_of(str(self.rule_name), PLUGINS)
+                hint = f"there is no plugin `{self.rule_name}`" + (f": {known}" if known else "")
             raise mistake("give either `plugin` or `expression`", hint)
         if self.expression is not None and self.rule_name is None:
             raise mistake("a rule with an `expression` needs a `name`")
@@ -410,6 +413,33 @@ class Mode(StrEnum):
 
     ENFORCE = "Enforce"  # decides
     AUDIT = "Audit"  # its decision is recorded, without effect
+
+
+_MODES_ELSEWHERE: Final = {
+    **dict.fromkeys(("Deny", "Enabled", "Enforced", "On"), Mode.ENFORCE),
+    **dict.fromkeys(("DryRun", "Monitor", "Permissive", "Report", "Warn"), Mode.AUDIT),
+}
+"""What policies of other systems call the same."""
+
+
+def _mode(written: object) -> object:
+    """Refuse a mode of another system, with ours."""
+    for word, mode in _MODES_ELSEWHERE.items():
+        if isinstance(written, str) and written.casefold() == word.casefold():
+            known = " or ".join(f"`{each}`" for each in Mode)
+            raise mistake(f"`{written}` is not {known}", f"did you mean `{mode}`?")
+    return written
+
+
+def _points(written: object) -> object:
+    """Refuse a fraction of all points, with the points that it is."""
+    if isinstance(written, float):
+        points = round(written * _ALL_POINTS if 0 < written < 1 else written)
+        raise mistake("expected a whole number of points of 100", f"write {points}")
+    return written
+
+
+_ALL_POINTS: Final = 100
 
 
 _OFF: Final = "Off"
@@ -556,6 +586,7 @@ class Placement(Model):
             description="How many points of 100, over all scores by weight, another node must be"
             " better than the scheduler's for the pod to be moved at its binding.",
         ),
+        BeforeValidator(_points),
     ] = 1
     max_nodes: Annotated[
         int,
@@ -653,7 +684,9 @@ class Spec(Model):
         ),
     ] = 0
     mode: Annotated[
-        Mode, Field(description="`Enforce` decides, `Audit` records what it would decide.")
+        Mode,
+        BeforeValidator(_mode),
+        Field(description="`Enforce` decides, `Audit` records what it would decide."),
     ] = Mode.ENFORCE
     match: Annotated[Match, Field(description="The pods it applies to; all pods by default.")] = (
         Match()

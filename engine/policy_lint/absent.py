@@ -212,6 +212,23 @@ def element_findings(part: Part) -> Iterator[Finding]:
                 yield Finding(part.name, message, f"write `{unparse(some)}`", node.offset)
 
 
+def report_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each loop over all nodes that fails for one without a report of usage."""
+    for node, _ in ast.walk(part.program.root):
+        if not isinstance(node, ast.Transform) or path_of(node.range, {}) != ("nodes",):
+            continue
+        below = [each for each, _ in ast.walk(node)]
+        name = {node.variables[-1]: ("node",)}
+        reads = [each for each in below if path_of(each, name) == _USAGE]
+        if not reads or any(isinstance(each, ast.Has) for each in below):
+            continue
+        asks = ast.Has(ast.Local(node.variables[-1], offset=0), _USAGE[-1], offset=0)
+        tests = (asks,) if node.condition is None else (asks, node.condition)
+        meant = replace(node, condition=asks if len(tests) == 1 else ast.And(tests, offset=0))
+        message = f"`{unparse(reads[0])}` fails for all nodes where one has no report of its usage"
+        yield Finding(part.name, message, f"write `{unparse(meant)}`", reads[0].offset)
+
+
 _UNORDERED: Final = frozenset(
     {("node", "conditions"), ("node", "taints"), ("pod", "tolerations"), (*_SPEC, "tolerations")}
 )

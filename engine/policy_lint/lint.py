@@ -11,6 +11,7 @@ from typing import Final
 
 from engine.documents import TEMPLATE_HINT, TEMPLATE_MESSAGE, Document, Path, left_over
 from engine.errors import Diagnostic, Place
+from engine.model.elastic_quota import EvictionMode
 from engine.model.policy_resource import DynamicFilters, WhenNoneFits
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy import (
@@ -29,13 +30,16 @@ from engine.policy_lint.absent import (
     amount_findings,
     default_findings,
     element_findings,
+    report_findings,
     unanswered_findings,
 )
+from engine.policy_lint.args import unread_args
 from engine.policy_lint.conditions import condition_findings
 from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.labels import joint_findings, label_findings
 from engine.policy_lint.logic import (
     IsOver,
+    choice_findings,
     conflict_findings,
     implication_findings,
     logic_findings,
@@ -114,11 +118,13 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
             yield from absolute_findings(policy, part, amounts)
         yield from logic_findings(part, is_over)
         yield from precedence_findings(part)
+        yield from choice_findings(part)
         yield from implication_findings(policy, part)
         yield from default_findings(part)
         yield from condition_findings(part)
         yield from time_findings(part)
         yield from element_findings(part)
+        yield from report_findings(part)
         yield from ordering_findings(policy, part)
         yield from generated_name_findings(part)
         yield from creator_findings(part)
@@ -134,6 +140,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from _unused_findings(policy, part)
     yield from conflict_findings(policy, is_over)
     yield from _of_the_scheduler(policy)
+    yield from unread_args(policy)
     yield from _scale_findings(policy, amounts)
 
 
@@ -423,6 +430,10 @@ def _idle_options(policy: CompiledPolicy) -> Iterator[Finding]:
     if placement.when_none_fits is not WhenNoneFits.ALLOW and not policy.filters:
         message = f"`whenNoneFits: {placement.when_none_fits}` has no effect: there are no filters"
         yield Finding("", message, "drop it, or give it `filters`", path=(*at, "whenNoneFits"))
+    if policy.mode is Mode.AUDIT and placement.preemption is EvictionMode.ON:
+        message = "`preemption: On` has no effect: `mode: Audit` records, and changes nothing"
+        hint = "to see what it would evict write `mode: Enforce`, and `DryRun` here"
+        yield Finding("", message, hint, path=(*at, "preemption"))
 
 
 def _lost_wishes(policy: CompiledPolicy) -> Iterator[Finding]:

@@ -220,6 +220,40 @@ def precedence_findings(part: Part) -> Iterator[Finding]:
                 return
 
 
+def choice_findings(part: Part) -> Iterator[Finding]:
+    """Yield the choices of which the last value takes in what was to be added to the choice."""
+    for node, _ in ast.walk(part.program.root):
+        if not isinstance(node, ast.Conditional):
+            continue
+        found = _without_first_number(node.otherwise)
+        if found is None or _is_in_parentheses(node.otherwise, part.program.source):
+            continue
+        number, rest = found
+        if isinstance(node.otherwise, ast.Conditional) or not number.value:
+            alone = replace(node, otherwise=number)
+            meant = unparse(ast.Binary("+", alone, rest, offset=0))
+            read = unparse(node.otherwise)
+            yield Finding(
+                part.name,
+                f"all after `:` belongs to the choice: it is `.. : ({read})`",
+                f"write `{meant}`, or put what is meant in parentheses",
+                min(each.offset for each, _ in ast.walk(node.otherwise)),
+            )
+            return
+
+
+def _without_first_number(node: ast.Node) -> tuple[ast.Literal, ast.Node] | None:
+    """Return the number that a text begins with and adds to, and the rest; None if it does not."""
+    match node:
+        case ast.Conditional(test=test) if found := _without_first_number(test):
+            return found[0], replace(node, test=found[1])
+        case ast.Binary(operator="+", left=ast.Literal() as first, right=rest):
+            return (first, rest) if _is_number(first.value) else None
+        case ast.Binary(left=left) if found := _without_first_number(left):
+            return found[0], replace(node, left=found[1])
+    return None
+
+
 def _is_in_parentheses(node: ast.Node, source: str) -> bool:
     start = min(each.offset for each, _ in ast.walk(node))
     return source[:start].rstrip().endswith("(")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from engine.documents import mistake
+from engine.documents import mistake, warn
 from engine.errors import QuantityError
 from engine.model.quantity import quantity_of
 from engine.model.time import NANOSECONDS_PER_SECOND, DurationError, parse_duration
@@ -58,8 +58,23 @@ Seconds = BeforeValidator(_whole_seconds)
 """Marks whole seconds, so that a duration in their place gets a hint."""
 
 Quantity: TypeAlias = Annotated[str | int | float, BeforeValidator(_readable)]
-Quantities: TypeAlias = dict[str, Quantity]
-"""Quantities by resource name, as people write them; `base_units` reads each."""
+
+
+def _of_one_pod(amounts: dict[str, Quantity], info: ValidationInfo) -> dict[str, Quantity]:
+    """Warn of amounts that lack a suffix: hundreds of cores, or a few bytes."""
+    cpu, memory = (amounts.get(name) for name in ("cpu", "memory"))
+    if isinstance(cpu, int | float) and cpu >= _MANY_CORES:
+        warn(info, f"`cpu: {cpu}` are {cpu} cores", f"for millicores write `{cpu}m`")
+    if isinstance(memory, int | float) and 0 < memory < _FEW_BYTES:
+        warn(info, f"`memory: {memory}` are bytes", f"for mebibytes write `{memory}Mi`")
+    return amounts
+
+
+_MANY_CORES: Final = 64  # that hardly any pod has
+_FEW_BYTES: Final = 1 << 20
+
+Quantities: TypeAlias = Annotated[dict[str, Quantity], AfterValidator(_of_one_pod)]
+"""Quantities of a pod by resource name, as people write them; `base_units` reads each."""
 
 
 def read_annotation(

@@ -40,7 +40,7 @@ from engine.model.rule_outcomes import (
     unit_of,
 )
 from engine.model.time import SECOND, DurationError, Micros, parse_duration
-from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, Filter, Plugin, Score, Scores
+from engine.plugins.base import MAX_SCORE, PASS, Args, Cycle, Filter, Plugin, ReadBy, Score, Scores
 from engine.plugins.lib.args import (
     Flag,
     Percent,
@@ -117,11 +117,11 @@ class AggregatedArgs(Args):
         score_aggregated_duration: for the score; empty or zero means the longest reported.
     """
 
-    usage_thresholds: dict[str, Percent] = Field(default_factory=dict)
-    usage_aggregation_type: AggregationType = ""
-    usage_aggregated_duration: _Duration = ""
-    score_aggregation_type: AggregationType = ""
-    score_aggregated_duration: _Duration = ""
+    usage_thresholds: Annotated[dict[str, Percent], ReadBy.FILTER] = Field(default_factory=dict)
+    usage_aggregation_type: Annotated[AggregationType, ReadBy.FILTER] = ""
+    usage_aggregated_duration: Annotated[_Duration, ReadBy.FILTER] = ""
+    score_aggregation_type: Annotated[AggregationType, ReadBy.SCORE] = ""
+    score_aggregated_duration: Annotated[_Duration, ReadBy.SCORE] = ""
 
 
 class LoadAwareArgs(Args):
@@ -149,15 +149,19 @@ class LoadAwareArgs(Args):
             where the pod makes the utilization of nodes most even, whatever their sizes.
     """
 
-    filter_expired_node_metrics: Flag = True
+    filter_expired_node_metrics: Annotated[Flag, ReadBy.FILTER] = True
     node_metric_expiration_seconds: Annotated[_Int64, Field(gt=0), Seconds] = 180
-    enable_schedule_when_node_metrics_expired: Flag = False
-    dominant_resource_weight: Percent = 0
-    resource_weights: dict[str, Share] = Field(default_factory=dict, validate_default=True)
-    usage_thresholds: dict[str, Percent] = Field(default=_THRESHOLDS)
-    prod_usage_thresholds: dict[str, _ProdThreshold] = Field(default_factory=dict)
+    enable_schedule_when_node_metrics_expired: Annotated[Flag, ReadBy.FILTER] = False
+    dominant_resource_weight: Annotated[Percent, ReadBy.SCORE] = 0
+    resource_weights: Annotated[dict[str, Share], ReadBy.SCORE] = Field(
+        default_factory=dict, validate_default=True
+    )
+    usage_thresholds: Annotated[dict[str, Percent], ReadBy.FILTER] = Field(default=_THRESHOLDS)
+    prod_usage_thresholds: Annotated[dict[str, _ProdThreshold], ReadBy.FILTER] = Field(
+        default_factory=dict
+    )
     prod_usage_include_sys: Flag = False
-    score_according_prod_usage: Flag = False
+    score_according_prod_usage: Annotated[Flag, ReadBy.SCORE] = False
     estimator: str = ""
     estimated_scaling_factors: dict[str, Share] = Field(default=_FACTORS)
     estimated_seconds_after_pod_scheduled: _Int64 = 0
@@ -165,7 +169,7 @@ class LoadAwareArgs(Args):
     allow_customize_estimation: Flag = False
     aggregated: AggregatedArgs = AggregatedArgs()
     supported_resources: tuple[str, ...] = ()
-    strategy: Literal["LeastAllocated", "Balanced"] = "LeastAllocated"
+    strategy: Annotated[Literal["LeastAllocated", "Balanced"], ReadBy.SCORE] = "LeastAllocated"
 
     @model_validator(mode="after")
     def _thresholds_are_plausible(self, info: ValidationInfo) -> Self:

@@ -889,7 +889,76 @@ _OPTIONS = (
     ),
 )
 
-MISTAKES = (*_NEVER_APPLY, *_TOGETHER, *_RULES, *_ABSENT, *_CALLS, *_TEXTS, *_WORDS, *_OPTIONS)
+_ARGS = (
+    Mistake(
+        "scores: [{plugin: LoadAware, args: {usageThresholds: {cpu: 65}}}]",
+        "only the filter of `LoadAware` reads `usageThresholds`",
+        "scores",
+        "filters",
+    ),
+    Mistake(
+        "filters: [{plugin: LoadAware, args: {aggregated: {scoreAggregationType: p95}}}]",
+        "only the score of `LoadAware` reads `scoreAggregationType`",
+        "filters",
+        "scores",
+    ),
+    Mistake(
+        "scores: [{plugin: NodeResourcesFit, args: {ignoredResources: [example.com/a]}}]",
+        "only the filter of `NodeResourcesFit` reads `ignoredResources`",
+    ),
+    Mistake(
+        "scores: [{plugin: ResourceLimitAware, args: {defaultLimits: {cpu: 500}}}]",
+        "`cpu: 500` are 500 cores",
+        "cpu: 500",
+        "cpu: 500m",
+    ),
+    Mistake(
+        "scores: [{plugin: ResourceLimitAware, args: {defaultLimits: {memory: 512}}}]",
+        "`memory: 512` are bytes",
+        "memory: 512",
+        "memory: 512Mi",
+    ),
+    Mistake(
+        "mode: Audit\nplacement:\n  preemption: On\n" + _filter("node.podCount < 50"),
+        "`preemption: On` has no effect",
+        "mode: Audit\nplacement:\n  preemption: On",
+        "mode: Enforce\nplacement:\n  preemption: DryRun",
+    ),
+)
+
+_CHOICES = (
+    Mistake(
+        _score("node.podCount < 10 ? 10 : 0 + node.podsOfOwner < 4 ? 5 : 0"),
+        "all after `:` belongs to the choice",
+        "node.podCount < 10 ? 10 : 0 + node.podsOfOwner < 4 ? 5 : 0",
+        "(node.podCount < 10 ? 10 : 0) + (node.podsOfOwner < 4 ? 5 : 0)",
+    ),
+    Mistake(
+        _score("'ssd' in node.labels ? 20 : 0 + 2 * int(node.podCount < 4 ? 1 : 0)"),
+        "all after `:` belongs to the choice",
+        "'ssd' in node.labels ? 20 : 0 + 2",
+        "('ssd' in node.labels ? 20 : 0) + 2",
+    ),
+    Mistake(
+        _score("nodes.map(n, n.usage.cpu).mean() - node.usage.cpu"),
+        "fails for all nodes where one has no report",
+        "nodes.map(n, n.usage.cpu)",
+        "nodes.map(n, has(n.usage), n.usage.cpu)",
+    ),
+)
+
+MISTAKES = (
+    *_NEVER_APPLY,
+    *_TOGETHER,
+    *_RULES,
+    *_ABSENT,
+    *_CALLS,
+    *_TEXTS,
+    *_WORDS,
+    *_OPTIONS,
+    *_ARGS,
+    *_CHOICES,
+)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.spec)
@@ -1200,6 +1269,11 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter(f"{_TYPE} == 'Standard_D4s_v3'"),
         _score("'a' in node.labels ? 1 : ('b' in node.labels ? 2 : 3)"),
         _filter("int(now) - int(node.creationTimestamp) > 2592000"),
+        _score("'a' in node.labels ? 10 : 'b' in node.labels ? 5 : 0"),
+        _score("'a' in node.labels ? 10 : (0 + node.podCount < 4 ? 5 : 0)"),
+        _score("nodes.filter(n, has(n.usage)).map(n, n.usage.cpu).mean() - node.usage.cpu"),
+        "filters: [&load {plugin: LoadAware, args: {usageThresholds: {cpu: 70}, resourceWeights:"
+        " {cpu: 2}}}]\nscores: [*load]",
         _filter("node.taints.all(t, t.key == 'spot')"),
         _filter("node.allocatable[?'nvidia.com/mig-1g.5gb'].orValue(0.0) > 0.0"),
         _filter("node.allocatable[?'nvidia.com/gpu.shared'].orValue(0.0) > 0.0"),

@@ -80,6 +80,46 @@ REFUSED = (
     ),
     Mistake(_score("NetworkOverhead", "namespaces: shop"), ("hint: in a list: [shop]",)),
     Mistake("filters: [{plugin: LoadAware, args: 65}]", ("expected a mapping of keys to values",)),
+    Mistake(
+        _score("NodeResourcesFit", "scoringStrategy: MostAllocated"),
+        (
+            "expected a mapping of keys to values",
+            "write `scoringStrategy: { type: MostAllocated }`",
+        ),
+    ),
+    Mistake(
+        _score("NodeResourcesFit", "scoringStrategy: {resources: {cpu: 2}}"),
+        ("expected a list", "hint: write `resources: [{ name: cpu, weight: 2 }]`"),
+    ),
+    Mistake(
+        "scores: [{plugin: NodeResourcesMostAllocated}]",
+        (
+            "unknown plugin",
+            "`plugin: NodeResourcesFit` with `args: { scoringStrategy: { type: MostAlloc",
+        ),
+    ),
+    # Options.
+    Mistake(
+        "placement: Binding", ("expected a mapping", "hint: write `placement: { at: Binding }`")
+    ),
+    Mistake("placement: {at: bind}", ("`bind` is not", "did you mean `Binding`?")),
+    Mistake("mode: DryRun", ("`DryRun` is not `Enforce` or `Audit`", "did you mean `Audit`?")),
+    Mistake(
+        "placement: {at: Binding, minGain: 0.05}",
+        ("expected a whole number of points of 100", "hint: write 5"),
+    ),
+    Mistake(
+        "filters: {r: node.podCount < 50}",
+        ("expected a list", "hint: write `filters: [{ name: r, .. }]`"),
+    ),
+    Mistake(
+        """filters: [{name: r, expression: "node.labels["pool"] == 'a'"}]""",
+        ("not YAML", "use `'` for texts inside"),
+    ),
+    Mistake(
+        "filters: [{name: r, expression: \"!pod.namespace in ['a']\"}]",
+        ("expected `bool`, not `string`", "hint: write `!(pod.namespace in ['a'])`"),
+    ),
     # Parts of a scheduler's configuration.
     Mistake(
         "filters: [{plugin: NodeResourcesFit, args: {kind: LoadAwareSchedulingArgs}}]",
@@ -117,7 +157,7 @@ REFUSED = (
             ("namespace.labels.team == 'a'", "its name is `pod.namespace`, its labels are"),
             ("node.labels.gpu == true", "a string is no bool: compare it with `'true'`"),
             ("node.ready && node.labels.gpu", "a string is no bool: compare it with `'true'`"),
-            ("!'gpu' in node.labels", "write `!(x in y)`"),
+            ("!'gpu' in node.labels", "write `!('gpu' in node.labels)`"),
             ("node.usage.memory < 4GiB", "write `quantity('4Gi').asApproximateFloat()`"),
             ("node.labels.get('a', 'b') == 'b'", "write `x[?'key'].orValue('b')`"),
             ("node.labels.a ?? 'b' == 'b'", "write `x[?'key'].orValue('b')`"),
