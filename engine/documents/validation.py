@@ -27,6 +27,12 @@ _NUMBERS: Final = frozenset({"int_type", "int_parsing", "float_type", "float_par
 _BOOLS: Final = frozenset({"bool_type", "bool_parsing"})
 _MODELS: Final = frozenset({"model_attributes_type", "model_type"})
 _LISTS: Final = frozenset({"list_type", "tuple_type"})
+_SWITCHES: Final = {
+    **dict.fromkeys(("disabled", "false", "never", "no", "none"), "Off"),
+    **dict.fromkeys(("always", "enabled", "true", "yes"), "On"),
+}
+"""Names of the ends of a switch."""
+
 _MOST_KEYS_NAMED: Final = 8
 _MOST_PLACES_NAMED: Final = 2
 _LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
@@ -127,7 +133,9 @@ def _problems(
         message = f"{_echo(error['input'])} is not " + " or ".join(
             f"`{choice}`" for choice in known
         )
-        hint = template_hint(str(error["input"])) or did_you_mean(str(error["input"]), known)
+        text = str(error["input"])
+        switch = _SWITCHES.get(text.casefold(), "")
+        hint = template_hint(text) or did_you_mean(switch if switch in known else text, known)
         yield document.problem(path, message, hint=hint)
     elif kind == "string_pattern_mismatch":
         message = f"{_echo(error['input'])} does not match `{error['ctx']['pattern']}`"
@@ -172,8 +180,9 @@ def _hint_for_parts(error: ErrorDetails, model: type[BaseModel]) -> str:
         return "it is no list: drop the `-`" if _is_one_mapping(value) else ""
     if kind not in _MODELS or not isinstance(value, str):
         return ""
-    if keys := _keys_of_value(model, path, value):
-        return f"write `{path[-1]}: {{ {keys[0][0]}: {keys[0][1]} }}`" if len(keys) == 1 else ""
+    if options := _keys_of_value(model, path, value):
+        key, known = options[0]
+        return f"write `{path[-1]}: {{ {key}: {known} }}`" if len(options) == 1 else ""
     keys = _keys_at(model, path)
     if "expression" in keys and "plugin" not in keys:
         return f'write its parts: {{ name: .., expression: "{error["input"]}" }}'

@@ -502,6 +502,13 @@ def _by_plugin(written: object) -> object:
     return written
 
 
+def _switch(written: object) -> object:
+    """Return what a bool stands for: YAML 1.1 reads `On` and `Off` as true and false."""
+    if isinstance(written, bool):
+        return EvictionMode.ON if written else EvictionMode.OFF
+    return written
+
+
 def _moment(written: object) -> object:
     """Return a moment as it is written, but for one that there is no longer."""
     if written == _RELEASE:
@@ -570,6 +577,7 @@ class Placement(Model):
     ] = False
     preemption: Annotated[
         EvictionMode,
+        BeforeValidator(_switch),
         Field(
             description="Holds the pod with a scheduling gate. If no node takes it, `On` evicts"
             " pods of lower priority for it, as far as budgets, gangs, quotas and"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from engine.documents import TEMPLATE_HINT, TEMPLATE_MESSAGE, Document, Path, left_over
+from engine.documents import Document
 from engine.errors import Diagnostic, Place
 from engine.model.elastic_quota import EvictionMode
 from engine.model.policy_resource import DynamicFilters, WhenNoneFits
@@ -35,6 +34,7 @@ from engine.policy_lint.absent import (
 )
 from engine.policy_lint.args import unread_args
 from engine.policy_lint.conditions import condition_findings
+from engine.policy_lint.document_text import template_findings, yaml_findings
 from engine.policy_lint.effects import effect_findings
 from engine.policy_lint.labels import joint_findings, label_findings
 from engine.policy_lint.logic import (
@@ -68,41 +68,6 @@ from engine.policy_lint.vocabulary import (
     vocabulary_findings,
     why_it_changes,
 )
-
-_COPY_OF_THE_DOCUMENT: Final = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-def template_findings(document: Document) -> Iterator[Finding]:
-    """Yield what is left of templates in a document, the first of each text."""
-    yield from _below(document.value, ())
-
-
-def _below(value: object, path: Path) -> Iterator[Finding]:
-    match value:
-        case dict():
-            for key, inner in value.items():
-                if key == _COPY_OF_THE_DOCUMENT:
-                    continue
-                yield from _in_text(key, (*path, key))
-                yield from _below(inner, (*path, key))
-        case list():
-            for index, inner in enumerate(value):
-                yield from _below(inner, (*path, index))
-        case str():
-            yield from _in_text(value, path)
-
-
-def _in_text(text: str, path: Path) -> Iterator[Finding]:
-    if found := left_over(text):
-        message = f"`{found[0]}`: {TEMPLATE_MESSAGE}"
-        yield Finding("", message, TEMPLATE_HINT, offset=found.start(), path=path)
-    elif found := _STAND_IN.search(text):
-        message = f"`{found[0]}` stands for something else"
-        yield Finding("", message, "write what it stands for", offset=found.start(), path=path)
-
-
-_STAND_IN: Final = re.compile(r"\b(?:CHANGE|REPLACE)[-_]?(?:ME|THIS)\b")
-
 
 _TOO_LONG: Final = "its rules take too long to try all of them: try them with `stowplan lint`"
 
@@ -303,7 +268,8 @@ def policy_warnings(
     names, meant = tuple(_name_findings(policy)), meaning_findings(policy, is_over)
     misspelt = {(found.part, found.offset) for found in names if found.part}
     causes = (
-        *_of(Check.TEMPLATE, _template_findings(policy)),
+        *_of(Check.TEMPLATE, _text_findings(policy, template_findings)),
+        *_of(Check.UNUSUAL, _text_findings(policy, yaml_findings)),
         *_of(Check.NAMES, names),
         *_of(Check.MEANING, (each for each in meant if (each.part, each.offset) not in misspelt)),
         *_of(Check.CLUSTER, () if cluster is None else args_findings(policy, cluster)),
@@ -394,9 +360,11 @@ def warning_of(policy: CompiledPolicy, check: Check, found: Finding) -> PolicyWa
     )
 
 
-def _template_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+def _text_findings(
+    policy: CompiledPolicy, find: Callable[[Document], Iterator[Finding]]
+) -> Iterator[Finding]:
     if policy.places is not None:
-        for found in template_findings(policy.places.document):
+        for found in find(policy.places.document):
             yield replace(found, part=policy.places.part_at(found.path))
 
 
@@ -431,7 +399,7 @@ def _idle_options(policy: CompiledPolicy) -> Iterator[Finding]:
         message = f"`whenNoneFits: {placement.when_none_fits}` has no effect: there are no filters"
         yield Finding("", message, "drop it, or give it `filters`", path=(*at, "whenNoneFits"))
     if policy.mode is Mode.AUDIT and placement.preemption is EvictionMode.ON:
-        message = "`preemption: On` has no effect: `mode: Audit` records, and changes nothing"
+        message = "`preemption` has no effect: `mode: Audit` records, and changes nothing"
         hint = "to see what it would evict write `mode: Enforce`, and `DryRun` here"
         yield Finding("", message, hint, path=(*at, "preemption"))
 

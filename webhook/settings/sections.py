@@ -377,7 +377,7 @@ class HeldPodSettings(BaseModel):
     preemption: bool = Field(
         default=False,
         description="Evict pods of lower priority for held pods that no node takes, where their"
-        " policy has `placement: { preemption: On }`. With DryRun there, it is only reported.",
+        ' policy has `placement: { preemption: "On" }`. With DryRun there, it is only reported.',
     )
     gang_reserve_after_seconds: int = Field(
         default=DEFAULT_RESERVE_AFTER_SECONDS,

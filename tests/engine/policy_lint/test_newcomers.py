@@ -919,10 +919,28 @@ _ARGS = (
         "memory: 512Mi",
     ),
     Mistake(
-        "mode: Audit\nplacement:\n  preemption: On\n" + _filter("node.podCount < 50"),
-        "`preemption: On` has no effect",
-        "mode: Audit\nplacement:\n  preemption: On",
+        "mode: Audit\nplacement:\n  preemption: 'On'\n" + _filter("node.podCount < 50"),
+        "`preemption` has no effect",
+        "mode: Audit\nplacement:\n  preemption: 'On'",
         "mode: Enforce\nplacement:\n  preemption: DryRun",
+    ),
+    Mistake(
+        "placement:\n  preemption: On\n" + _filter("node.podCount < 50"),
+        "`kubectl` reads `On` as true",
+        "preemption: On",
+        'preemption: "On"',
+    ),
+    Mistake(
+        "placement: {at: Binding, minGain: 010}\n" + _score("-node.podCount"),
+        "`kubectl` reads `010` as 8, and we as 10",
+        "010",
+        "10",
+    ),
+    Mistake(
+        "match:\n  objectSelector:\n    matchLabels: {gpu: yes }\n" + _filter("node.podCount < 50"),
+        "`kubectl` reads `yes` as true",
+        "{gpu: yes }",
+        '{gpu: "yes" }',
     ),
 )
 
@@ -1270,10 +1288,15 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _score("'a' in node.labels ? 1 : ('b' in node.labels ? 2 : 3)"),
         _filter("int(now) - int(node.creationTimestamp) > 2592000"),
         _score("'a' in node.labels ? 10 : 'b' in node.labels ? 5 : 0"),
+        "placement: {schedulerScores: Off}\nscores: ["
+        + ", ".join(
+            f"{{plugin: {name}}}"
+            for name in ("TaintToleration", "NodeAffinity", "PodTopologySpread", "InterPodAffinity")
+        )
+        + "]",
         _score("'a' in node.labels ? 10 : (0 + node.podCount < 4 ? 5 : 0)"),
         _score("nodes.filter(n, has(n.usage)).map(n, n.usage.cpu).mean() - node.usage.cpu"),
-        "filters: [&load {plugin: LoadAware, args: {usageThresholds: {cpu: 70}, resourceWeights:"
-        " {cpu: 2}}}]\nscores: [*load]",
+        "filters: [&f {plugin: NodeResourcesFit, args: {ignoredResources: [a/b]}}]\nscores: [*f]",
         _filter("node.taints.all(t, t.key == 'spot')"),
         _filter("node.allocatable[?'nvidia.com/mig-1g.5gb'].orValue(0.0) > 0.0"),
         _filter("node.allocatable[?'nvidia.com/gpu.shared'].orValue(0.0) > 0.0"),

@@ -103,6 +103,7 @@ REFUSED = (
         "placement: Binding", ("expected a mapping", "hint: write `placement: { at: Binding }`")
     ),
     Mistake("placement: {at: bind}", ("`bind` is not", "did you mean `Binding`?")),
+    Mistake("placement: {preemption: no}", ("`no` is not `Off` or", "did you mean `Off`?")),
     Mistake("mode: DryRun", ("`DryRun` is not `Enforce` or `Audit`", "did you mean `Audit`?")),
     Mistake(
         "placement: {at: Binding, minGain: 0.05}",
