@@ -70,10 +70,19 @@ def _show_table(table: ui.Table, console: Console) -> None:
     grid = _grid(table, [*range(len(table.columns))])
     wide = console.options.update(max_width=_ENDLESS)
     below: Sequence[int] = ()
+    numbered: Sequence[int] = ()
     if Measurement.get(console, wide, grid).maximum > console.width:
         below = [i for i, column in enumerate(table.columns) if column.kind in _BELOW]
-        grid = _grid(table, [i for i in range(len(table.columns)) if i not in below])
+        shown = [i for i in range(len(table.columns)) if i not in below]
+        grid = _grid(table, shown)
+        if Measurement.get(console, wide, grid).minimum > console.width:
+            numbered = [i for i in shown if table.columns[i].kind is ui.Kind.NUMBER]
+            grid = _grid(table, shown, numbered)
     console.print(grid)
+    if numbered:
+        console.print()
+        for number, i in enumerate(numbered, 1):
+            console.print(_text((f"({number}) ", table.columns[i].title)))
     if details := _details(table, below):
         console.print()
         _show_list(details, console)
@@ -81,13 +90,15 @@ def _show_table(table: ui.Table, console: Console) -> None:
         console.print(_text(table.note, "dim"))
 
 
-def _grid(table: ui.Table, shown: Sequence[int]) -> Table:
+def _grid(table: ui.Table, shown: Sequence[int], numbered: Sequence[int] = ()) -> Table:
+    """Return some columns of a table; some of those have a number in place of their title."""
     grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i in shown:
         column = table.columns[i]
         justify: JustifyMethod = "right" if column.kind is ui.Kind.FIGURE else "left"
         is_name = column.kind is ui.Kind.NAME
-        grid.add_column(_text(column.title), overflow="fold", justify=justify, no_wrap=is_name)
+        title = f"({numbered.index(i) + 1})" if i in numbered else column.title
+        grid.add_column(_text(title), overflow="fold", justify=justify, no_wrap=is_name)
     for row in table.rows[: table.most]:
         grid.add_row(*(_text(row[i] or "" if i < len(row) else "") for i in shown))
     if table.most is not None and len(table.rows) > table.most:

@@ -122,15 +122,26 @@ def _points(report: DecisionReport, names: NodeNames, plot: str) -> ui.Plot:
 def _ranking(report: DecisionReport, names: NodeNames) -> ui.Table:
     """Return the candidates, best first: their points by rule, and the sum."""
     several = len(report.policies) > 1
+    without_effect = {(each.policy, each.rule) for each in report.abstained}
+    first = report.ranking[0].scores
+    shown = [
+        i
+        for i, score in enumerate(first)
+        if (score.policy, score.rule) not in without_effect
+        or any(ranked.scores[i].weighted for ranked in report.ranking)
+    ]
     rules = []
-    for score in report.ranking[0].scores:
+    for score in (first[i] for i in shown):
         policy = f"{score.policy or 'scheduler'}\n" if several or not score.policy else ""
         rules.append(ui.number(f"{policy}{score.rule} x {score.weight}"))
     rows: list[ui.Row] = [
         (
             ui.node_link(ranked.node, names),
             ui.strong(ranked.total),
-            *((f"{score.weighted} ", ui.quiet(f"({_raw(score.raw)})")) for score in ranked.scores),
+            *(
+                (f"{score.weighted} ", ui.quiet(f"({_raw(score.raw)})"))
+                for score in (ranked.scores[i] for i in shown)
+            ),
         )
         for ranked in report.ranking
     ]

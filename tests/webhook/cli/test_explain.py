@@ -234,12 +234,21 @@ def test_a_score_that_tells_no_nodes_apart_says_so(stowplan: Stowplan, tmp_path:
 
 def test_scores_of_several_policies_are_told_apart(stowplan: Stowplan, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        limits = policy(name, "{scores: [{plugin: LimitAware}]}")
-        (tmp_path / f"{name}.yaml").write_text(limits)
+        fewest = policy(name, "{scores: [{name: fewest, expression: -node.podCount}]}")
+        (tmp_path / f"{name}.yaml").write_text(fewest)
     ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
     words = [line.split() for line in ran.out.splitlines()]
     assert ["one", "two"] in words
-    assert ["node", "total", "LimitAware", "x", "1", "LimitAware", "x", "1"] in words
+    assert ["node", "total", "fewest", "x", "1", "fewest", "x", "1"] in words
+
+
+def test_a_score_without_effect_has_no_column(stowplan: Stowplan, tmp_path: Path) -> None:
+    scores = "[{plugin: LimitAware}, {name: fewest, expression: -node.podCount}]"
+    (tmp_path / "p.yaml").write_text(policy("p", f"{{scores: {scores}}}"))
+    ran = stowplan("explain", POD, *CLUSTER, "--policies", tmp_path)
+    words = [line.split() for line in ran.out.splitlines()]
+    assert ["node", "total", "fewest", "x", "1"] in words
+    assert "LimitAware has no effect: it gives no candidate any points" in ran.out
 
 
 def test_a_rule_that_cannot_be_evaluated_is_told(stowplan: Stowplan, tmp_path: Path) -> None:

@@ -51,6 +51,15 @@ def test_sentences_of_a_table_that_is_too_wide_stand_below_it() -> None:
     assert lines[-1] == "note"
 
 
+def test_titles_that_are_too_wide_are_numbered_below_the_table() -> None:
+    names = [f"NodeResourcesBalanced{number} x 1" for number in range(4)]
+    columns = (ui.name_column("node"), *map(ui.number, names))
+    lines = shown(ui.Table(columns=columns, rows=[("a", "1", "2", "3", "4")], note="note"))
+    assert lines[0].split() == ["node", "(1)", "(2)", "(3)", "(4)"]
+    legend = [f"({number}) {name}" for number, name in enumerate(names, 1)]
+    assert lines[3:] == ["", *legend, "note"]
+
+
 def test_a_fold_that_a_terminal_shows_has_its_title_above() -> None:
     fold = ui.Fold("more", [table(("x", "y"))], in_terminal=True)
     assert shown(ui.Paragraph("one"), fold)[:3] == ["one", "", "more"]
