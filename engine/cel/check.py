@@ -496,15 +496,19 @@ class _Checker:
             hint = hints.for_has(node.args[0], self._type_of)
             self.report(node.args[0].offset, "`has` needs a field", hint)
             return node, DYN
+        reported = len(self.problems)
         if function is None and is_like_a_macro(node):
             self.visit(node.args[0])  # the others speak of names that the macro would bind
-            self.report(node.offset, *unknown_function(node, self.environment))
+            if len(self.problems) == reported:
+                self.report(node.offset, *unknown_function(node, self.environment))
             return node, DYN
         typed = [self.visit(arg) for arg in node.args]
         types = tuple(of_type for _, of_type in typed)
         node = replace(node, args=tuple(arg for arg, _ in typed))
         if function is None:
-            self.report(node.offset, *unknown_function(node, self.environment))
+            # Of what is called on an unknown name nothing is known.
+            if not node.member or len(self.problems) == reported:
+                self.report(node.offset, *unknown_function(node, self.environment))
             return node, DYN
         fitting = [
             overload

@@ -322,6 +322,8 @@ def _unknown_after_admission(
         if read:
             message = f"`{min(read)}` is not known when {moment}"
             hint = f"read `pod` or `object` instead, or {way_out}"
+            if "request.userInfo" in read:
+                hint += "; a pod runs as `object.spec.serviceAccountName`"
             yield document.problem((*path, "expression"), message, hint=hint)
 
 

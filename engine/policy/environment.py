@@ -273,6 +273,7 @@ _OF_PODS: Final = "amounts are at `pod.requests` and `pod.limits`"
 _CONTAINERS: Final = "write `object.spec.containers`: `object` is the pod as it was sent"
 _EITHER: Final = "write `node` or `pod`"
 _HINTS: Final[Mapping[str, str]] = {
+    "authorizer": "a policy asks for no rights: select pods by namespace or label",
     "namespace": "its name is `pod.namespace`, its labels are `namespaceObject.metadata.labels`",
     "namespaceObject.annotations": "only its name and labels are known",
     "namespaceObject.metadata.annotations": "only its name and labels are known",

@@ -681,6 +681,27 @@ class NamespacedMetadata(Metadata):
 class Spec(Model):
     """The spec of a policy."""
 
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "audit": "write `mode: Audit`",
+        "auditAnnotations": "the decision is in annotations of the pod: drop it",
+        "description": "write it as a comment, or in `metadata.annotations`",
+        "dryRun": "write `mode: Audit`",
+        "enabled": "write `mode: Enforce` or `mode: Audit`",
+        "failurePolicy": "each filter and score has `onError`; by default a filter that fails"
+        " rejects the node: drop it",
+        "matchConstraints": "only pods that are being created are placed: drop it",
+        "matchLabels": "write it below `match.objectSelector`",
+        "namespaces": "ask for `kubernetes.io/metadata.name` in `match.namespaceSelector`",
+        "nodeSelector": "write a filter, such as `node.labels[?'pool'].orValue('') == 'a'`",
+        "paramKind": "a policy has no parameters: what rules share are its `variables`",
+        "rules": "write them as `filters` or `scores`",
+        "selector": "write `match.objectSelector`",
+        "tolerations": "the scheduler heeds taints itself: drop it",
+        "validationActions": "write `mode: Enforce` or `mode: Audit`",
+        "validations": "write them as `filters`",
+    }
+    """Hints for keys of other kinds of policies."""
+
     priority: Annotated[
         int,
         Field(

@@ -68,6 +68,11 @@ _CLOSED: Final[Mapping[ReadPath, tuple[str, ...]]] = {
     ),
     ("pod", "notEvictableBy", ANY): ("ClusterAutoscaler", "Karpenter"),
     ("request", "operation"): ("CREATE",),
+    ("request", "kind", "group"): ("",),
+    ("request", "kind", "kind"): ("Pod",),
+    ("request", "resource", "resource"): ("pods",),
+    ("request", "subResource"): ("",),
+    ("object", "kind"): ("Pod",),
 }
 """All values of a field."""
 
@@ -104,7 +109,27 @@ _OF_MAPS: Final[Mapping[ReadPath, str]] = {
 }
 """Elements that are maps, with the field that names one."""
 
+_BY_OWNER: Final = {
+    kind: f"for pods of a {kind} write `'{owner}' in pod.ownerKinds`"
+    for kind, owner in {
+        "CronJob": "Job",
+        "DaemonSet": "DaemonSet",
+        "Deployment": "ReplicaSet",
+        "Job": "Job",
+        "ReplicaSet": "ReplicaSet",
+        "StatefulSet": "StatefulSet",
+    }.items()
+}
+_OF_PODS_ALONE: Final = "only pods are placed: drop it"
+
 _INSTEAD: Final[Mapping[ReadPath, Mapping[str, str]]] = {
+    ("request", "kind", "kind"): _BY_OWNER,
+    ("request", "kind", "group"): dict.fromkeys(("apps", "batch"), _OF_PODS_ALONE),
+    ("request", "resource", "resource"): {
+        f"{kind.lower()}s": hint for kind, hint in _BY_OWNER.items()
+    },
+    ("request", "subResource"): dict.fromkeys(("binding", "eviction", "status"), _OF_PODS_ALONE),
+    ("object", "kind"): _BY_OWNER,
     ("pod", "ownerKinds", ANY): {
         "Deployment": "its pods are owned by a ReplicaSet: write `'ReplicaSet'`",
         "CronJob": "its pods are owned by a Job: write `'Job'`",
@@ -391,8 +416,10 @@ def _value(compared: Comparison) -> _Unknown | None:
     path, value = compared.path, compared.literal.value
     if not isinstance(value, str):
         return None
-    checks = (_of_map, _of_pair, _instead, _generated, _by_shape, _of_closed, _of_open)
-    found = next((each for check in checks if (each := check(path, value))), None)
+    checks = (_of_map, _of_pair, _instead, _generated, _capability, _of_closed, _of_open)
+    found = _by_shape(compared) or next(
+        (each for check in checks if (each := check(path, value))), None
+    )
     if found is None and path[-1] == ANY and compared.operator != "in":
         return _key(path[:-1], value)
     return found or _of_a_rollout(path[:-1], path[-1])
@@ -426,9 +453,26 @@ def _instead(path: ReadPath, value: str) -> _Unknown | None:
     return _Unknown(_never(path, value), hint) if hint else None
 
 
-def _by_shape(path: ReadPath, value: str) -> _Unknown | None:
-    is_of_node = path not in _CLOSED and path[:-1] in _MAPS_OF_NODE_LABELS
-    return _value_by_shape(path[-1], value) if is_of_node else None
+def _capability(path: ReadPath, value: str) -> _Unknown | None:
+    """Return that a capability is called as in Linux, not as in Kubernetes."""
+    name = value.removeprefix("CAP_")
+    if path[-3:-2] != ("capabilities",) or name == value:
+        return None
+    return _Unknown(f"a capability is never `{value}`", f"write `'{name}'`")
+
+
+def _by_shape(compared: Comparison) -> _Unknown | None:
+    """Return what is wrong with the value of a label of nodes, None if nothing is."""
+    path, value = compared.path, str(compared.literal.value)
+    if path in _CLOSED or path[:-1] not in _MAPS_OF_NODE_LABELS:
+        return None
+    key = path[-1]
+    if key.startswith(_ROLE) and value:
+        asks = f"'{key}' in node.labels"
+        asks = f"!({asks})" if compared.operator == "!=" else asks
+        message = f"`{key}` is hardly `{value}`: most clusters set it without a value"
+        return _Unknown(message, f"write `{asks}`")
+    return _value_by_shape(key, value)
 
 
 def _of_closed(path: ReadPath, value: str) -> _Unknown | None:
@@ -484,6 +528,8 @@ def _part_of_value(searched: Comparison) -> _Unknown | None:
     """Return what is wrong with a part of a value that is looked for, None if nothing is."""
     path, value = searched.path, searched.literal.value
     finds = _SEARCHED.get(searched.operator)
+    if path[-1:] == ("image",) and searched.operator == "startsWith":
+        return _open_registry(str(value))
     known = _OPEN.get(path) or (_VALUES.get(path[:-1], {}).get(path[-1], ()) if path else ())
     if finds is None or not isinstance(value, str) or any(finds(each, value) for each in known):
         return None
@@ -495,6 +541,16 @@ def _part_of_value(searched: Comparison) -> _Unknown | None:
     message = f"no value of `{path_text(path)}` has `{value}`"
     return _Unknown(message, f"write `'{value.lower()}'`")
 
+
+def _open_registry(value: str) -> _Unknown | None:
+    """Return that other registries have names that begin as that of a registry."""
+    if not _REGISTRY.fullmatch(value):
+        return None
+    message = f"the name of another registry may begin with `{value}`, as `{value}.example.com`"
+    return _Unknown(message, f"end it with a slash: `'{value}/'`")
+
+
+_REGISTRY: Final = re.compile(r"[-a-z0-9]+(?:\.[-a-z0-9]+)+(?::[0-9]+)?")
 
 _KEYS_OF_TAINTS: Final = frozenset(
     {
@@ -536,7 +592,8 @@ def _key(path: ReadPath, key: str, where: str = "") -> _Unknown | None:
     near = _alike(key, fields)
     what = f"`{path_text(path)}` never has `{key}`"
     if path == ("object",) and key == "status":
-        return _Unknown(what, "a pod that is being created has no status yet")
+        hint = "a pod that is being created has no status yet; its QoS class is `pod.qosClass`"
+        return _Unknown(what, hint)
     return _Unknown(what, f"write `{near}`") if near else None
 
 
@@ -675,10 +732,18 @@ _OF_CONTROLLERS: Final = re.compile(r"\^?system:(?:$|authenticated|kube-|node|se
 def creator_findings(part: Part) -> Iterator[Finding]:
     """Yield a finding for each name of a person who creates pods."""
     reads = Reads(part.program.root)
+    negated = {
+        inner.offset
+        for node, _ in ast.walk(part.program.root)
+        if isinstance(node, ast.Not)
+        for inner, _ in ast.walk(node)
+    }
     for each in (*reads.comparisons, *reads.searches):
         value = each.literal.value
         if each.path not in _CREATORS or not isinstance(value, str) or not value:
             continue
+        if each.operator == "!=" or each.literal.offset in negated:
+            continue  # true for a controller, as is meant
         if not _OF_CONTROLLERS.match(value):
             yield Finding(
                 part.name,
@@ -745,9 +810,6 @@ def _value_by_shape(key: str, value: str) -> _Unknown | None:
         return _Unknown(f"{what}: that is a zone", f"write `'{found[1]}'`, or read `{ZONE_LABEL}`")
     if is_of and value != value.lower() and _REGION.match(value.lower()):
         return _Unknown(f"{what}: clouds write it in small letters", f"write `'{value.lower()}'`")
-    if key.startswith(_ROLE) and value:
-        asks = f"'{key}' in node.labels"
-        return _Unknown(f"{what}: most clusters set it without a value", f"write `{asks}`")
     if key in _INSTANCE_LABELS:
         if _FAMILY.fullmatch(value):
             return _Unknown(

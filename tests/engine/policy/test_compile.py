@@ -108,6 +108,9 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
     assert [found for found, _ in _mistakes(spec)] == [message]
 
 
+_RUNS_AS = "; a pod runs as `object.spec.serviceAccountName`"
+
+
 @pytest.mark.parametrize(
     ("spec", "mistake"),
     [
@@ -277,14 +280,14 @@ def test_a_mistake_is_named(spec: str, message: str) -> None:
             "{placement: {at: Binding}, variables: [{name: a, expression: request.userInfo.uid}]}",
             (
                 "`request.userInfo` is not known when a pod is bound",
-                "read `pod` or `object` instead, or decide `at: Admission`",
+                "read `pod` or `object` instead, or decide `at: Admission`" + _RUNS_AS,
             ),
         ),
         (
             "{placement: {preemption: On},filters: [{name: f, expression: has(request.userInfo)}]}",
             (
                 "`request.userInfo` is not known when others are evicted for a pod",
-                "read `pod` or `object` instead, or drop `preemption`",
+                "read `pod` or `object` instead, or drop `preemption`" + _RUNS_AS,
             ),
         ),
     ],

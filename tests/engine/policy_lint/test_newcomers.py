@@ -965,6 +965,44 @@ _CHOICES = (
     ),
 )
 
+_REQUESTS = (
+    Mistake(
+        _match("request.kind.kind == 'Deployment'"),
+        "`request.kind.kind` is never `Deployment`",
+        "request.kind.kind == 'Deployment'",
+        "'ReplicaSet' in pod.ownerKinds",
+    ),
+    Mistake(
+        _match("request.resource.resource == 'cronjobs'"),
+        "`request.resource.resource` is never `cronjobs`",
+        "request.resource.resource == 'cronjobs'",
+        "'Job' in pod.ownerKinds",
+    ),
+    Mistake(_match("object.kind == 'Deployment'"), "`object.kind` is never `Deployment`"),
+    Mistake(_match("request.subResource == 'binding'"), "is never `binding`"),
+    Mistake(
+        _filter("node.labels[?'node-role.kubernetes.io/control-plane'].orValue('') != 'true'"),
+        "most clusters set it without a value",
+        "node.labels[?'node-role.kubernetes.io/control-plane'].orValue('') != 'true'",
+        "!('node-role.kubernetes.io/control-plane' in node.labels)",
+    ),
+    Mistake(
+        _match(
+            "object.spec.containers.exists(c,"
+            " 'CAP_SYS_ADMIN' in c.?securityContext.?capabilities.?add.orValue([]))"
+        ),
+        "a capability is never `CAP_SYS_ADMIN`",
+        "CAP_SYS_ADMIN",
+        "SYS_ADMIN",
+    ),
+    Mistake(
+        _match("object.spec.containers.all(c, c.image.startsWith('registry.example.com'))"),
+        "the name of another registry may begin with `registry.example.com`",
+        "registry.example.com",
+        "registry.example.com/",
+    ),
+)
+
 MISTAKES = (
     *_NEVER_APPLY,
     *_TOGETHER,
@@ -976,6 +1014,7 @@ MISTAKES = (
     *_OPTIONS,
     *_ARGS,
     *_CHOICES,
+    *_REQUESTS,
 )
 
 
@@ -1263,6 +1302,11 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter("node.allocatable.cpu >= 80.0"),
         _match("request.userInfo.username == 'system:serviceaccount:argo:workflow-controller'"),
         _match("pod.priorityClassName.startsWith('batch-')"),
+        _match("!('break-glass' in request.userInfo.groups)"),
+        _match("request.userInfo.username != 'admin'"),
+        _match("object.spec.containers.exists(c, c.image.startsWith('nginx'))"),
+        _match("object.spec.containers.exists(c, c.image.startsWith('registry.example.com/a'))"),
+        _match("object.spec.containers.exists(c, c.name == 'istio-proxy')"),
         _match("pod.priority >= 1000000"),
         _match("pod.namespace == 'a' || (pod.namespace == 'b' && pod.priority > 0)"),
         _match("(pod.namespace == 'a' && pod.priority > 0) || pod.namespace == 'b'"),

@@ -104,6 +104,13 @@ REFUSED = (
     ),
     Mistake("placement: {at: bind}", ("`bind` is not", "did you mean `Binding`?")),
     Mistake("placement: {preemption: no}", ("`no` is not `Off` or", "did you mean `Off`?")),
+    Mistake(
+        "failurePolicy: Fail", ("unknown key `failurePolicy`", "each filter and score has `onE")
+    ),
+    Mistake(
+        _filtered("authorizer.group('a').resource('b').check('use').allowed()"),
+        ("unknown name `authorizer`", "hint: a policy asks for no rights"),
+    ),
     Mistake("mode: DryRun", ("`DryRun` is not `Enforce` or `Audit`", "did you mean `Audit`?")),
     Mistake(
         "placement: {at: Binding, minGain: 0.05}",
@@ -221,7 +228,8 @@ REFUSED = (
         ("`MarkedRequired` is not `Preferred` or `Required`", "hint: decide `at: Binding`: "),
     ),
     Mistake("weight: 5", ("hint: `weight` is a key of `spec.scores[]`",)),
-    Mistake("rules: []", ("hint: the keys here are `priority`, `mode`, `match`, `variables`,",)),
+    Mistake("rules: []", ("hint: write them as `filters` or `scores`",)),
+    Mistake("nodes: []", ("hint: the keys here are `priority`, `mode`, `match`, `variables`,",)),
     Mistake(_score("Peaks", "nodePowerModel: {}"), (":5:51: must not be empty",)),
     Mistake(_scored("node.labels.price"), ("not `string`", "convert it, with `double(..)`")),
     Mistake(
