@@ -1,8 +1,8 @@
 """Whether anything has become slower: what it takes as a ratio to a floor, beside its budget.
 
-Run as `python -m tests.bench.budgets [--load FILE ...]`, which takes ten minutes; results of
-`python -m tests.bench.load --json FILE` are compared where they are given, the more the better. All
-ratios are measured again and again, one after the other. A budget is broken when the mean of a
+Run as `python -m tests.bench.budgets [--load FILE ...]`, which takes a quarter of an hour; results
+of `python -m tests.bench.load --json FILE` are compared where they are given, the more the better.
+All ratios are measured again and again, one after the other. A budget is broken when the mean of a
 ratio is beyond its limit by more than the spread, which is the standard deviation of one
 measurement: then about six in seven of them are beyond it, and the machine is no excuse. The exit
 code is 1 if any is.
@@ -145,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument(
         "--load", type=Path, nargs="+", default=[], help="JSON of the load bench, compared as well"
     )
