@@ -252,7 +252,9 @@ def _hint_for_key(model: type[BaseModel], path: Path) -> str:
     keys = _keys_at(model, tuple(inside))
     if hint := did_you_mean(str(key), keys):
         return hint
-    few = 0 < len(keys) <= _MOST_KEYS_NAMED
+    if not keys:
+        return "no key is known here: drop it"
+    few = len(keys) <= _MOST_KEYS_NAMED
     return f"the keys here are {', '.join(f'`{known}`' for known in keys)}" if few else ""
 
 

@@ -29,7 +29,18 @@ from engine.model.selectors import (
     parse_node_selector,
     parse_preferred_terms,
 )
-from engine.plugins.base import FAULT, PASS, Args, Cycle, Filter, Plugin, Score, Scores, result_of
+from engine.plugins.base import (
+    FAULT,
+    PASS,
+    Args,
+    Cycle,
+    Filter,
+    Plugin,
+    ReadBy,
+    Score,
+    Scores,
+    result_of,
+)
 from engine.plugins.lib.arithmetic import default_normalize
 from engine.plugins.lib.constraints import (
     TOO_MANY_KEYS,
@@ -85,10 +96,12 @@ class PreferredTermArgs(Args):
 class AddedAffinityArgs(Args):
     """Node affinity in the form of a pod's."""
 
-    required_during_scheduling_ignored_during_execution: SelectorArgs | None = None
-    preferred_during_scheduling_ignored_during_execution: tuple[PreferredTermArgs, ...] | None = (
-        None
-    )
+    required_during_scheduling_ignored_during_execution: Annotated[
+        SelectorArgs | None, ReadBy.FILTER
+    ] = None
+    preferred_during_scheduling_ignored_during_execution: Annotated[
+        tuple[PreferredTermArgs, ...] | None, ReadBy.SCORE
+    ] = None
 
 
 class NodeAffinityArgs(Args):

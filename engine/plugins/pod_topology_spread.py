@@ -31,7 +31,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 import numpy as np
 import numpy.ma  # `np.unique` imports it at its first call, for 30 ms of a review
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from engine.documents import mistake
 from engine.model import api
@@ -97,6 +97,15 @@ _REASONS: Final = {
 }
 
 
+def _prefers(written: object) -> object:
+    if written == "DoNotSchedule":
+        hint = (
+            "write `ScheduleAnyway`; what pods must not do is in their `topologySpreadConstraints`"
+        )
+        raise mistake("default constraints reject no node here", hint)
+    return written
+
+
 class DefaultConstraint(Args):
     """A constraint of pods that have none of their own; the pods that count are their siblings.
 
@@ -110,7 +119,7 @@ class DefaultConstraint(Args):
 
     max_skew: Annotated[int, Field(strict=True, gt=0)]
     topology_key: Annotated[LabelKey, Field(min_length=1)]
-    when_unsatisfiable: Literal["ScheduleAnyway"]
+    when_unsatisfiable: Annotated[Literal["ScheduleAnyway"], BeforeValidator(_prefers)]
     node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
     node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
 

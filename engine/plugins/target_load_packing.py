@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo
@@ -37,6 +37,7 @@ from engine.plugins.lib.trimaran import TrimaranArgs, capacity, is_recent, measu
 from engine.view import LOAD_DOMAINS, IntColumn, PodEntry, capped
 
 _DEFAULT_TARGET = 40
+_TOO_LITTLE: Final = 1  # percent: an idle node uses more
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _GREATEST = 2.0**52
 """More millicores than any pod uses, and few enough that a float64 holds them exactly."""
@@ -45,6 +46,8 @@ _Text: TypeAlias = Annotated[str, Field(strict=True)]
 
 
 def _target(percent: int, info: ValidationInfo) -> int:
+    if 0 < percent <= _TOO_LITTLE:
+        warn(info, f"`targetUtilization` is {percent} %", f"for {percent}00 % write {percent}00")
     if percent > 0:
         return percent
     warn(info, f"`targetUtilization` {percent} counts as {_DEFAULT_TARGET}")

@@ -353,9 +353,13 @@ class Filter(Rule):
 _MOST_WEIGHT: Final = 100
 
 
-def _no_penalty(weight: object, info: ValidationInfo) -> object:
-    """Refuse a negative weight, with the expression that does what it is to do."""
+def _weight(weight: object, info: ValidationInfo) -> object:
+    """Refuse a weight below 1, with what does what it is to do."""
     expression = info.data.get("expression")
+    if weight == 0 and isinstance(weight, int) and not isinstance(weight, bool):
+        raise mistake("must be at least 1", "to switch the score off, drop it")
+    if isinstance(weight, float) and 0 < weight < 1:
+        raise mistake("expected a whole number", "weights are relative: for half of 2 write 1")
     if isinstance(weight, int) and weight < 0 and isinstance(expression, str):
         text = expression.strip()
         shown = text if "\n" not in text else ".."
@@ -373,7 +377,7 @@ class Score(Rule):
     weight: Annotated[
         int,
         Field(strict=True, ge=1, le=_MOST_WEIGHT, description="Factor of its 0..100 points."),
-        BeforeValidator(_no_penalty),
+        BeforeValidator(_weight),
     ] = 1
     on_error: Annotated[
         OnScoreError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -104,8 +104,8 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from case_findings(part)
         yield from _unused_findings(policy, part)
     yield from conflict_findings(policy, is_over)
-    yield from _of_the_scheduler(policy)
-    yield from unread_args(policy)
+    yield from (unread := tuple(unread_args(policy)))
+    yield from _of_the_scheduler(policy, {each.part for each in unread})
     yield from _scale_findings(policy, amounts)
 
 
@@ -118,8 +118,8 @@ def _unused_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
             yield Finding(part.name, message, hint)
 
 
-def _of_the_scheduler(policy: CompiledPolicy) -> Iterator[Finding]:
-    """Yield the filters that the scheduler applies by itself, with the same args."""
+def _of_the_scheduler(policy: CompiledPolicy, misplaced: Collection[str]) -> Iterator[Finding]:
+    """Yield the filters that the scheduler applies by itself, but for those meant as scores."""
     own = [
         rule.evaluator.plugin
         for rule in SCHEDULER_FILTERS
@@ -127,7 +127,9 @@ def _of_the_scheduler(policy: CompiledPolicy) -> Iterator[Finding]:
     ]
     for rule in policy.filters:
         plugin = rule.evaluator.plugin if isinstance(rule.evaluator, PluginFilter) else None
-        if any(type(plugin) is type(each) and vars(plugin) == vars(each) for each in own):
+        if rule.name not in misplaced and any(
+            type(plugin) is type(each) and vars(plugin) == vars(each) for each in own
+        ):
             message = "the scheduler filters by this plugin itself: it has no effect"
             yield Finding(rule.name, message, "drop it")
 

@@ -50,6 +50,19 @@ def time_findings(part: Part) -> Iterator[Finding]:
                 yield from _of_zone(part, node, zone)
             case ast.Binary(operator=sign) if sign in EQUALITIES | ORDERS | {"in"}:
                 yield from _of_numbers(part, node)
+            case ast.Binary(operator="-", left=left, right=right) if _is_past(left, right):
+                meant = unparse(replace(node, left=right, right=left))
+                message = f"`{unparse(node)}` is below zero: the node came before now"
+                yield Finding(part.name, message, f"for its age write `{meant}`", node.offset)
+
+
+def _is_past(left: ast.Node, right: ast.Node) -> bool:
+    """Return whether a difference is that of what has happened and of now."""
+    left, right = (
+        each.args[0] if isinstance(each, ast.Call) and each.function == "int" else each
+        for each in (left, right)
+    )
+    return _is_moment(left) and isinstance(right, ast.Variable) and left != right
 
 
 def _of_zone(part: Part, call: ast.Call, zone: ast.Literal) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ _LEAST_OF_A_NODE: Final = {
     "node.usage.memory": 128 * _MEBI,
 }
 _MOST_CORES_OF_A_POD: Final = 200
+_MOST_CORES_LEFT: Final = 200  # of a node
 _MOST_CORES_OF_A_NODE: Final = 1000
 _LEAST_BYTES_LEFT: Final = 2**24  # of a node: nobody asks for 16 MiB and no more
 _MOST_CORES_OF_LIMITS: Final = 4000  # of all pods of a node
@@ -300,6 +301,9 @@ def _advice_for_a_node(node: ast.Binary, measured: Measured, number: float) -> _
     is_rest = _has(node, "-")  # such as what is free
     of_a_rest = _LEAST_BYTES_LEFT if measured.unit is _Unit.BYTES else 0.0
     least = of_a_rest if is_rest else _LEAST_OF_A_NODE.get(measured.path, 0.0)
+    if is_rest and measured.unit is _Unit.CORES and number / measured.scale >= _MOST_CORES_LEFT:
+        what = f"`{measured.path}` is in cores, and nodes have fewer left"
+        return _Advice(what, f"for {number:g} millicores write `{number / _MILLI:g}`")
     if measured.unit is _Unit.SHARE or not 0 < number / measured.scale < least:
         return None
     if is_rest:

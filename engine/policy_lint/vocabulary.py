@@ -810,6 +810,8 @@ def _value_by_shape(key: str, value: str) -> _Unknown | None:
         return _Unknown(f"{what}: that is a zone", f"write `'{found[1]}'`, or read `{ZONE_LABEL}`")
     if is_of and value != value.lower() and _REGION.match(value.lower()):
         return _Unknown(f"{what}: clouds write it in small letters", f"write `'{value.lower()}'`")
+    if key == "kubernetes.io/arch" and value == "arm":
+        return _Unknown(f"{what}: that is the 32-bit one", "write `'arm64'`")
     if key in _INSTANCE_LABELS:
         if _FAMILY.fullmatch(value):
             return _Unknown(

@@ -25,6 +25,10 @@ def _whole_percent(value: object) -> object:
         percent = _WHOLE * value if 0 <= value <= 1 else value
         hint = f"write {round(percent)} for {round(percent)} %" if 0 <= percent <= _WHOLE else ""
         raise mistake("expected a whole number of percent", hint)
+    if isinstance(value, str) and value[-1:] not in "%0123456789":
+        raise mistake(
+            "expected a whole number of percent", "percent of what a node has, such as 90"
+        )
     return value
 
 

@@ -212,7 +212,10 @@ _RUNS_AS = "; a pod runs as `object.spec.serviceAccountName`"
             ),
         ),
         ("scores: [{plugin: LoadAware, weight: -5}]", ("must be at least 1", "")),
-        ("scores: [{name: a, weight: 0, expression: '1'}]", ("must be at least 1", "")),
+        (
+            "scores: [{name: a, weight: 0, expression: '1'}]",
+            ("must be at least 1", "to switch the score off, drop it"),
+        ),
         (
             (
                 "scores: [{plugin: NodeResourcesFit, args: {scoringStrategy: {type:"

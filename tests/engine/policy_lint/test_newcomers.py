@@ -965,6 +965,57 @@ _CHOICES = (
     ),
 )
 
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_OF_POOL = "matchExpressions: [{key: pool, operator: In, values: [a]}]"
+_PREFERENCE = f"{{{_PREFERRED}: [{{weight: 1, preference: {{{_OF_POOL}}}}}]}}"
+_REQUIREMENT = f"{{{_REQUIRED}: {{nodeSelectorTerms: [{{{_OF_POOL}}}]}}}}"
+
+_AMOUNTS = (
+    Mistake(
+        f"filters: [{{plugin: NodeAffinity, args: {{addedAffinity: {_PREFERENCE}}}}}]",
+        f"only the score of `NodeAffinity` reads `{_PREFERRED}`",
+        "filters",
+        "scores",
+    ),
+    Mistake(
+        f"scores: [{{plugin: NodeAffinity, args: {{addedAffinity: {_REQUIREMENT}}}}}]",
+        f"only the filter of `NodeAffinity` reads `{_REQUIRED}`",
+        "scores",
+        "filters",
+    ),
+    Mistake(
+        "scores:\n- plugin: TargetLoadPacking\n  args:\n    targetUtilization: 1",
+        "`targetUtilization` is 1 %",
+        "targetUtilization: 1",
+        "targetUtilization: 100",
+    ),
+    Mistake(
+        _filter("node.allocatable.cpu - node.requested.cpu >= 500.0"),
+        "is in cores, and nodes have fewer left",
+        "500.0",
+        "0.5",
+    ),
+    Mistake(
+        _filter("node.creationTimestamp - now > duration('168h')"),
+        "is below zero: the node came before now",
+        "node.creationTimestamp - now",
+        "now - node.creationTimestamp",
+    ),
+    Mistake(
+        _filter("int(node.creationTimestamp) - int(now) > 86400"),
+        "is below zero",
+        "int(node.creationTimestamp) - int(now)",
+        "int(now) - int(node.creationTimestamp)",
+    ),
+    Mistake(
+        _filter("node.labels[?'kubernetes.io/arch'].orValue('') == 'arm'"),
+        "that is the 32-bit one",
+        "'arm'",
+        "'arm64'",
+    ),
+)
+
 _REQUESTS = (
     Mistake(
         _match("request.kind.kind == 'Deployment'"),
@@ -1015,6 +1066,7 @@ MISTAKES = (
     *_ARGS,
     *_CHOICES,
     *_REQUESTS,
+    *_AMOUNTS,
 )
 
 

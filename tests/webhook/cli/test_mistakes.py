@@ -98,6 +98,20 @@ REFUSED = (
             "`plugin: NodeResourcesFit` with `args: { scoringStrategy: { type: MostAlloc",
         ),
     ),
+    Mistake(_load("usageThresholds: {memory: 8Gi}"), (PERCENT, "percent of what a node has")),
+    Mistake("filters: [{plugin: TaintToleration, args: {a: 1}}]", ("hint: no key is known here",)),
+    Mistake(
+        _score(
+            "PodTopologySpread",
+            "defaultingType: List, defaultConstraints: [{maxSkew: 1,"
+            " topologyKey: a, whenUnsatisfiable: DoNotSchedule}]",
+        ),
+        ("default constraints reject no node here", "hint: write `ScheduleAnyway`"),
+    ),
+    Mistake("scores: [{plugin: LoadAware, weight: 0}]", ("at least 1", "switch the score off")),
+    Mistake(
+        "scores: [{plugin: LoadAware, weight: 0.5}]", ("whole number", "for half of 2 write 1")
+    ),
     # Options.
     Mistake(
         "placement: Binding", ("expected a mapping", "hint: write `placement: { at: Binding }`")
