@@ -289,6 +289,10 @@ def for_mismatch(call: ast.Call, types: Sequence[CelType]) -> str:
             return f"write `{unparse(call.args[0])}.exists(e, ..)`"
         if kind in {MAP, LIST}:
             return _member(*call.args)
+    if call.function in _FOR_ONE and len(types) > _WITH_ARGUMENT and set(types) == {STRING}:
+        of, *texts = call.args
+        each = tuple(_call(call.function, of, text) for text in texts)
+        return f"for any of them write `{unparse(ast.Or(each, offset=0))}`"
     if kind in NUMERIC and call.function == "duration":
         return "write `duration('600s')`"
     if kind in NUMERIC and call.function in _OF_QUANTITIES:
@@ -296,6 +300,7 @@ def for_mismatch(call: ast.Call, types: Sequence[CelType]) -> str:
     return ""
 
 
+_FOR_ONE: Final = frozenset({"contains", "endsWith", "matches", "startsWith"})
 _PLAIN: Final = frozenset({*NUMERIC, BOOL, STRING, DYN})
 _OF_QUANTITIES: Final = frozenset(
     {"add", "compareTo", "isGreaterThan", "isLessThan", "quantity", "sub"}
@@ -413,7 +418,7 @@ def for_operands(node: ast.Binary, left: CelType, right: CelType) -> str:
     operator = node.operator
     kinds = {kind_of(left), kind_of(right)}
     if operator == "in":
-        return f"{_A_LIST}; to search a string, `x.contains(y)`"
+        return _for_membership(node, kinds)
     if OPTIONAL in kinds and len(kinds) > 1:
         return _or_value(node, left, right)
     if operator in {"==", "!="} and LIST in kinds and kinds & _PLAIN:
@@ -425,6 +430,22 @@ def for_operands(node: ast.Binary, left: CelType, right: CelType) -> str:
     if kinds == {TIMESTAMP, STRING}:
         return _of_timestamp_and_string(node)
     return (_amount(node) or _for_number(operator, left, kinds)) if kinds & NUMERIC else ""
+
+
+def _for_membership(node: ast.Binary, kinds: Collection[CelType]) -> str:
+    """Return the hint for `in` of what is no list."""
+    if kinds != {STRING}:
+        return f"{_A_LIST}; to search a string, `x.contains(y)`"
+    if not isinstance(node.right, ast.Literal):
+        return f"write `{unparse(_call('contains', node.right, node.left))}`"
+    texts = [text.strip() for text in str(node.right.value).split(",")]
+    values = tuple(ast.Literal(text, STRING, offset=0) for text in texts)
+    among = replace(node, right=ast.ListLiteral(values, offset=0))
+    return f"write `{unparse(among)}`"
+
+
+def _call(function: str, *args: ast.Node) -> ast.Call:
+    return ast.Call(function, args, member=True, offset=0)
 
 
 def _amount(node: ast.Binary) -> str:

@@ -27,12 +27,6 @@ _NUMBERS: Final = frozenset({"int_type", "int_parsing", "float_type", "float_par
 _BOOLS: Final = frozenset({"bool_type", "bool_parsing"})
 _MODELS: Final = frozenset({"model_attributes_type", "model_type"})
 _LISTS: Final = frozenset({"list_type", "tuple_type"})
-_SWITCHES: Final = {
-    **dict.fromkeys(("disabled", "false", "never", "no", "none"), "Off"),
-    **dict.fromkeys(("always", "enabled", "true", "yes"), "On"),
-}
-"""Names of the ends of a switch."""
-
 _MOST_KEYS_NAMED: Final = 8
 _MOST_PLACES_NAMED: Final = 2
 _LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
@@ -133,9 +127,7 @@ def _problems(
         message = f"{_echo(error['input'])} is not " + " or ".join(
             f"`{choice}`" for choice in known
         )
-        text = str(error["input"])
-        switch = _SWITCHES.get(text.casefold(), "")
-        hint = template_hint(text) or did_you_mean(switch if switch in known else text, known)
+        hint = template_hint(str(error["input"])) or _hint_for_choice(error, model, known)
         yield document.problem(path, message, hint=hint)
     elif kind == "string_pattern_mismatch":
         message = f"{_echo(error['input'])} does not match `{error['ctx']['pattern']}`"
@@ -184,8 +176,10 @@ def _hint_for_parts(error: ErrorDetails, model: type[BaseModel]) -> str:
         key, known = options[0]
         return f"write `{path[-1]}: {{ {key}: {known} }}`" if len(options) == 1 else ""
     keys = _keys_at(model, path)
-    if "expression" in keys and "plugin" not in keys:
-        return f'write its parts: {{ name: .., expression: "{error["input"]}" }}'
+    if "plugin" in keys and value.isidentifier():
+        return f"write its parts: {{ plugin: {value} }}"
+    if "expression" in keys:
+        return f'write its parts: {{ name: .., expression: "{value}" }}'
     if keys[:1] == ["name"]:
         return f"write its parts: {{ name: {error['input']} }}"
     return ""
@@ -219,6 +213,17 @@ def _hint_for_value(model: type[BaseModel], path: Path, value: object) -> str:
     keys = [known for known, found in _keys_of_value(model, tuple(inside), value) if found == value]
     is_other = len(keys) == 1 and not did_you_mean(str(key), keys)
     return f"did you mean `{keys[0]}: {value}`?" if is_other else ""
+
+
+def _hint_for_choice(error: ErrorDetails, model: type[BaseModel], known: list[str]) -> str:
+    """Return which of few values is meant, by what it may be called elsewhere."""
+    *inside, key = error["loc"]
+    text = str(error["input"])
+    for parent in _models_at(model, tuple(inside)):
+        words = getattr(parent, "other_words", {}).get(key, {})
+        if meant := words.get(text) or words.get(text.casefold()):
+            return did_you_mean(meant, known) or str(meant)
+    return did_you_mean(text, known)
 
 
 def _keys_of_value(model: type[BaseModel], path: Path, value: object) -> list[tuple[str, str]]:

@@ -34,6 +34,7 @@ from engine.model.policy_resource import (
     WhenNoneFits,
     policy_name,
 )
+from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.plugins import PLUGINS, UPSTREAM_NAMES, instead_of
 
 # The parts of a policy: the pods that it selects, its variables, filters and scores.
@@ -154,6 +155,21 @@ def _joined_values(text: str) -> str:
 class LabelRequirement(Model):
     """One requirement of a label selector."""
 
+    other_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "operator": {
+            **dict.fromkeys(("=", "==", "equal", "equals", "is"), "In"),
+            **dict.fromkeys(("!=", "isnot", "not", "notequal", "notequals"), "NotIn"),
+            **dict.fromkeys(("exist", "present"), "Exists"),
+            **dict.fromkeys(("absent", "missing", "notexists"), "DoesNotExist"),
+            **dict.fromkeys(
+                ("gt", "lt", "gte", "lte"),
+                "selectors compare no numbers: write a match condition, such as"
+                " `int(pod.labels[?'a'].orValue('0')) > 5`",
+            ),
+        }
+    }
+    """Values by key, as they may be called elsewhere; or what to write instead."""
+
     key: Annotated[str, Field(description="The label's key.")]
     operator: Annotated[
         Literal["In", "NotIn", "Exists", "DoesNotExist"],
@@ -177,6 +193,12 @@ class LabelSelector(Model):
     @model_validator(mode="before")
     @classmethod
     def _has_labels_in_their_place(cls, written: object) -> object:
+        if isinstance(written, list) and all(isinstance(each, str) for each in written):
+            named = (
+                f"{{ key: {NAMESPACE_NAME_LABEL}, operator: In, values: [{', '.join(written)}] }}"
+            )
+            hint = f"for namespaces write `namespaceSelector: {{ matchExpressions: [{named}] }}`"
+            raise mistake("expected a mapping of keys to values", hint)
         if isinstance(written, dict):
             keys = {field.alias or name for name, field in cls.model_fields.items()}
             stray = {
@@ -269,6 +291,11 @@ class Rule(Model):
     """The common part of filters and scores: a plugin with its args, or an expression."""
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("cel", "condition", "expr", "rule", "validate", "when"), "did you mean `expression`?"
+        ),
+        **dict.fromkeys(("points", "score", "value"), "the points are what `expression` comes to"),
+    } | {
         field.alias or name: f"write it below `args`: `{field.alias or name}` is an arg of a plugin"
         for plugin in PLUGINS.values()
         for name, field in plugin.args.model_fields.items()
@@ -419,22 +446,6 @@ class Mode(StrEnum):
     AUDIT = "Audit"  # its decision is recorded, without effect
 
 
-_MODES_ELSEWHERE: Final = {
-    **dict.fromkeys(("Deny", "Enabled", "Enforced", "On"), Mode.ENFORCE),
-    **dict.fromkeys(("DryRun", "Monitor", "Permissive", "Report", "Warn"), Mode.AUDIT),
-}
-"""What policies of other systems call the same."""
-
-
-def _mode(written: object) -> object:
-    """Refuse a mode of another system, with ours."""
-    for word, mode in _MODES_ELSEWHERE.items():
-        if isinstance(written, str) and written.casefold() == word.casefold():
-            known = " or ".join(f"`{each}`" for each in Mode)
-            raise mistake(f"`{written}` is not {known}", f"did you mean `{mode}`?")
-    return written
-
-
 def _points(written: object) -> object:
     """Refuse a fraction of all points, with the points that it is."""
     if isinstance(written, float):
@@ -502,7 +513,9 @@ def _by_plugin(written: object) -> object:
     if written == _OFF or written is False:
         return dict.fromkeys(_WISH_WEIGHTS, 0)
     if not isinstance(written, dict | SchedulerScores):
-        raise mistake("expected weights by plugin", "write `Off`, or such as `TaintToleration: 3`")
+        is_off = isinstance(written, str) and written.casefold() in {"off", "none", "no"}
+        hint = "write `Off`" if is_off else "write `Off`, or such as `TaintToleration: 3`"
+        raise mistake("expected weights by plugin", hint)
     return written
 
 
@@ -541,6 +554,32 @@ def _without_marks(written: object) -> object:
 
 class Placement(Model):
     """The form of the decision on the pod."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        "enforcement": "write `dynamicFilters: Required`, or `at: Binding`",
+        "hold": "write `releaseInOrder: true`, or `preemption`",
+        "when": "write `at: Admission` or `at: Binding`",
+    }
+    other_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "at": {
+            **dict.fromkeys(("create", "creation", "admit"), PlacementAt.ADMISSION),
+            **dict.fromkeys(("bound", "schedule", "scheduling"), PlacementAt.BINDING),
+        },
+        "dynamicFilters": {
+            **dict.fromkeys(("hard", "true", "enforce", "must"), DynamicFilters.REQUIRED),
+            **dict.fromkeys(("soft", "false", "advise", "ignore"), DynamicFilters.PREFERRED),
+        },
+        "preemption": {
+            **dict.fromkeys(("disabled", "false", "never", "no", "none"), EvictionMode.OFF),
+            **dict.fromkeys(("always", "enabled", "true", "yes"), EvictionMode.ON),
+        },
+        "whenNoneFits": {
+            **dict.fromkeys(("admit", "ignore", "pass", "schedule"), WhenNoneFits.ALLOW),
+            **dict.fromkeys(("block", "fail", "reject", "refuse"), WhenNoneFits.DENY),
+            **dict.fromkeys(("hold", "pending", "queue", "retry"), WhenNoneFits.WAIT),
+        },
+    }
+    """Values by key, as they may be called elsewhere."""
 
     at: Annotated[
         PlacementAt,
@@ -705,6 +744,13 @@ class Spec(Model):
         "validations": "write them as `filters`",
     }
     """Hints for keys of other kinds of policies."""
+    other_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "mode": {
+            **dict.fromkeys(("deny", "enabled", "enforced", "on"), Mode.ENFORCE),
+            **dict.fromkeys(("dryrun", "monitor", "permissive", "report", "warn"), Mode.AUDIT),
+        }
+    }
+    """Values by key, as policies of other kinds call them."""
 
     priority: Annotated[
         int,
@@ -718,7 +764,6 @@ class Spec(Model):
     ] = 0
     mode: Annotated[
         Mode,
-        BeforeValidator(_mode),
         Field(description="`Enforce` decides, `Audit` records what it would decide."),
     ] = Mode.ENFORCE
     match: Annotated[Match, Field(description="The pods it applies to; all pods by default.")] = (

@@ -14,9 +14,9 @@ from typing import Final
 
 from engine.cel import CelError, ast, compile_node, new_frame
 from engine.cel.unparse import unparse
-from engine.cel.values import NULL
+from engine.cel.values import NULL, STRING
 from engine.model.selectors import Operator
-from engine.policy import CompiledPolicy, ScoreRule
+from engine.policy import CompiledPolicy, FilterRule, ScoreRule
 from engine.policy.environment import ExpressionScope, environment
 from engine.policy.policy_set import Finding
 from engine.policy.schema import OnFilterError, OnScoreError
@@ -406,3 +406,43 @@ def _default(compared: object, read: KeyRead) -> str:
         case int() | float():
             return "0.0"
     return "'0'" if "resources" in read.path else "''"  # there, a string is a quantity
+
+
+def wish_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield that a filter leaves no node to a pod without the label that says which it wants."""
+    if not isinstance(part.rule, FilterRule):
+        return
+    root = part.program.root
+    for each in root.operands if isinstance(root, ast.And) else (root,):
+        if not isinstance(each, ast.Binary) or each.operator != "==":
+            continue
+        for wish, of_node in ((each.left, each.right), (each.right, each.left)):
+            path = path_of(of_node, {})
+            if path[:-1] == ("node", "labels") and path[-1] in _ON_EACH_NODE:
+                variable = path_of(wish, {})[1:] if path_of(wish, {})[:1] == ("variables",) else ()
+                said = policy.variables[variable[0]].root if variable else wish
+                if _is_empty_without_label(said):
+                    lacks = ast.Binary("==", wish, _EMPTY, offset=0)
+                    meant = unparse(ast.Or((lacks, each), offset=0))
+                    meant = meant if each is root else f"({meant})"
+                    message = f"it rejects all nodes for a pod without what `{unparse(wish)}` reads"
+                    yield Finding(part.name, message, f"write `{meant}`", each.offset)
+
+
+def _is_empty_without_label(node: ast.Node) -> bool:
+    """Return whether a value is a label or annotation of the pod, and empty where it is absent."""
+    is_label = path_of(node, {})[:2] in {("pod", "labels"), ("pod", "annotations")}
+    return is_label and isinstance(node, ast.Alternative) and node.other == _EMPTY
+
+
+_EMPTY: Final = ast.Literal("", STRING, offset=0)
+_ON_EACH_NODE: Final = frozenset(
+    {
+        "kubernetes.io/arch",
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)

@@ -648,7 +648,7 @@ def _against_its_name(
     for share in shares:
         if all(_prefers(values, -named * share) for values in trials.of(rule)):
             said, done = ("full", "emptiest") if named > 0 else ("empty", "fullest")
-            turned = unparse(ast.Negate(rule.evaluator.program.root, offset=0))
+            turned = unparse(_negative(rule.evaluator.program.root))
             most = trials.name_of(int(np.nanargmax(-named * share)))
             yield Finding(
                 rule.name,
@@ -720,7 +720,7 @@ def _emptiest_first(trials: Trials, rule: ScoreRule, path: str) -> str:
     """Return a score turned around; a node without a report stays the worst."""
     assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins are not turned around
     root, kind = rule.evaluator.program.root, rule.evaluator.program.result_type
-    turned: ast.Node = ast.Negate(root, offset=0)
+    turned = _negative(root)
     if path != ".".join(_USAGE):
         return unparse(turned)
     has_report = ast.Has(ast.Variable("node", offset=0), "usage", offset=0)
@@ -733,11 +733,15 @@ def _emptiest_first(trials: Trials, rule: ScoreRule, path: str) -> str:
         reads = [_reads_usage(trials.policy, each) for each in branches]
         if len(set(reads)) == len(branches):
             turns = zip(branches, reads, strict=True)
-            then, otherwise = (ast.Negate(each, offset=0) if of else worst for each, of in turns)
+            then, otherwise = (_negative(each) if of else worst for each, of in turns)
             return unparse(replace(root, then=then, otherwise=otherwise))
     if any(np.isfinite(each[~is_reported]).any() for each in values):
         turned = ast.Conditional(has_report, turned, worst, offset=0)
     return unparse(turned)
+
+
+def _negative(node: ast.Node) -> ast.Node:
+    return node.operand if isinstance(node, ast.Negate) else ast.Negate(node, offset=0)
 
 
 def _literal(number: int, kind: CelType) -> ast.Literal:

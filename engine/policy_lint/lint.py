@@ -31,6 +31,7 @@ from engine.policy_lint.absent import (
     element_findings,
     report_findings,
     unanswered_findings,
+    wish_findings,
 )
 from engine.policy_lint.args import unread_args
 from engine.policy_lint.conditions import condition_findings
@@ -46,7 +47,12 @@ from engine.policy_lint.logic import (
     precedence_findings,
 )
 from engine.policy_lint.on_cluster import KnownCluster, args_findings, cluster_findings
-from engine.policy_lint.patterns import alphabet_findings, case_findings, pattern_findings
+from engine.policy_lint.patterns import (
+    alphabet_findings,
+    case_findings,
+    dot_findings,
+    pattern_findings,
+)
 from engine.policy_lint.reads import Part, parts_of, programs_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
 from engine.policy_lint.times import time_findings
@@ -95,11 +101,13 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from creator_findings(part)
         yield from absent_findings(policy, part)
         yield from unanswered_findings(policy, part)
+        yield from wish_findings(policy, part)
         yield from amount_findings(part)
         if part.rule is not None:
             yield from division_findings(part)
             yield from zero_findings(policy, part)
         yield from pattern_findings(part)
+        yield from dot_findings(part)
         yield from alphabet_findings(part)
         yield from case_findings(part)
         yield from _unused_findings(policy, part)

@@ -64,6 +64,26 @@ def pattern_findings(part: Part) -> Iterator[Finding]:
                 )
 
 
+def dot_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each dot of an address in a pattern."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Call(
+                function="matches", args=(of, ast.Literal(value=str(pattern)) as literal)
+            ) if _ADDRESS.search(pattern):
+                meant = replace(literal, value=_ADDRESS.sub(_escaped, pattern))
+                hint = f"write `{unparse(replace(node, args=(of, meant)))}`"
+                message = "in a pattern `.` stands for any sign"
+                yield Finding(part.name, message, hint, literal.offset)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].replace(".", r"\.")
+
+
+_ADDRESS: Final = re.compile(
+    r"(?<![\\\w])(?:[0-9]{1,3}(?:\.[0-9]{1,3})+|[a-z][-a-z0-9]+(?:\.[a-z][-a-z0-9]+){2,})"
+)
 _CASES: Final = {"lowerAscii": str.lower, "upperAscii": str.upper}
 
 
@@ -118,6 +138,8 @@ def alphabet_findings(part: Part) -> Iterator[Finding]:
 
 def _pattern_hint(path: ReadPath, value: str) -> str:
     """Return how to look for what is written as a pattern."""
+    if not value.strip("*") and path not in _OF_NAMES:
+        return f"for any value write `'{path[-1]}' in {path_text(path[:-1])}`"
     if "," in value:
         each = ", ".join(f"'{part.strip()}'" for part in value.split(","))
         return f"a list is written `[{each}]`"

@@ -87,7 +87,7 @@ _HINTS = {
     "node.name === 'a'": "write `==` to compare",
     "node.name <> 'a'": "write `!=`",
     "node.name in ('a','b')": "a list is written `['a', 'b']`",
-    "node.name in ('a')": "a list is written `['a', 'b']`; to search a string, `x.contains(y)`",
+    "node.name in ('a')": "write `node.name in ['a']`",
     "node.ready == True": "write `true`",
     "node.labels.x == None": "write `null`",
     "if node.ready then 1 else 2": "write `test ? a : b`",

@@ -1016,6 +1016,41 @@ _AMOUNTS = (
     ),
 )
 
+_WISHED = "pod.labels[?'zone'].orValue('')"
+_WISHES = (
+    Mistake(
+        _filter(f"{_ZONE} == {_WISHED}"),
+        "it rejects all nodes for a pod without what",
+        f"{_ZONE} == {_WISHED}",
+        f"{_WISHED} == '' || {_ZONE} == {_WISHED}",
+    ),
+    Mistake(
+        f'variables: [{{name: zone, expression: "{_WISHED}"}}]\n'
+        + _filter(f"node.podCount < 50 && {_ZONE} == variables.zone"),
+        "it rejects all nodes for a pod without what `variables.zone` reads",
+        f"{_ZONE} == variables.zone",
+        f"(variables.zone == '' || {_ZONE} == variables.zone)",
+    ),
+    Mistake(
+        _filter("node.name.matches('^ip-10.0.1.*')"),
+        "in a pattern `.` stands for any sign",
+        "'^ip-10.0.1.*'",
+        r"'^ip-10\\.0\\.1.*'",
+    ),
+    Mistake(
+        _match("object.spec.containers.exists(c, c.image.matches('^registry.example.com/.*'))"),
+        "in a pattern `.` stands for any sign",
+        "registry.example.com",
+        r"registry\\.example\\.com",
+    ),
+    Mistake(
+        _match("pod.labels[?'app'].orValue('') == '*'"),
+        "`pod.labels.app` never has `*`",
+        "pod.labels[?'app'].orValue('') == '*'",
+        "'app' in pod.labels",
+    ),
+)
+
 _REQUESTS = (
     Mistake(
         _match("request.kind.kind == 'Deployment'"),
@@ -1066,6 +1101,7 @@ MISTAKES = (
     *_ARGS,
     *_CHOICES,
     *_REQUESTS,
+    *_WISHES,
     *_AMOUNTS,
 )
 
@@ -1354,6 +1390,10 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter("node.allocatable.cpu >= 80.0"),
         _match("request.userInfo.username == 'system:serviceaccount:argo:workflow-controller'"),
         _match("pod.priorityClassName.startsWith('batch-')"),
+        _filter("node.labels[?'tenant'].orValue('') == pod.labels[?'tenant'].orValue('')"),
+        _filter(f"{_WISHED} == '' || {_ZONE} == {_WISHED}"),
+        _match("pod.namespace.matches('^team-[a-z]+.*$')"),
+        _filter("node.name.matches('^gke-.*.pool.*$')"),
         _match("!('break-glass' in request.userInfo.groups)"),
         _match("request.userInfo.username != 'admin'"),
         _match("object.spec.containers.exists(c, c.image.startsWith('nginx'))"),

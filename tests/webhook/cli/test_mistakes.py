@@ -112,6 +112,37 @@ REFUSED = (
     Mistake(
         "scores: [{plugin: LoadAware, weight: 0.5}]", ("whole number", "for half of 2 write 1")
     ),
+    # Words of others.
+    Mistake("placement: {whenNoneFits: Reject}", ("`Reject` is not", "did you mean `Deny`?")),
+    Mistake("placement: {dynamicFilters: true}", ("`true` is not", "did you mean `Required`?")),
+    Mistake("placement: {hold: true}", ("unknown key `hold`", "`releaseInOrder: true`")),
+    Mistake("placement: {schedulerScores: off}", ("expected weights", "hint: write `Off`\n")),
+    Mistake("filters: [{name: r, cel: a}]", ("unknown key `cel`", "did you mean `expression`?")),
+    Mistake(
+        "match: {namespaceSelector: [prod]}",
+        ("expected a mapping", "kubernetes.io/metadata.name, operator: In, values: [prod]"),
+    ),
+    Mistake(
+        "match: {objectSelector: {matchExpressions: [{key: a, operator: Equals, values: [b]}]}}",
+        ("`Equals` is not `In`", "did you mean `In`?"),
+    ),
+    Mistake(
+        "match: {objectSelector: {matchExpressions: [{key: a, operator: Gt, values: ['5']}]}}",
+        ("`Gt` is not `In`", "selectors compare no numbers: write a match condition"),
+    ),
+    Mistake(
+        "filters: [node.podCount < 50]",
+        (
+            "expected a mapping",
+            'hint: write its parts: { name: .., expression: "node.podCount < 50" }',
+        ),
+    ),
+    Mistake(_filtered("'web' in pod.name"), ("`in` does not", "write `pod.name.contains('web')`")),
+    Mistake(_filtered("pod.name in 'a, b'"), ("`in` does not", "write `pod.name in ['a', 'b']`")),
+    Mistake(
+        _filtered("pod.name.startsWith('a', 'b')"),
+        ("takes 1 argument", "write `pod.name.startsWith('a') || pod.name.startsWith('b')`"),
+    ),
     # Options.
     Mistake(
         "placement: Binding", ("expected a mapping", "hint: write `placement: { at: Binding }`")
