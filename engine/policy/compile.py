@@ -269,6 +269,7 @@ def _items(document: Document, path: ItemPath) -> Iterator[tuple[ItemPath, dict[
 
 _API_GROUP: Final = "stowplan.dev/"
 _OF_KIND: Final = {
+    "ElasticQuota": "it is no policy: `kubectl apply` it, its webhook checks it",
     "ConfigMap": "a policy is a document of its own: write what is in the `data` to a file",
     "KubeSchedulerConfiguration": "`stowplan import` makes policies of it",
 }

@@ -730,6 +730,7 @@ class Spec(Model):
         "description": "write it as a comment, or in `metadata.annotations`",
         "dryRun": "write `mode: Audit`",
         "enabled": "write `mode: Enforce` or `mode: Audit`",
+        "quota": "a quota is an object of its own: an `ElasticQuota` in the namespace",
         "failurePolicy": "each filter and score has `onError`; by default a filter that fails"
         " rejects the node: drop it",
         "matchConstraints": "only pods that are being created are placed: drop it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -55,6 +55,7 @@ from engine.policy_lint.patterns import (
 )
 from engine.policy_lint.reads import Part, parts_of, programs_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
+from engine.policy_lint.scores import distance_findings, factor_findings, scale_findings
 from engine.policy_lint.times import time_findings
 from engine.policy_lint.units import (
     Amount,
@@ -62,7 +63,6 @@ from engine.policy_lint.units import (
     amount_of,
     division_findings,
     ordering_findings,
-    span_of,
     unit_findings,
     zero_findings,
 )
@@ -87,6 +87,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
             amounts[part.variable] = amount_of(part.program, amounts)
         if isinstance(part.rule, ScoreRule):
             yield from absolute_findings(policy, part, amounts)
+            yield from distance_findings(part)
         yield from logic_findings(part, is_over)
         yield from precedence_findings(part)
         yield from choice_findings(part)
@@ -114,7 +115,8 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
     yield from conflict_findings(policy, is_over)
     yield from (unread := tuple(unread_args(policy)))
     yield from _of_the_scheduler(policy, {each.part for each in unread})
-    yield from _scale_findings(policy, amounts)
+    yield from scale_findings(policy, amounts)
+    yield from factor_findings(policy)
 
 
 def _unused_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
@@ -140,34 +142,6 @@ def _of_the_scheduler(policy: CompiledPolicy, misplaced: Collection[str]) -> Ite
         ):
             message = "the scheduler filters by this plugin itself: it has no effect"
             yield Finding(rule.name, message, "drop it")
-
-
-_OTHER_SCALE: Final = 10
-
-
-def _scale_findings(policy: CompiledPolicy, amounts: Mapping[str, Amount]) -> Iterator[Finding]:
-    """Yield a finding for each score whose numbers look like a weight beside those of another."""
-    spans = [
-        (span, rule)
-        for rule in policy.scores
-        if isinstance(rule.evaluator, NodeExpression)
-        and (span := span_of(rule.evaluator.program, amounts))
-    ]
-    for span, rule in spans:
-        for less, other in spans:
-            times = span / less
-            if times >= _OTHER_SCALE and rule.weight == other.weight:
-                weight = min(round(times), _MOST_WEIGHT)
-                yield Finding(
-                    rule.name,
-                    f"its numbers are {times:g} times those of `{other.name}`, and count as much:"
-                    " the points of each score go from 0 to 100",
-                    f"to make it count more write `weight: {weight}`, else divide by {times:g}",
-                )
-                return
-
-
-_MOST_WEIGHT: Final = 10  # of a hint: beside ten times its weight, another has no say
 
 
 def observed_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) -> Iterator[Finding]:

@@ -96,12 +96,16 @@ _Int64: TypeAlias = Annotated[int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX
 _ProdThreshold: TypeAlias = Annotated[WholePercent, Field(ge=INT64_MIN, le=INT64_MAX)]
 _Duration: TypeAlias = Annotated[str, AfterValidator(_not_negative)]
 
+_USUAL_PERIOD: Final = 60  # seconds between reports, as koordlet is installed
+_AN_HOUR: Final = 3600
+_A_DAY: Final = 24 * _AN_HOUR
 _TOO_LITTLE = 5
 """Percent: an idle node uses more, so a fraction or a number of cores was meant."""
 
 _PROFILES: Final[WeakValueDictionary[str, LoadProfile]] = WeakValueDictionary()
 _WHOLE = 100
 _WEIGHTS = {"cpu": 1, "memory": 1}
+_USUAL_THRESHOLD: Final = 95
 _THRESHOLDS = {"cpu": 65, "memory": 95}
 _FACTORS = {"cpu": 85, "memory": 70}
 
@@ -183,8 +187,24 @@ class LoadAwareArgs(Args):
             for name, percent in thresholds.items():
                 if 0 < percent <= _TOO_LITTLE:
                     warn(info, f"`{key}` of {name} is {percent}: {percent} % of what a node has")
+                elif percent == _WHOLE:
+                    what = f"`{key}` of {name} is all that a node has: usage hardly reaches it"
+                    warn(info, what, f"write {_THRESHOLDS.get(name, _USUAL_THRESHOLD)}")
                 elif not 0 <= percent <= _WHOLE:
                     warn(info, f"`{key}` of {name} is {percent}, which is not within 0..100 %")
+        seconds = self.node_metric_expiration_seconds
+        if seconds < _USUAL_PERIOD:
+            warn(
+                info,
+                f"`nodeMetricExpirationSeconds` is {seconds}: reports come every minute",
+                "write 180",
+            )
+        elif seconds >= _A_DAY:
+            warn(
+                info,
+                f"`nodeMetricExpirationSeconds` is {seconds}: {seconds // _AN_HOUR} hours",
+                f"if these are milliseconds write {seconds // 1000}",
+            )
         if self.aggregated.usage_thresholds and not self.aggregated.usage_aggregation_type:
             warn(info, "`aggregated.usageThresholds` need a `usageAggregationType`, such as `p95`")
         return self

@@ -1051,6 +1051,34 @@ _WISHES = (
     ),
 )
 
+_SHARE = "node.requested.cpu / node.allocatable.cpu"
+_SCORES = (
+    Mistake(
+        _score(f"math.abs({_SHARE} - 0.5)"),
+        "it prefers the nodes that are farthest",
+        f"math.abs({_SHARE} - 0.5)",
+        f"-(math.abs({_SHARE} - 0.5))",
+    ),
+    Mistake(
+        "filters: [{plugin: LoadAware, args: {nodeMetricExpirationSeconds: 180000}}]",
+        "`nodeMetricExpirationSeconds` is 180000: 50 hours",
+        "180000",
+        "180",
+    ),
+    Mistake(
+        "filters: [{plugin: LoadAware, args: {nodeMetricExpirationSeconds: 3}}]",
+        "reports come every minute",
+        "Seconds: 3",
+        "Seconds: 180",
+    ),
+    Mistake(
+        "filters:\n- plugin: LoadAware\n  args:\n    usageThresholds:\n      memory: 100",
+        "is all that a node has",
+        "memory: 100",
+        "memory: 95",
+    ),
+)
+
 _REQUESTS = (
     Mistake(
         _match("request.kind.kind == 'Deployment'"),
@@ -1101,6 +1129,7 @@ MISTAKES = (
     *_ARGS,
     *_CHOICES,
     *_REQUESTS,
+    *_SCORES,
     *_WISHES,
     *_AMOUNTS,
 )
@@ -1390,6 +1419,8 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter("node.allocatable.cpu >= 80.0"),
         _match("request.userInfo.username == 'system:serviceaccount:argo:workflow-controller'"),
         _match("pod.priorityClassName.startsWith('batch-')"),
+        _weighed(7, f"-0.5 * {_SHARE}", 3, "-0.2 * double(node.podCount)"),
+        _two("scores", f"-{_SHARE}", "-1.5 * double(node.podCount)"),
         _filter("node.labels[?'tenant'].orValue('') == pod.labels[?'tenant'].orValue('')"),
         _filter(f"{_WISHED} == '' || {_ZONE} == {_WISHED}"),
         _match("pod.namespace.matches('^team-[a-z]+.*$')"),
@@ -1457,3 +1488,14 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
 )
 def test_what_does_what_it_says_is_no_warning(spec: str) -> None:
     assert [str(each) for each in policy_warnings(policy(spec))] == []
+
+
+def test_factors_of_scores_are_no_weights() -> None:
+    spec = _two(
+        "scores", "-0.6 * node.requested.cpu / node.allocatable.cpu", "-0.2 * node.podCount"
+    )
+    spec = spec.replace("node.podCount", "double(node.podCount)")
+    first, second = (str(each) for each in policy_warnings(policy(spec)))
+    assert first.startswith("a: the factor 0.6 has no effect")
+    assert first.endswith("drop it, and write `weight: 3`")
+    assert second.endswith("drop it, and write `weight: 1`")
