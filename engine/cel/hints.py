@@ -438,10 +438,13 @@ def _for_membership(node: ast.Binary, kinds: Collection[CelType]) -> str:
         return f"{_A_LIST}; to search a string, `x.contains(y)`"
     if not isinstance(node.right, ast.Literal):
         return f"write `{unparse(_call('contains', node.right, node.left))}`"
-    texts = [text.strip() for text in str(node.right.value).split(",")]
+    texts = [text for text in _BETWEEN.split(str(node.right.value)) if text]
     values = tuple(ast.Literal(text, STRING, offset=0) for text in texts)
     among = replace(node, right=ast.ListLiteral(values, offset=0))
     return f"write `{unparse(among)}`"
+
+
+_BETWEEN: Final = re.compile(r"[,;\s]+")
 
 
 def _call(function: str, *args: ast.Node) -> ast.Call:

@@ -288,7 +288,8 @@ _HINTS: Final[Mapping[str, str]] = {
     "node.hostname": "write `node.name`, or `node.labels['kubernetes.io/hostname']`",
     "node.memory": _AMOUNTS_OF_NODE,
     "node.metadata": "write `node.name`, `node.labels`, `node.annotations`, without `metadata`",
-    "node.pods": "their number is `node.podCount`",
+    "node.pods": "their number is `node.podCount`, those of the same owner are `node.podsOfOwner`;"
+    " to keep away from other pods, a pod has anti-affinity",
     "node.replicas": "pods of the same owner are `node.podsOfOwner`",
     "node.siblings": "pods of the same owner are `node.podsOfOwner`",
     "node.spec": "write `node.taints` or `node.unschedulable`, without `spec`",

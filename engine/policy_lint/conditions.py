@@ -27,6 +27,7 @@ def condition_findings(part: Part) -> Iterator[Finding]:
         if isinstance(node, ast.Quantifier) and _is_of_all(node):
             yield from _without_type(part, node)
             yield from _without_status(part, node)
+            yield from _unknown_as_ready(part, node)
 
 
 def _is_of_all(node: ast.Quantifier) -> bool:
@@ -66,6 +67,29 @@ def _without_status(part: Part, node: ast.Quantifier) -> Iterator[Finding]:
             message = f"each node has a condition `{kind}`: its status tells whether it is so"
             yield Finding(part.name, message, f"write `{unparse(whole)}`", node.offset)
             return
+
+
+def _unknown_as_ready(part: Part, node: ast.Quantifier) -> Iterator[Finding]:
+    """Yield that a node of which nothing is heard, whose status is `Unknown`, counts as ready."""
+    asked = node.predicate.operands if isinstance(node.predicate, ast.And) else ()
+    compared = {each.path[-1]: each for each in Reads(node).comparisons}
+    kind, status = compared.get("type"), compared.get("status")
+    is_ready = kind is not None and kind.literal.value == "Ready" and kind.operator == "=="
+    if node.how_many is not ast.HowMany.SOME or not is_ready or status is None:
+        return
+    if status.operator == "!=" and status.literal.value == "False":
+        told = [_true(each) if status.literal in ast.children(each) else each for each in asked]
+        whole = replace(node, predicate=ast.And(tuple(told), offset=0))
+        message = (
+            "`Ready` is `Unknown` on a node of which nothing is heard: it is true of that, too"
+        )
+        yield Finding(part.name, message, f"write `{unparse(whole)}`", status.literal.offset)
+
+
+def _true(node: ast.Node) -> ast.Node:
+    """Return a comparison of a status with `False` as one with `True`."""
+    assert isinstance(node, ast.Binary)  # noqa: S101 - INVARIANT: it has the literal
+    return replace(node, operator="==", right=ast.Literal("True", STRING, offset=0))
 
 
 _OF_EVERY_NODE: Final = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"})

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from typing import Any, Final, TypeAlias
 
 from engine.cel import ast
@@ -42,7 +42,7 @@ def logic_findings(part: Part, is_over: IsOver) -> Iterator[Finding]:
 
 
 def conflict_findings(policy: CompiledPolicy, is_over: IsOver) -> Iterator[Finding]:
-    """Yield the match conditions, and the filters, that are never true together with another."""
+    """Yield the match conditions, and the filters, that another one excludes, or includes."""
     inlining = _Inlining(policy)
     trees = {
         part.name: inlining.inlined(part.program.root)
@@ -66,6 +66,29 @@ def conflict_findings(policy: CompiledPolicy, is_over: IsOver) -> Iterator[Findi
                     hint = f"{hint}, and drop {dropped}" if hint else ""
                     yield Finding(part.name, message.format(other.name), hint)
                     return
+    for together in (of_pods, of_nodes):
+        yield from _implied(together, trees, is_over)
+
+
+def _implied(
+    parts: Sequence[Part], trees: Mapping[str, ast.Node], is_over: IsOver
+) -> Iterator[Finding]:
+    """Yield the first part that is true wherever another one is."""
+    for part, other in permutations(parts, 2):
+        one, two = trees[part.name], trees[other.name]
+        if is_over():
+            return
+        if one == two or any(_Cases(each).constant is not None for each in (one, two)):
+            continue
+        if _Cases(ast.And((two, ast.Not(one, offset=0)), offset=0)).constant is False:
+            if part.is_condition:
+                message = f"it is true wherever {other.name} is: it has no effect"
+                hint = f"drop one of the two, this or {other.name}"
+            else:
+                message = f"filter `{other.name}` rejects all that it rejects: it has no effect"
+                hint = f"drop one of the two, `{part.name}` or `{other.name}`"
+            yield Finding(part.name, message, hint)
+            return
 
 
 _NO_POD: Final = "no pod meets both this and {}: the policy applies to none"
@@ -291,6 +314,9 @@ def _hint(node: ast.And | ast.Or) -> str:
         and any(isinstance(each, ast.Call) for each in node.operands)
     ):
         return f"for any of them write `{unparse(ast.Or(node.operands, offset=node.offset))}`"
+    ordered = {_ordered(each) for each in node.operands}
+    if isinstance(node, ast.And) and len(ordered) == 1 and None not in ordered:
+        return f"for either of them write `{unparse(ast.Or(node.operands, offset=0))}`"
     subjects, literals = [], []
     for each in node.operands:
         if not isinstance(each, ast.Binary) or each.operator != sign:
@@ -304,6 +330,12 @@ def _hint(node: ast.And | ast.Or) -> str:
     if sign == "==":
         return f"for any of them write `{unparse(among)}`"
     return f"for none of them write `{unparse(ast.Not(among, offset=node.offset))}`"
+
+
+def _ordered(node: ast.Node) -> ast.Node | None:
+    """Return what is asked whether it is more or less than a constant, None for anything else."""
+    compared = _compared(node)
+    return compared[0] if compared is not None and compared[1] in ORDERS else None
 
 
 class _Cases:

@@ -41,6 +41,15 @@ def pattern_findings(part: Part) -> Iterator[Finding]:
                     hint = f"write `{unparse(replace(node, args=(of, anything)))}`"
                     yield Finding(part.name, message, hint, literal.offset)
                     continue
+                ends = [(each[:1] == "^", each[-1:] == "$") for each in pattern.split("|")]
+                if len(set(ends)) > 1 and "(" not in pattern:
+                    start, end = "^" if ends[0][0] else "", "$" if ends[-1][1] else ""
+                    inner = pattern.removeprefix("^").removesuffix("$")
+                    meant = replace(literal, value=f"{start}({inner}){end}")
+                    hint = f"write `{unparse(replace(node, args=(of, meant)))}`"
+                    message = "`^` and `$` belong to the choice beside them alone"
+                    yield Finding(part.name, message, hint, literal.offset)
+                    continue
                 if not pattern or _ANCHORED.fullmatch(_FLAGS.sub("", pattern)):
                     continue
                 if slashed := _SLASHED.fullmatch(pattern):
@@ -140,6 +149,8 @@ def _pattern_hint(path: ReadPath, value: str) -> str:
     """Return how to look for what is written as a pattern."""
     if not value.strip("*") and path not in _OF_NAMES:
         return f"for any value write `'{path[-1]}' in {path_text(path[:-1])}`"
+    if value.strip() != value and not _FOREIGN.search(value.strip()):
+        return f"write `'{value.strip()}'`"
     if "," in value:
         each = ", ".join(f"'{part.strip()}'" for part in value.split(","))
         return f"a list is written `[{each}]`"

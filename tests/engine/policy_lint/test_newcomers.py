@@ -1079,6 +1079,37 @@ _SCORES = (
     ),
 )
 
+_READY = "node.conditions.exists(c, c.type == 'Ready' && c.status {})"
+_IMPLIED = (
+    Mistake(
+        _two("filters", "node.podCount < 50", "node.podCount < 60"),
+        "b: filter `a` rejects all that it rejects",
+    ),
+    Mistake(
+        _two("conditions", "pod.namespace != 'b'", "pod.namespace == 'a'"),
+        "match condition `a`: it is true wherever match condition `b` is",
+    ),
+    Mistake(
+        _match("now.getHours() >= 22 && now.getHours() <= 6"),
+        "is never true",
+        "now.getHours() >= 22 && now.getHours() <= 6",
+        "now.getHours() >= 22 || now.getHours() <= 6",
+    ),
+    Mistake(
+        _filter(_READY.format("!= 'False'")),
+        "`Ready` is `Unknown` on a node of which nothing is heard",
+        "c.status != 'False'",
+        "c.status == 'True'",
+    ),
+    Mistake(
+        _match("pod.namespace.matches('^team-a|team-b$')"),
+        "`^` and `$` belong to the choice beside them alone",
+        "'^team-a|team-b$'",
+        "'^(team-a|team-b)$'",
+    ),
+    Mistake(_match("pod.namespace in ['team-a ', 'b']"), "never has ` `", "'team-a '", "'team-a'"),
+)
+
 _REQUESTS = (
     Mistake(
         _match("request.kind.kind == 'Deployment'"),
@@ -1129,6 +1160,7 @@ MISTAKES = (
     *_ARGS,
     *_CHOICES,
     *_REQUESTS,
+    *_IMPLIED,
     *_SCORES,
     *_WISHES,
     *_AMOUNTS,
@@ -1419,6 +1451,8 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter("node.allocatable.cpu >= 80.0"),
         _match("request.userInfo.username == 'system:serviceaccount:argo:workflow-controller'"),
         _match("pod.priorityClassName.startsWith('batch-')"),
+        _match("pod.namespace.matches('^team-a$|^team-b$')"),
+        _match("pod.namespace.matches('^(team-a|team-b)-x$')"),
         _weighed(7, f"-0.5 * {_SHARE}", 3, "-0.2 * double(node.podCount)"),
         _two("scores", f"-{_SHARE}", "-1.5 * double(node.podCount)"),
         _filter("node.labels[?'tenant'].orValue('') == pod.labels[?'tenant'].orValue('')"),
