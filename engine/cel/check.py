@@ -452,6 +452,8 @@ class _Checker:
         right, right_type = self.visit(node.right)
         result = static_types.binary(node.operator, left_type, right_type)
         if result is None:
+            if len(self.problems) > reported and DYN in {left_type, right_type}:
+                return replace(node, left=left, right=right), DYN  # of what failed nothing is known
             message = f"`{node.operator}` does not apply to `{left_type}` and `{right_type}`"
             hint = (
                 self._hint_of_field(node.left)

@@ -258,6 +258,7 @@ _FUNCTIONS: Final = {
     "toUpper": _UPPER,
     "toUpperCase": _UPPER,
     "upper": _UPPER,
+    "values": "write `x.exists(key, value, ..)`",
 }
 
 
@@ -269,10 +270,15 @@ def for_function(call: ast.Call) -> str:
     """Return the hint for a call of an unknown function, "" for any other."""
     if call.member and call.function in _HOLDS and len(call.args) == _WITH_ARGUMENT:
         return _member(*call.args)
+    if call.function in _DEFAULTS and call.member and len(call.args) > _WITH_ARGUMENT:
+        of, key, default = call.args[:3]
+        read = ast.Index(of, key, optional=True, offset=0)
+        return f"write `{unparse(ast.Alternative(read, default, unwraps=True, offset=0))}`"
     name = call.function.removeprefix(".")
     return _FUNCTIONS.get(name) or _FUNCTIONS.get(name.lower(), "")
 
 
+_DEFAULTS: Final = frozenset({"get", "getOrDefault"})
 _HOLDS: Final = frozenset({"contains", "containsKey", "has", "hasKey", "includes"})
 _WITH_ARGUMENT = 2  # the receiver and one more
 
@@ -295,6 +301,13 @@ def for_mismatch(call: ast.Call, types: Sequence[CelType]) -> str:
         return f"for any of them write `{unparse(ast.Or(each, offset=0))}`"
     if kind in NUMERIC and call.function == "duration":
         return "write `duration('600s')`"
+    if _QUANTITY in {of_type.name for of_type in types} and call.function in _SIGNS_OF:
+        one, other = (
+            arg if of_type.name != _QUANTITY else _call("asApproximateFloat", arg)
+            for arg, of_type in zip(call.args, types, strict=True)
+        )
+        compared = ast.Binary(_SIGNS_OF[call.function], one, other, offset=0)
+        return f"an amount is a number: write `{unparse(compared)}`"
     if kind in NUMERIC and call.function in _OF_QUANTITIES:
         return "an amount is a number: compare it with `quantity('4Gi').asApproximateFloat()`"
     return ""
@@ -302,6 +315,7 @@ def for_mismatch(call: ast.Call, types: Sequence[CelType]) -> str:
 
 _FOR_ONE: Final = frozenset({"contains", "endsWith", "matches", "startsWith"})
 _PLAIN: Final = frozenset({*NUMERIC, BOOL, STRING, DYN})
+_SIGNS_OF: Final = {"isGreaterThan": ">", "isLessThan": "<"}
 _OF_QUANTITIES: Final = frozenset(
     {"add", "compareTo", "isGreaterThan", "isLessThan", "quantity", "sub"}
 )
@@ -429,6 +443,8 @@ def for_operands(node: ast.Binary, left: CelType, right: CelType) -> str:
         return _of_string_and_bool(node, left)
     if kinds == {TIMESTAMP, STRING}:
         return _of_timestamp_and_string(node)
+    if _QUANTITY in {left.name, right.name} and not kinds & NUMERIC:
+        return "amounts are numbers in `pod.requests`, `pod.limits` and below `node`: compare those"
     return (_amount(node) or _for_number(operator, left, kinds)) if kinds & NUMERIC else ""
 
 
@@ -463,6 +479,8 @@ def _for_number(operator: str, left: CelType, kinds: Collection[CelType]) -> str
     """Return the hint for an operator that does not apply to a number and something else."""
     if DOUBLE in kinds and (INT in kinds or UINT in kinds):
         return _CONVERT_NUMBERS
+    if STRING in kinds and operator == "+" and kind_of(left) in NUMERIC:
+        return "put each choice of a sum in parentheses: `(x ? 1 : 0) + (y ? 1 : 0)`"
     if STRING in kinds:
         return _CONVERT_EITHER if operator == "+" else _CONVERT_TEXT
     if DURATION in kinds:
@@ -523,7 +541,13 @@ def for_bool(node: ast.Node, of_type: CelType, among: ast.And | ast.Or | None = 
     """Return the hint for an operand of `!`, `&&`, `||` or `?` that is no bool, "" without one."""
     if among is not None and isinstance(node, ast.Literal) and node.type == STRING:
         return _whole_comparison(node, among)
-    return _STRING_AS_BOOL if kind_of(of_type) == STRING else ""
+    if among is not None and isinstance(node, ast.Literal) and kind_of(of_type) in NUMERIC:
+        return "for a number write `test ? 1 : 0`"
+    if kind_of(of_type) != STRING:
+        return ""
+    if isinstance(node, ast.Index) and isinstance(node.index, ast.Literal):
+        return f"for whether it is there {_member(node.operand, node.index)}; {_STRING_AS_BOOL}"
+    return _STRING_AS_BOOL
 
 
 def for_negated_operand(node: ast.Binary) -> str:

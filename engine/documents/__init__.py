@@ -25,6 +25,7 @@ from engine.documents.places import (
 )
 from engine.documents.validation import (
     MOST_PROBLEMS,
+    Doubt,
     error_text,
     mistake,
     several_mistakes,
@@ -39,6 +40,7 @@ __all__ = [
     "TEMPLATE_MESSAGE",
     "Composer",
     "Document",
+    "Doubt",
     "LimitExceededError",
     "MapNode",
     "Node",

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Final, Literal, TypeVar, get_args, get_origin
+from typing import Final, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, ValidationInfo
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.documents.places import Document, Path, template_hint
@@ -75,10 +76,18 @@ def several_mistakes(
     return PydanticCustomError(_SEVERAL, "{text}", context)
 
 
-def warn(info: ValidationInfo, message: str, hint: str = "") -> None:
-    """Note, in a validator, that a value is allowed and probably not meant."""
+class Doubt(NamedTuple):
+    """That a value is allowed and probably not meant."""
+
+    message: str
+    hint: str
+    key: str  # of the value, "" where that is not one key
+
+
+def warn(info: ValidationInfo, message: str, hint: str = "", key: str = "") -> None:
+    """Note a doubt in a validator; the key is that of its field by default."""
     if isinstance(info.context, list):
-        info.context.append((message, hint))
+        info.context.append(Doubt(message, hint, key or to_camel(info.field_name or "")))
 
 
 def validate_model(
@@ -86,7 +95,7 @@ def validate_model(
     value: object,
     document: Document,
     at: Path = (),
-    warnings: list[tuple[str, str]] | None = None,
+    doubts: list[Doubt] | None = None,
 ) -> tuple[_M | None, list[Diagnostic]]:
     """Return a part of a document as a model, or the mistakes in it.
 
@@ -95,10 +104,10 @@ def validate_model(
         value: the plain value.
         document: the document that holds it.
         at: the path that leads to it.
-        warnings: takes what validators note by `warn`, and the remedy, if any.
+        doubts: takes what validators note by `warn`.
     """
     try:
-        return model.model_validate(value, context=warnings), []
+        return model.model_validate(value, context=doubts), []
     except ValidationError as invalid:
         errors = invalid.errors(include_url=False)
     shown = errors[:MOST_PROBLEMS]
@@ -149,6 +158,8 @@ def _hint(error: ErrorDetails, written: str) -> str:
     kind, value = error["type"], error["input"]
     if kind == "string_type" and written and isinstance(value, bool | int | float | None):
         return f'put it in quotes: "{written}"'
+    if kind == "string_type" and isinstance(value, list) and len(value) == 1:
+        return f'without brackets: "{value[0]}"'
     if kind == _MISTAKE or not isinstance(value, str):
         return str(error.get("ctx", {}).get("hint", ""))
     text = value.strip()
@@ -248,12 +259,12 @@ def _choices_of(annotation: object) -> Iterator[str]:
 def _hint_for_key(model: type[BaseModel], path: Path) -> str:
     """Return the remedy for an unknown key: its place, a key alike, or the keys there are."""
     *inside, key = path
-    places = list(dict.fromkeys(_places_of(str(key), model)))
-    if 0 < len(places) <= _MOST_PLACES_NAMED and all(places):
-        return f"`{key}` is a key of {' or '.join(f'`{place}`' for place in places)}"
     for parent in _models_at(model, tuple(inside)):
         if hint := getattr(parent, "misplaced_keys", {}).get(key):
             return str(hint)
+    places = list(dict.fromkeys(_places_of(str(key), model)))
+    if 0 < len(places) <= _MOST_PLACES_NAMED and all(places):
+        return f"`{key}` is a key of {' or '.join(f'`{place}`' for place in places)}"
     keys = _keys_at(model, tuple(inside))
     if hint := did_you_mean(str(key), keys):
         return hint

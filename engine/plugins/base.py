@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
@@ -42,6 +42,12 @@ _TYPE_META = ("apiVersion", "kind")
 
 class Args(BaseModel):
     """The `args` of a rule: upstream's camelCase names, nothing else accepted."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        key: f"write `{key}` beside `args`"
+        for key in ("expression", "message", "name", "onError", "plugin", "weight")
+    }
+    """Hints for keys of the rule."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,

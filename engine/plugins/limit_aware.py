@@ -261,8 +261,8 @@ class LimitAwareArgs(Args):
             if 0 < percent < _PLAUSIBLE:
                 warn(
                     info,
-                    f"`defaultLimitToAllocatableRatio` of {name} is {percent} %; for {percent}"
-                    f" times what a node offers write {percent * 100}",
+                    f"`defaultLimitToAllocatableRatio` of {name} is {percent} %",
+                    f"for {percent} times what a node offers write {percent * 100}",
                 )
         if not ratios:
             warn(

@@ -146,7 +146,8 @@ def _weight(weight: float, info: ValidationInfo) -> float:
     if 0 <= weight <= 1:
         return weight
     text = f"a weight of {weight:g} in `riskLimitWeights`"
-    warn(info, f"{text} is not within 0..1, and counts as {_DEFAULT_WEIGHT}")
+    share = f"for {weight:g} % write {weight / 100:g}" if 1 < weight <= 100 else ""  # noqa: PLR2004
+    warn(info, f"{text} is not within 0..1, and counts as {_DEFAULT_WEIGHT}", share)
     return _DEFAULT_WEIGHT
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from engine.documents import warn
 from engine.model.quantity import CPU, MEMORY, NATIVE, is_scalar
 from engine.model.rule_outcomes import RuleInput, RuleInputs, unit_of
 from engine.plugins.base import Args, Cycle, Plugin, ResourceName, Score, Scores
@@ -41,6 +42,7 @@ class WeighedResource(Args):
         return weight
 
 
+_FEWEST_BYTES: Final = 1000  # that a millicore counts as much as
 _DEFAULT: Final = (WeighedResource(name=CPU, weight=2**20), WeighedResource(name=MEMORY, weight=1))
 
 
@@ -57,7 +59,15 @@ class NodeResourcesAllocatableArgs(Args):
 
     @field_validator("resources")
     @classmethod
-    def _or_default(cls, resources: tuple[WeighedResource, ...]) -> tuple[WeighedResource, ...]:
+    def _or_default(
+        cls, resources: tuple[WeighedResource, ...], info: ValidationInfo
+    ) -> tuple[WeighedResource, ...]:
+        weights = {each.name: each.weight for each in resources}
+        if MEMORY in weights and 0 < weights.get(CPU, 0) < _FEWEST_BYTES * weights[MEMORY]:
+            what = (
+                "it counts cpu in millicores and memory in bytes: by these weights memory decides"
+            )
+            warn(info, what, f"for cpu write `weight: {2**20 * weights[MEMORY]}`")
         return resources or _DEFAULT
 
 

@@ -100,7 +100,7 @@ _REASONS: Final = {
 def _prefers(written: object) -> object:
     if written == "DoNotSchedule":
         hint = (
-            "write `ScheduleAnyway`; what pods must not do is in their `topologySpreadConstraints`"
+            "to reject nodes give pods `topologySpreadConstraints`; a score takes `ScheduleAnyway`"
         )
         raise mistake("default constraints reject no node here", hint)
     return written

@@ -19,7 +19,7 @@ from engine.cel import DYN, CelProblem, CelProblemsError, CelType, Program, comp
 from engine.cel.static_types import NUMERIC, can_be
 from engine.cel.values import BOOL, STRING
 from engine.cel.vector import Strategy
-from engine.documents import MOST_PROBLEMS, Document, validate_model
+from engine.documents import MOST_PROBLEMS, Document, Doubt, validate_model
 from engine.errors import Diagnostic, did_you_mean
 from engine.model.elastic_quota import EvictionMode
 from engine.model.policy_resource import PlacementAt, PlacementOptions, PolicyKind
@@ -77,6 +77,7 @@ SCORE: Final = ResultType("a score must be a number", tuple(NUMERIC))
 _CONVERSIONS: Final = {
     (SCORE, BOOL): "write `test ? 1 : 0`",
     (SCORE, STRING): "convert it, with `double(..)`, or write `x == 'a' ? 1 : 0`",
+    **{(each, kind): "compare it, as `x < 5`" for each in (FILTER, CONDITION) for kind in NUMERIC},
     (FILTER, STRING): "compare it, as `x == 'a'`",
     (CONDITION, STRING): "compare it, as `x == 'a'`",
 }
@@ -237,10 +238,13 @@ class ConfiguredPlugins:
         at = (*path, "args")
         written = item.get("args") or {}
         self.problems += self._args_of_another(name, written, at)
-        warnings: list[tuple[str, str]] = []
-        args, problems = validate_model(plugin.args, written, self._document, at, warnings)
+        doubts: list[Doubt] = []
+        args, problems = validate_model(plugin.args, written, self._document, at, doubts)
         part = str(item.get("name") or name)
-        self.warnings += (Finding(part, *warning, path=at) for warning in warnings)
+        for message, hint, key in doubts:
+            is_key = isinstance(written, dict) and key in written
+            place = (*at, key) if is_key else at
+            self.warnings.append(Finding(part, message, hint, path=place, is_key=is_key))
         self.problems += problems
         self.problems += islice(misspelt_in_args(written, self._document, at), MOST_PROBLEMS)
         if args is not None:

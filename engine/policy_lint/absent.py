@@ -174,6 +174,16 @@ def default_findings(part: Part) -> Iterator[Finding]:
                     yield Finding(part.name, message, f"write `{meant}`", other.offset)
 
 
+def failure_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each call of constants alone that always fails."""
+    for node, _ in ast.walk(part.program.root):
+        if isinstance(node, ast.Call) and all(isinstance(each, ast.Literal) for each in node.args):
+            try:
+                compile_node(node, _ENVIRONMENT)(new_frame({}))
+            except CelError as error:
+                yield Finding(part.name, f"always fails: {error}", offset=node.offset)
+
+
 def _with_default(node: ast.Call) -> ast.Call:
     """Return a call whose default it can read: the same as a number, or the least there is."""
     read, *more = node.args
@@ -318,6 +328,8 @@ def _hint(part: Part, read: KeyRead) -> str:
         return "read `pod.ownerKinds` instead, which is always there: `'Job' in pod.ownerKinds`"
     if read.path == _SPEC and read.key == "nodeName":
         return "a pod that is being placed has no node: drop it"
+    if read.path == ("object", "metadata") and read.key == "creationTimestamp":
+        return "a pod that is being created has no age yet: drop it"
     if optional := _optional(part, read):
         return f"write `{optional}`"
     asks = _asks(read)

@@ -29,6 +29,7 @@ from engine.policy_lint.absent import (
     amount_findings,
     default_findings,
     element_findings,
+    failure_findings,
     report_findings,
     unanswered_findings,
     wish_findings,
@@ -63,6 +64,7 @@ from engine.policy_lint.units import (
     amount_of,
     division_findings,
     ordering_findings,
+    undone_findings,
     unit_findings,
     zero_findings,
 )
@@ -93,6 +95,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from choice_findings(part)
         yield from implication_findings(policy, part)
         yield from default_findings(part)
+        yield from failure_findings(part)
         yield from condition_findings(part)
         yield from time_findings(part)
         yield from element_findings(part)
@@ -106,6 +109,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from amount_findings(part)
         if part.rule is not None:
             yield from division_findings(part)
+            yield from undone_findings(part)
             yield from zero_findings(policy, part)
         yield from pattern_findings(part)
         yield from dot_findings(part)

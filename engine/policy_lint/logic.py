@@ -205,9 +205,21 @@ def _idle_choices(part: Part, node: ast.Conditional) -> list[Finding]:
         tests.append(node.test)
     twice = _repeated(tests)
     if twice is None:
-        return []
+        return _unreachable(part, tests)
     message = f"`{unparse(twice)}` is asked before: what follows it is never reached"
     return [Finding(part.name, message, "drop one of the two", twice.offset)]
+
+
+def _unreachable(part: Part, tests: Sequence[ast.Node]) -> list[Finding]:
+    """Return a finding for the first test that is never true where those before it are not."""
+    for number, test in enumerate(tests):
+        others = tuple(ast.Not(each, offset=0) for each in tests[:number])
+        if not others or _Cases(test).constant is not None:
+            continue
+        if _Cases(ast.And((*others, test), offset=0)).constant is False:
+            message = f"`{unparse(test)}` is never true here: what follows it is never reached"
+            return [Finding(part.name, message, "ask for it before the others", test.offset)]
+    return []
 
 
 def _repeated(nodes: Sequence[ast.Node]) -> ast.Node | None:

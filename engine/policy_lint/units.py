@@ -312,6 +312,8 @@ def _advice_for_a_node(node: ast.Binary, measured: Measured, number: float) -> _
     times = _KIBI if measured.unit is _Unit.BYTES else _MILLI
     meant = "Gi" if measured.unit is _Unit.BYTES else "cores"
     hint = f"for {number:g} {meant} write `{number * times:g}`" if measured.scale != 1 else ""
+    if not hint and measured.unit is _Unit.BYTES:
+        hint = f"1024 times as much is `{number * _KIBI}`"
     return _Advice(f"`{measured.path}` of nodes is more than that", hint)
 
 
@@ -576,6 +578,22 @@ _MAY_BE_ZERO: Final = frozenset(
         ("pod", "requests"),
     }
 )
+
+
+def undone_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for what is divided by a number, and multiplied by it again."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Binary(
+                operator="*", left=ast.Binary(operator="/", left=of, right=divisor), right=factor
+            ) if isinstance(divisor, ast.Literal) and divisor == factor:
+                rest = ast.Binary("*", divisor, factor, offset=0)
+                meant = unparse(ast.Binary("/", of, rest, offset=0))
+                text = unparse(divisor)
+                message = f"it is divided by `{text}`, and multiplied by it again"
+                hint = f"to divide by both put them in parentheses: `{meant}`"
+                yield Finding(part.name, message, hint, node.offset)
+                return
 
 
 def zero_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:

@@ -1080,7 +1080,41 @@ _SCORES = (
 )
 
 _READY = "node.conditions.exists(c, c.type == 'Ready' && c.status {})"
+_UNDONE = (
+    Mistake(
+        _filter("double(node.podCount) / 12.0 * 12.0 < 50.0"),
+        "it is divided by `12.0`, and multiplied by it again",
+        "double(node.podCount) / 12.0 * 12.0",
+        "double(node.podCount) / (12.0 * 12.0)",
+    ),
+    Mistake(_score("double('a') + double(node.podCount)"), "always fails: "),
+    Mistake(
+        "scores:\n- plugin: NodeResourcesAllocatable\n  args:\n    mode: Most\n    resources:\n"
+        "    - {name: cpu, weight: 1}\n    - {name: memory, weight: 1}",
+        "it counts cpu in millicores and memory in bytes",
+        "cpu, weight: 1",
+        "cpu, weight: 1048576",
+    ),
+    Mistake(
+        "scores:\n- plugin: LowRiskOverCommitment\n  args:\n    riskLimitWeights:\n      cpu: 30",
+        "a weight of 30 in `riskLimitWeights`",
+        "cpu: 30",
+        "cpu: 0.3",
+    ),
+)
 _IMPLIED = (
+    Mistake(
+        _score("node.podCount > 10 ? 1 : node.podCount > 50 ? 0 : 2"),
+        "`node.podCount > 50` is never true here",
+        "node.podCount > 10 ? 1 : node.podCount > 50 ? 0 : 2",
+        "node.podCount > 50 ? 0 : node.podCount > 10 ? 1 : 2",
+    ),
+    Mistake(
+        _filter("node.allocatable.memory > 64.0 * 1024.0 * 1024.0"),
+        "of nodes is more than that",
+        "64.0 * 1024.0 * 1024.0",
+        "68719476736.0",
+    ),
     Mistake(
         _two("filters", "node.podCount < 50", "node.podCount < 60"),
         "b: filter `a` rejects all that it rejects",
@@ -1161,6 +1195,7 @@ MISTAKES = (
     *_CHOICES,
     *_REQUESTS,
     *_IMPLIED,
+    *_UNDONE,
     *_SCORES,
     *_WISHES,
     *_AMOUNTS,

@@ -106,7 +106,7 @@ REFUSED = (
             "defaultingType: List, defaultConstraints: [{maxSkew: 1,"
             " topologyKey: a, whenUnsatisfiable: DoNotSchedule}]",
         ),
-        ("default constraints reject no node here", "hint: write `ScheduleAnyway`"),
+        ("default constraints reject no node here", "a score takes `ScheduleAnyway`"),
     ),
     Mistake("scores: [{plugin: LoadAware, weight: 0}]", ("at least 1", "switch the score off")),
     Mistake(
@@ -142,6 +142,34 @@ REFUSED = (
     Mistake(
         _filtered("pod.name.startsWith('a', 'b')"),
         ("takes 1 argument", "write `pod.name.startsWith('a') || pod.name.startsWith('b')`"),
+    ),
+    Mistake(_filtered("!node.labels['gpu']"), ("not `string`", "write `'gpu' in node.labels`")),
+    Mistake(
+        _filtered("node.labels.get('pool', '') == 'a'"),
+        ("unknown function `get`", "write `node.labels[?'pool'].orValue('')`"),
+    ),
+    Mistake(
+        _filtered("quantity('64Gi').isLessThan(node.allocatable.memory)"),
+        ("write `quantity('64Gi').asApproximateFloat() < node.allocatable.memory`",),
+    ),
+    Mistake(
+        _filtered("quantity(node.allocatable.memory) > quantity('64Gi')"),
+        ("`quantity` does not take (double)", "compare it with `quantity('4Gi')"),
+    ),
+    Mistake(_filtered("'gpu' in node.labels.values()"), ("write `x.exists(key, value, ..)`",)),
+    Mistake(_filtered("node.podCount"), ("a filter must be a `bool`", "compare it, as `x < 5`")),
+    Mistake(_scored("node.ready && 1"), ("not `int`", "for a number write `test ? 1 : 0`")),
+    Mistake(
+        "filters: [{name: r, expression: [node.podCount < 50]}]",
+        ("expected a string", 'without brackets: "node.podCount < 50"'),
+    ),
+    Mistake(
+        _score("ImageLocality", "weight: 5"),
+        ("unknown key `weight`", "write `weight` beside `args`"),
+    ),
+    Mistake(
+        _scored("'a' in node.labels ? 1 : 0 + 'b' in node.labels ? 1 : 0"),
+        ("`+` does not apply", "put each choice of a sum in parentheses"),
     ),
     # Options.
     Mistake(
@@ -212,7 +240,7 @@ REFUSED = (
             ("node.ready && node.labels.gpu", "a string is no bool: compare it with `'true'`"),
             ("!'gpu' in node.labels", "write `!('gpu' in node.labels)`"),
             ("node.usage.memory < 4GiB", "write `quantity('4Gi').asApproximateFloat()`"),
-            ("node.labels.get('a', 'b') == 'b'", "write `x[?'key'].orValue('b')`"),
+            ("node.labels.get('a', 'b') == 'b'", "write `node.labels[?'a'].orValue('b')`"),
             ("node.labels.a ?? 'b' == 'b'", "write `x[?'key'].orValue('b')`"),
             ("defined(node.usage)", "write `has(a.b)`, or `'b' in a`"),
             ("'a' in node.labels.keys()", "write `'key' in x`, or `x.exists(key, ..)`"),
@@ -317,7 +345,7 @@ REFUSED = (
 )
 
 WARNED = (
-    Mistake(_ratios("{cpu: 4}"), ("cpu is 4 %; for 4 times what a node offers write 400",)),
+    Mistake(_ratios("{cpu: 4}"), ("for 4 times what a node offers write 400",)),
     Mistake("filters: [{plugin: LimitAware}]", ("without `defaultLimitToAllocatableRatio`",)),
     Mistake(_load("usageThresholds: {cpu: 1}"), ("`usageThresholds` of cpu is 1: 1 % of what",)),
     Mistake(_load("prodUsageThresholds: {cpu: 500}"), ("cpu is 500, which is not within 0..100",)),
