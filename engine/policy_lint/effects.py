@@ -8,7 +8,6 @@ what holds for the labels of any cluster is found by `labels`. On a recording al
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -41,6 +40,7 @@ from engine.policy.rules import (
     ScoreExpression,
 )
 from engine.policy.schema import OnFilterError
+from engine.policy_lint.names import fullness_in
 from engine.policy_lint.reads import (
     ANY,
     EQUALITIES,
@@ -637,7 +637,7 @@ def _against_its_name(
 ) -> Iterator[Finding]:
     """Yield that a score prefers full nodes, and its name says empty, or vice versa."""
     assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins are as they are named
-    named = _fullness_in(rule.name)
+    named = fullness_in(rule.name)
     if not named:
         return
     shares: list[_Values] = []
@@ -684,36 +684,6 @@ def _best_without_report(trials: Trials, rule: ScoreRule) -> Iterator[Finding]:
             " first",
             f"write `{unparse(better)}`",
         )
-
-
-def _fullness_in(name: str) -> int:
-    """Return 1 for the name of a score that prefers full nodes, -1 for empty ones, else 0."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    goals = [_FULLNESS[word] for word in words if word in _FULLNESS]
-    degrees = [_DEGREES[word] for word in words if word in _DEGREES]
-    if "pods" in words and degrees and not goals:
-        goals = [1]  # such as `fewest-pods`
-    is_clear = len(goals) == 1 and len(degrees) <= 1 and _TURNING.isdisjoint(words)
-    if not is_clear or (not degrees and not _OF_DEGREES.isdisjoint(words)):
-        return 0
-    return math.prod((*goals, *degrees))
-
-
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+")
-_OF_DEGREES: Final = frozenset({"allocated", "requested", "used", "utilized"})
-_FULLNESS: Final = {
-    **dict.fromkeys(("binpack", "binpacking", "fill", "full", "fullest"), 1),
-    **dict.fromkeys(("pack", "packed", "packing", *_OF_DEGREES), 1),
-    **dict.fromkeys(("empty", "emptiest", "free", "spread", "spreading"), -1),
-}
-_DEGREES: Final = {
-    **dict.fromkeys(("fewer", "fewest", "least", "less", "lowest"), -1),
-    **dict.fromkeys(("highest", "more", "most"), 1),
-}
-_TURNING: Final = frozenset(
-    {"against", "anti", "avoid", "drain", "keep", "last", "leave", "no", "nodes", "not", "up"}
-)
-"""Words of names such as `keep-free` or `empty-last`, which tell of the other nodes."""
 
 
 def _emptiest_first(trials: Trials, rule: ScoreRule, path: str) -> str:

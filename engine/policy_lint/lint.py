@@ -47,6 +47,7 @@ from engine.policy_lint.logic import (
     logic_findings,
     precedence_findings,
 )
+from engine.policy_lint.names import alternative_findings, name_findings, strategy_findings
 from engine.policy_lint.on_cluster import KnownCluster, args_findings, cluster_findings
 from engine.policy_lint.patterns import (
     alphabet_findings,
@@ -97,6 +98,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from default_findings(part)
         yield from failure_findings(part)
         yield from condition_findings(part)
+        yield from name_findings(part)
         yield from time_findings(part)
         yield from element_findings(part)
         yield from report_findings(part)
@@ -121,6 +123,8 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
     yield from _of_the_scheduler(policy, {each.part for each in unread})
     yield from scale_findings(policy, amounts)
     yield from factor_findings(policy)
+    yield from alternative_findings(policy)
+    yield from strategy_findings(policy)
 
 
 def _unused_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:

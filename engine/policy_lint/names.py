@@ -1,0 +1,354 @@
+"""Names: what that of a rule, or its message, says against what the rule does.
+
+A name tells what its author means only where it speaks of what the rule asks for: `no-gpu` of a
+filter on the label `gpu`. Of all other names nothing is said.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from engine.cel import ast
+from engine.cel.unparse import unparse
+from engine.policy import CompiledPolicy, FilterRule, ScoreRule
+from engine.policy.policy_set import Finding
+from engine.policy.schema import OnFilterError, named_plugin
+from engine.policy_lint.reads import Part, ReadPath, path_of
+
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[0-9]+")
+_NEGATIVE: Final = frozenset(
+    {
+        *("anti", "avoid", "away", "ban", "block", "deny", "drop", "except", "exclude", "forbid"),
+        *("ignore", "never", "no", "non", "not", "off", "out", "penalize", "penalty", "refuse"),
+        *("reject", "skip", "without"),
+    }
+)
+_POSITIVE: Final = frozenset(
+    {
+        *("dedicated", "favor", "favour", "for", "must", "need", "needs", "on", "only", "prefer"),
+        *("require", "requires", "use", "want", "wants", "with"),
+    }
+)
+_UNCLEAR: Final = frozenset({"missing", "other", "others", "unknown", "unlabeled", "unlabelled"})
+_FIRST_LAST: Final = {"first": 1, "last": -1}
+_PREFIXES: Final = ("un", "non", "in", "im")
+_LONG_ENOUGH: Final = 4  # letters that two words share to be one
+
+
+class _Test(NamedTuple):
+    """A question for one thing, such as a label: what it is about, and whether it asks for it."""
+
+    words: frozenset[str]
+    asks: bool  # whether it is true of what has it
+    node: ast.Node
+
+
+def name_findings(part: Part) -> Iterator[Finding]:
+    """Yield that a part does the opposite of what its name says."""
+    name = part.name.removeprefix("match condition ").strip("`")
+    if part.is_condition or isinstance(part.rule, FilterRule):
+        yield from _turned_round(part, name)
+    if isinstance(part.rule, FilterRule):
+        yield from _open_to_others(part, name, part.rule.on_error is OnFilterError.IGNORE_RULE)
+        yield from _one_too_many(part, name)
+    if isinstance(part.rule, ScoreRule):
+        yield from _preferred(part, name)
+
+
+def alternative_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    """Yield that terms of a node affinity are alternatives, where the rule's name says `and`."""
+    if policy.places is None:
+        return
+    written: Any = policy.places.document.value
+    for index, rule in enumerate(written["spec"].get("filters") or ()):
+        name = str(rule.get("name") or "")
+        if named_plugin(rule) != "NodeAffinity" or "and" not in _words(name):
+            continue
+        path: Sequence[str] = ("args", "addedAffinity", _REQUIRED, "nodeSelectorTerms")
+        terms: Any = rule
+        for key in path:
+            terms = (terms or {}).get(key)
+        if isinstance(terms, list) and len(terms) > 1:
+            message = "terms are alternatives: a node needs one of them"
+            hint = "for all of them write their `matchExpressions` into one term"
+            at = ("spec", "filters", index)
+            yield Finding(policy.places.part_at(at), message, hint, path=(*at, *path, 1))
+
+
+def strategy_findings(policy: CompiledPolicy) -> Iterator[Finding]:
+    """Yield that a score of NodeResourcesFit fills nodes, and its name says empty, or vice versa."""
+    if policy.places is None:
+        return
+    written: Any = policy.places.document.value
+    for index, rule in enumerate(written["spec"].get("scores") or ()):
+        if named_plugin(rule) != "NodeResourcesFit":
+            continue
+        said = fullness_in(str(rule.get("name") or ""))
+        strategy: Any = (rule.get("args") or {}).get("scoringStrategy") or {}
+        kind = strategy.get("type", "LeastAllocated")
+        at: Sequence[str | int] = ("spec", "scores", index, "args", "scoringStrategy")
+        done, meant = _FILLS.get(kind, 0), _FILLING.get(said, "")
+        hint = f"write `type: {meant}`"
+        if kind == "RequestedToCapacityRatio":
+            shape = (strategy.get("requestedToCapacityRatio") or {}).get("shape") or [{}]
+            ends = sorted((each.get("utilization", 0), each.get("score", 0)) for each in shape)
+            done = (ends[-1][1] > ends[0][1]) - (ends[-1][1] < ends[0][1])
+            hint = f"let the scores of `shape` {'rise' if said > 0 else 'fall'}"
+            at = (*at, "requestedToCapacityRatio")
+        if said * done < 0:
+            said_of, done_of = ("full", "emptiest") if said > 0 else ("empty", "fullest")
+            message = f"by its name it prefers {said_of} nodes, yet it prefers the {done_of}"
+            part = policy.places.part_at(("spec", "scores", index))
+            yield Finding(part, message, hint, path=(*at,) if "args" in rule else (*at[:3],))
+
+
+_FILLS: Final = {"LeastAllocated": -1, "MostAllocated": 1}
+_FILLING: Final = {number: kind for kind, number in _FILLS.items()}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _turned_round(part: Part, name: str) -> Iterator[Finding]:
+    for test in _tests(part.program.root):
+        said = _said(name, test.words)
+        if not said or said == (1 if test.asks else -1):
+            continue
+        whole = _replaced(part.program.root, test.node, _opposite(test.node))
+        if part.is_condition:
+            message = "by its name it leaves such pods out, yet the policy applies to them alone"
+            if said > 0:
+                message = "by its name it is for such pods, yet the policy applies to the others"
+        else:
+            message = "by its name it rejects such nodes, yet it is true for them: it keeps them"
+            if said > 0:
+                message = (
+                    "by its name it keeps such nodes, yet it is true for the others: it keeps those"
+                )
+        yield Finding(part.name, message, f"write `{unparse(whole)}`", test.node.offset)
+        return
+
+
+def _open_to_others(part: Part, name: str, passes_on_error: bool) -> Iterator[Finding]:  # noqa: FBT001 (internal)
+    """Yield that a filter for certain nodes keeps those that have nothing of the kind."""
+    for test in _tests(part.program.root):
+        if _STRICT.isdisjoint(_words(name) - test.words):
+            continue
+        match test.node:
+            case ast.Quantifier(how_many=ast.HowMany.ALL) as node if test.asks:
+                some = replace(node, how_many=ast.HowMany.SOME)
+                message = "`all` is true of a node without any: it keeps those, too"
+                yield Finding(part.name, message, f"write `{unparse(some)}`", node.offset)
+                return
+            case ast.Binary(left=ast.Index() | ast.Select() as read) if (
+                passes_on_error and path_of(read, {})[:-1] == ("node", "labels") and test.asks
+            ):
+                message = f"a node without `{path_of(read, {})[-1]}` passes: reading it is an error"
+                hint = "drop `onError`, which lets it pass"
+                yield Finding(part.name, message, hint, test.node.offset)
+                return
+
+
+_STRICT: Final = frozenset(
+    {"dedicated", "must", "need", "needs", "only", "require", "required", "requires"}
+)
+
+
+def _one_too_many(part: Part, name: str) -> Iterator[Finding]:
+    """Yield that a filter lets as many pods be there already as its name allows in all."""
+    numbers = {_NUMBERS[word] for word in _words(name) if word in _NUMBERS}
+    numbers |= {int(word) for word in _words(name) if word.isdigit()}
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Binary(operator="<=", left=of, right=ast.Literal(value=int() as most)) if (
+                most in numbers and path_of(of, {}) in _COUNTS
+            ):
+                message = (
+                    f"the pod itself is not counted: with it a node with {most} has {most + 1}"
+                )
+                less = unparse(replace(node, operator="<"))
+                yield Finding(part.name, message, f"write `{less}`", node.offset)
+
+
+_NUMBERS: Final = {
+    **dict.fromkeys(("one", "once", "single"), 1),
+    **{word: number for number, word in enumerate(("two", "three", "four", "five"), 2)},
+}
+_COUNTS: Final = frozenset(
+    {("node", "podCount"), ("node", "podsOfOwner"), ("node", "podsOfOwnerInZone")}
+)
+
+
+def _preferred(part: Part, name: str) -> Iterator[Finding]:
+    """Yield that a score gives less to what its name prefers, or more to what it avoids."""
+    root = part.program.root
+    sign = 1
+    while isinstance(root, ast.Negate):
+        sign, root = -sign, root.operand
+    if not isinstance(root, ast.Conditional):
+        return
+    then, otherwise = _number(root.then), _number(root.otherwise)
+    if then is None or otherwise is None or then == otherwise:
+        return
+    for test in _tests(root.test):
+        said = _said(name, test.words)
+        done = sign * (1 if then > otherwise else -1) * (1 if test.asks else -1)
+        if said and said != done:
+            swapped = replace(root, then=root.otherwise, otherwise=root.then)
+            whole = unparse(_replaced(part.program.root, root, swapped))
+            what = ("prefers", "less") if said > 0 else ("avoids", "more")
+            message = f"by its name it {what[0]} such nodes, yet these get {what[1]} points"
+            yield Finding(part.name, message, f"write `{whole}`", root.offset)
+            return
+
+
+def _number(node: ast.Node) -> float | None:
+    match node:
+        case ast.Negate(operand=operand) if (number := _number(operand)) is not None:
+            return -number
+        case ast.Literal(value=int() | float() as number):
+            return float(number)
+    return None
+
+
+def _tests(node: ast.Node) -> Iterator[_Test]:
+    """Yield the questions of a condition that all must be answered with yes."""
+    if isinstance(node, ast.And):
+        for each in node.operands:
+            yield from _tests(each)
+    elif found := _test(node):
+        yield found
+
+
+def _test(node: ast.Node) -> _Test | None:
+    match node:
+        case ast.Not(operand=operand) if found := _test(operand):
+            return found._replace(asks=not found.asks, node=node)
+        case ast.Binary(operator="==" | "!=" as sign, left=of, right=ast.Literal(value=value)):
+            path = path_of(of, {})
+            if path[:2] not in _OF_WORDS or not isinstance(value, str | bool):
+                return None
+            is_no = str(value).lower() in {"", "false", "no"}
+            words = _words(path[-1] if len(path) > 2 else "")  # noqa: PLR2004 - below the map
+            words |= frozenset() if str(value).lower() in {"true", ""} else _words(str(value))
+            return _Test(words, (sign == "==") is not is_no, node)
+        case ast.Binary(operator="in", left=ast.Literal(value=str(key)), right=of):
+            return _asked(node, of, [key])
+        case ast.Binary(operator="in", left=of, right=ast.ListLiteral(elements=elements)):
+            texts = [str(each.value) for each in elements if isinstance(each, ast.Literal)]
+            return _asked(node, of, texts)
+        case ast.Quantifier(range=of, predicate=predicate):
+            below = [each for each, _ in ast.walk(predicate)]
+            signs = {each.operator for each in below if isinstance(each, ast.Binary)}
+            texts = [
+                each.value
+                for each in below
+                if isinstance(each, ast.Literal) and isinstance(each.value, str)
+            ]
+            if texts and signs <= {"=="} and node.how_many is not ast.HowMany.ONE:
+                return _asked(node, of, texts)
+    return None
+
+
+def _asked(node: ast.Node, of: ast.Node, texts: Iterable[str]) -> _Test | None:
+    if path_of(of, {})[:2] not in _OF_WORDS:
+        return None
+    return _Test(frozenset[str]().union(*map(_words, texts)), asks=True, node=node)
+
+
+_OF_WORDS: Final[frozenset[ReadPath]] = frozenset(
+    {
+        ("node", "labels"),
+        ("node", "annotations"),
+        ("node", "taints"),
+        ("pod", "labels"),
+        ("pod", "annotations"),
+        ("pod", "namespace"),
+        ("pod", "ownerKinds"),
+        ("pod", "priorityClassName"),
+        ("request", "userInfo"),
+        ("namespaceObject", "metadata"),
+    }
+)
+
+
+def _opposite(node: ast.Node) -> ast.Node:
+    match node:
+        case ast.Not(operand=operand):
+            return operand
+        case ast.Binary(operator="==" | "!=" as sign):
+            return replace(node, operator="!=" if sign == "==" else "==")
+    return ast.Not(node, offset=0)
+
+
+def _replaced(root: ast.Node, part: ast.Node, new: ast.Node) -> ast.Node:
+    if root is part:
+        return new
+    return ast.with_children(root, [_replaced(each, part, new) for each in ast.children(root)])
+
+
+def _said(name: str, topic: frozenset[str]) -> int:
+    """Return 1 where a name is for what a test is about, -1 where it is against, else 0."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    found = 0
+    for word in words:
+        stem = next(
+            (word[len(each) :] for each in _PREFIXES if _is_among(word[len(each) :], topic)), ""
+        )
+        if stem:
+            found = -1
+        elif _is_among(word, topic):
+            found = found or 1
+    if not found or not _UNCLEAR.isdisjoint(words):
+        return 0
+    others = [word for word in words if not _is_among(word, topic)]
+    signs = [-1 for word in others if word in _NEGATIVE]
+    signs += [1 for word in others if word in _POSITIVE]
+    signs += [_FIRST_LAST[word] for word in others if word in _FIRST_LAST]
+    return found * math.prod(signs) if len(signs) == 1 else 0
+
+
+def _is_among(word: str, topic: frozenset[str]) -> bool:
+    """Return whether a word is one of others, in whatever form."""
+    if word in topic or word.removesuffix("s") in topic:
+        return True
+    return len(word) >= _LONG_ENOUGH and any(
+        each.startswith(word[:-1]) or word.startswith(each)
+        for each in topic
+        if len(each) >= _LONG_ENOUGH
+    )
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(text.rpartition("/")[2]))
+
+
+def fullness_in(name: str) -> int:
+    """Return 1 for the name of a score that prefers full nodes, -1 for empty ones, else 0."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    goals = [_FULLNESS[word] for word in words if word in _FULLNESS]
+    degrees = [_DEGREES[word] for word in words if word in _DEGREES]
+    if "pods" in words and degrees and not goals:
+        goals = [1]  # such as `fewest-pods`
+    is_clear = len(goals) == 1 and len(degrees) <= 1 and _TURNING.isdisjoint(words)
+    if not is_clear or (not degrees and not _OF_DEGREES.isdisjoint(words)):
+        return 0
+    return math.prod((*goals, *degrees))
+
+
+_OF_DEGREES: Final = frozenset({"allocated", "requested", "used", "utilized"})
+_FULLNESS: Final = {
+    **dict.fromkeys(("binpack", "binpacking", "fill", "full", "fullest"), 1),
+    **dict.fromkeys(("pack", "packed", "packing", *_OF_DEGREES), 1),
+    **dict.fromkeys(("empty", "emptiest", "free", "spread", "spreading"), -1),
+}
+_DEGREES: Final = {
+    **dict.fromkeys(("fewer", "fewest", "least", "less", "lowest"), -1),
+    **dict.fromkeys(("highest", "more", "most"), 1),
+}
+_TURNING: Final = frozenset(
+    {"against", "anti", "avoid", "drain", "keep", "last", "leave", "no", "nodes", "not", "up"}
+)
+"""Words of names such as `keep-free` or `empty-last`, which tell of the other nodes."""
