@@ -464,6 +464,12 @@ class _Checker:
         elif node.operator in {"==", "!="} and are_unlike((left_type, right_type)):
             message = f"`{node.operator}` of `{left_type}` and `{right_type}`: convert one of them"
             self.warnings.append(CelProblem(node.offset, message))
+        elif node.operator == "in" and right_type.name in {LIST.name, MAP.name}:
+            element = parameter(right_type)
+            is_plain = kind_of(element) in {BOOL, STRING, *NUMERIC}
+            if is_plain and _are_unlike_for_good(left_type, element):
+                message = f"no `{left_type}` is among values of `{element}`: it is never true"
+                self.warnings.append(CelProblem(node.offset, message))
         resolved = replace(node, left=left, right=right)
         if node.operator == "in" and isinstance(right, ast.ListLiteral) and not right.elements:
             # As cel-go, which does not ask for an element of nothing: an error of it has no effect.
@@ -533,6 +539,11 @@ class _Checker:
         unwraps = node.function == "orValue"
         operand, of_type = self.optional(node.args[0])
         other, other_type = (self.visit if unwraps else self.optional)(node.args[1])
+        value_type = unwrapped(of_type)
+        if unwraps and _are_unlike_for_good(value_type, other_type):
+            hint = hints.for_default(node, value_type)
+            message = f"the value is of type `{value_type}`, its default of type `{other_type}`"
+            self.warnings.append(CelProblem(node.args[1].offset, message, hint))
         result = join((of_type, other_type))
         result = result if unwraps else optional_of(result)
         return ast.Alternative(operand, other, unwraps, offset=node.offset), result
@@ -606,6 +617,11 @@ def _check_format(node: ast.Call) -> None:
         text = template.value if isinstance(template, ast.Literal) else None
         if isinstance(text, str) and isinstance(args, ast.ListLiteral) and not args.optionals:
             check_template(text, len(args.elements))
+
+
+def _are_unlike_for_good(one: CelType, other: CelType) -> bool:
+    """Return whether values are never equal: numbers of all types may be."""
+    return are_unlike((one, other)) and not {one, other} <= NUMERIC
 
 
 _NO_BOOL: Final = "expected `bool`, not"

@@ -509,6 +509,21 @@ _ABSENT: Final = {
 """What stands for an absent value, by the type of what it is compared with."""
 
 
+def for_default(node: ast.Call, of_type: CelType) -> str:
+    """Return the hint for the default of an optional that is of another type, "" without one."""
+    of, default = node.args
+    if kind_of(of_type) == STRING and isinstance(default, ast.Literal):
+        text = str(default.value).lower() if isinstance(default.value, bool) else str(default.value)
+        default = ast.Literal(text, STRING, offset=0)
+    elif kind_of(of_type) in _ABSENT:
+        default = _ABSENT[kind_of(of_type)]
+    else:
+        return ""
+    read = ast.Alternative(of, default, unwraps=True, offset=0)
+    converts = kind_of(of_type) == STRING and not str(default.value).isalpha()
+    return f"write `double({unparse(read)})`" if converts else f"write `{unparse(read)}`"
+
+
 def _of_timestamp_and_string(node: ast.Binary) -> str:
     """Return the hint for a moment that is compared with a string."""
     text = next(

@@ -460,6 +460,14 @@ class Document:
         node = self._find(path)
         return node.text if isinstance(node, ScalarNode) and node.plain else ""
 
+    def is_folded(self, path: Path) -> bool:
+        """Return whether the lines of a text are joined to one, as below `>`."""
+        node = self._find(path)
+        if not isinstance(node, ScalarNode) or "\n" in node.text.rstrip("\n"):
+            return False
+        written = self._source.text[node.index : node.index + len(node.text)]
+        return node.style == ">" or (not node.style and written != node.text)
+
     def is_cut_by_comment(self, path: Path) -> bool:
         """Return whether a text without quotes ends where a comment begins."""
         node, text = self._find(path), self._source.text

@@ -30,13 +30,26 @@ def yaml_findings(document: Document) -> Iterator[Finding]:
     """Yield what `kubectl` reads as something else than we do, for it reads YAML 1.1."""
     for path, value, is_key in _parts(document.value):
         written = "" if is_key else document.written(path)
-        if isinstance(value, str) and path not in _EITHER:
+        if path[-1:] == ("expression",) and isinstance(value, str) and document.is_folded(path):
+            if hidden := _HIDDEN.search(_STRING.sub(_blank, value)):
+                message = f"the comment hides `{hidden[1]} ..`: YAML joins the lines to one"
+                hint = "write `expression: |-`, which keeps them apart"
+                yield Finding("", message, hint, offset=hidden.start(), path=path)
+        elif isinstance(value, str) and path not in _EITHER:
             if other := _BOOLS_ELSEWHERE.get(written.casefold()):
                 message = f"`kubectl` reads `{written}` as {other}, which the API server refuses"
                 yield Finding("", message, f'put it in quotes: "{written}"', path=path)
         elif isinstance(value, int) and _OCTAL.fullmatch(written) and int(written, 8) != value:
             message = f"`kubectl` reads `{written}` as {int(written, 8)}, and we as {value}"
             yield Finding("", message, f"write {value}", path=path)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found[0])
+
+
+_STRING: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HIDDEN: Final = re.compile(r"//.*?(&&|\|\||[?:<>=]=?)")
 
 
 def _parts(value: object, path: Path = ()) -> Iterator[tuple[Path, object, bool]]:

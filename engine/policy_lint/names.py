@@ -80,7 +80,7 @@ def alternative_findings(policy: CompiledPolicy) -> Iterator[Finding]:
 
 
 def strategy_findings(policy: CompiledPolicy) -> Iterator[Finding]:
-    """Yield that a score of NodeResourcesFit fills nodes, and its name says empty, or vice versa."""
+    """Yield that a score of NodeResourcesFit does the opposite of what its name says."""
     if policy.places is None:
         return
     written: Any = policy.places.document.value

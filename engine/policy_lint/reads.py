@@ -195,6 +195,8 @@ def path_of(node: ast.Node, names: Mapping[str, ReadPath]) -> ReadPath:
             return path_of(of, names)
         case ast.Call(function="value" | "lowerAscii" | "upperAscii" | "trim", args=(of, *_)):
             return path_of(of, names)
+        case ast.Binary(operator="+", left=of) if path_of(of, names)[-1:] == ("containers",):
+            return path_of(of, names)  # with the others, which are alike
         case ast.Transform(range=of, variables=(name,), result=ast.Local(name=result)):
             return path_of(of, names) if name == result else ()
     return ()

@@ -1080,6 +1080,37 @@ _SCORES = (
 )
 
 _READY = "node.conditions.exists(c, c.type == 'Ready' && c.status {})"
+_TYPES = (
+    Mistake(
+        _match("pod.labels[?'a'].orValue(false) == 'true'"),
+        "the value is of type `string`, its default of type `bool`",
+        "orValue(false)",
+        "orValue('false')",
+    ),
+    Mistake(
+        _match("pod.annotations[?'a/b'].orValue(0) > 3"),
+        "the value is of type `string`, its default of type `int`",
+        "pod.annotations[?'a/b'].orValue(0)",
+        "double(pod.annotations[?'a/b'].orValue('0'))",
+    ),
+    Mistake(
+        _match("(pod.namespace == 'true') in ['a', 'b']"), "no `bool` is among values of `string`"
+    ),
+    Mistake(
+        "filters:\n- name: r\n  expression: >-\n    node.podCount < 50 // few\n"
+        "    && node.labels[?'b'].orValue('') == 'y'",
+        "the comment hides `&& ..`",
+        ">-",
+        "|-",
+    ),
+    Mistake(
+        _match(
+            "(object.spec.containers + object.spec.?initContainers.orValue([]))"
+            ".exists(c, has(c.securityContext.privileged))"
+        ),
+        "for a pod without `c.securityContext` it fails",
+    ),
+)
 _UNDONE = (
     Mistake(
         _filter("double(node.podCount) / 12.0 * 12.0 < 50.0"),
@@ -1196,6 +1227,7 @@ MISTAKES = (
     *_REQUESTS,
     *_IMPLIED,
     *_UNDONE,
+    *_TYPES,
     *_SCORES,
     *_WISHES,
     *_AMOUNTS,
@@ -1486,6 +1518,9 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter("node.allocatable.cpu >= 80.0"),
         _match("request.userInfo.username == 'system:serviceaccount:argo:workflow-controller'"),
         _match("pod.priorityClassName.startsWith('batch-')"),
+        _filter("node.podCount in [1.0, 2.0] || node.podCount > 5"),
+        _filter("node.allocatable[?'nvidia.com/gpu'].orValue(0) > 0.0"),
+        'filters:\n- {name: r, expression: "node.podCount < 50 // as in http://x?a=b"}',
         _match("pod.namespace.matches('^team-a$|^team-b$')"),
         _match("pod.namespace.matches('^(team-a|team-b)-x$')"),
         _weighed(7, f"-0.5 * {_SHARE}", 3, "-0.2 * double(node.podCount)"),
