@@ -16,6 +16,8 @@ from typing import Any, Final, TypeAlias
 from engine.cel import ast
 from engine.cel.unparse import unparse
 from engine.cel.values import LIST, STRING, Duration, Timestamp
+from engine.model.selectors import Operator
+from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.policy import CompiledPolicy, FilterRule
 from engine.policy.policy_set import Finding
 from engine.policy_lint.reads import EQUALITIES, MIRRORED, ORDERS, SAME, Part, parts_of
@@ -68,6 +70,47 @@ def conflict_findings(policy: CompiledPolicy, is_over: IsOver) -> Iterator[Findi
                     return
     for together in (of_pods, of_nodes):
         yield from _implied(together, trees, is_over)
+    yield from _decided_by_match(policy, of_nodes, [trees[each.name] for each in of_pods], trees)
+
+
+def _decided_by_match(
+    policy: CompiledPolicy,
+    filters: Sequence[Part],
+    conditions: Sequence[ast.Node],
+    trees: Mapping[str, ast.Node],
+) -> Iterator[Finding]:
+    """Yield the filters that are the same for all nodes, of the pods that the policy selects."""
+    known = (*_selected(policy), *conditions)
+    if not known or _Cases(ast.And(known, offset=0)).constant is not None:
+        return
+    for part in filters:
+        tree = trees[part.name]
+        if _Cases(tree).constant is not None or not _reads(tree, "node"):
+            continue
+        for truth, what in ((True, "true"), (False, "false")):
+            other = ast.Not(tree, offset=0) if truth else tree
+            if _Cases(ast.And((*known, other), offset=0)).constant is False:
+                message = f"`match` selects only pods for which it is always {what}"
+                hint = "drop what it asks of pods from `match`, or here"
+                yield Finding(part.name, message, hint)
+
+
+def _selected(policy: CompiledPolicy) -> Iterator[ast.Node]:
+    """Yield what holds for the labels that selectors give one of several values."""
+    for path, selector in (
+        (("namespaceObject", "metadata", "labels"), policy.namespace_selector),
+        (("pod", "labels"), policy.object_selector),
+    ):
+        for each in selector.requirements:
+            if each.operator is not Operator.IN:
+                continue
+            name, *rest = path if each.key != NAMESPACE_NAME_LABEL else ("pod", "namespace")
+            keys = [*rest, each.key] if each.key != NAMESPACE_NAME_LABEL else rest
+            of: ast.Node = ast.Variable(name, offset=0)
+            for key in keys:
+                of = ast.Select(of, key, offset=0)
+            values = tuple(ast.Literal(value, STRING, offset=0) for value in sorted(each.values))
+            yield ast.Binary("in", of, ast.ListLiteral(values, offset=0), offset=0)
 
 
 def _implied(

@@ -1080,6 +1080,20 @@ _SCORES = (
 )
 
 _READY = "node.conditions.exists(c, c.type == 'Ready' && c.status {})"
+_TENANT = "namespaceObject.metadata.labels[?'tenant'].orValue('')"
+_TENANT_NODES = "node.labels[?'tenant'].orValue('')"
+_SELECTED = (
+    Mistake(
+        "match: {namespaceSelector: {matchLabels: {tenant: secure}}}\n"
+        + _filter(f"{_TENANT} == 'secure' || {_TENANT_NODES} != 'secure'"),
+        "`match` selects only pods for which it is always true",
+    ),
+    Mistake(
+        "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: a}}}\n"
+        + _filter("pod.namespace == 'a' ? false : node.podCount < 50"),
+        "for which it is always false",
+    ),
+)
 _TYPES = (
     Mistake(
         _match("pod.labels[?'a'].orValue(false) == 'true'"),
@@ -1228,6 +1242,7 @@ MISTAKES = (
     *_IMPLIED,
     *_UNDONE,
     *_TYPES,
+    *_SELECTED,
     *_SCORES,
     *_WISHES,
     *_AMOUNTS,
@@ -1518,6 +1533,8 @@ _NAMES_OF_EMPTY_NODES = ("LeastAllocated", "spread", "most-free", "avoid-full", 
         _filter("node.allocatable.cpu >= 80.0"),
         _match("request.userInfo.username == 'system:serviceaccount:argo:workflow-controller'"),
         _match("pod.priorityClassName.startsWith('batch-')"),
+        "match: {namespaceSelector: {matchLabels: {tenant: secure}}}\n"
+        + _filter(f"{_TENANT_NODES} == 'secure'"),
         _filter("node.podCount in [1.0, 2.0] || node.podCount > 5"),
         _filter("node.allocatable[?'nvidia.com/gpu'].orValue(0) > 0.0"),
         'filters:\n- {name: r, expression: "node.podCount < 50 // as in http://x?a=b"}',
