@@ -46,6 +46,7 @@ from engine.policy_lint.logic import (
     implication_findings,
     logic_findings,
     precedence_findings,
+    subset_findings,
 )
 from engine.policy_lint.names import alternative_findings, name_findings, strategy_findings
 from engine.policy_lint.on_cluster import KnownCluster, args_findings, cluster_findings
@@ -95,6 +96,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from precedence_findings(part)
         yield from choice_findings(part)
         yield from implication_findings(policy, part)
+        yield from subset_findings(part)
         yield from default_findings(part)
         yield from failure_findings(part)
         yield from condition_findings(part)

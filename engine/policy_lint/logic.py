@@ -201,6 +201,26 @@ def implication_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding
     yield Finding(part.name, message, hint, root.offset)
 
 
+def subset_findings(part: Part) -> Iterator[Finding]:
+    """Yield that a filter asks whether a pod's list has all that a node has, not the other way."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Call(function="sets.contains", args=(of_pod, of_node)) if not _reads(
+                of_pod, "node"
+            ) and any(_reads_map(of_node, each) for each in ("annotations", "labels")):
+                turned = unparse(replace(node, args=(of_node, of_pod)))
+                message = "it is true if the first has all of the second: a node with more fails"
+                yield Finding(part.name, message, f"write `{turned}`", node.offset)
+
+
+def _reads_map(node: ast.Node, field: str) -> bool:
+    """Return whether a part reads a map of the node."""
+    return any(
+        isinstance(each, ast.Select) and each.field == field and _reads(each, "node")
+        for each, _ in ast.walk(node)
+    )
+
+
 def _reads(node: ast.Node, name: str) -> bool:
     return any(isinstance(each, ast.Variable) and each.name == name for each, _ in ast.walk(node))
 

@@ -583,17 +583,22 @@ _MAY_BE_ZERO: Final = frozenset(
 def undone_findings(part: Part) -> Iterator[Finding]:
     """Yield a finding for what is divided by a number, and multiplied by it again."""
     for node, _ in ast.walk(part.program.root):
-        match node:
-            case ast.Binary(
-                operator="*", left=ast.Binary(operator="/", left=of, right=divisor), right=factor
-            ) if isinstance(divisor, ast.Literal) and divisor == factor:
-                rest = ast.Binary("*", divisor, factor, offset=0)
-                meant = unparse(ast.Binary("/", of, rest, offset=0))
-                text = unparse(divisor)
-                message = f"it is divided by `{text}`, and multiplied by it again"
-                hint = f"to divide by both put them in parentheses: `{meant}`"
-                yield Finding(part.name, message, hint, node.offset)
-                return
+        factors: list[ast.Node] = []
+        inner = node
+        while isinstance(inner, ast.Binary) and inner.operator == "*":
+            factors.append(inner.right)
+            inner = inner.left
+        if not factors or not isinstance(inner, ast.Binary) or inner.operator != "/":
+            continue
+        divisor = inner.right
+        if isinstance(divisor, ast.Literal) and all(each == divisor for each in factors):
+            for factor in factors:
+                divisor = ast.Binary("*", divisor, factor, offset=0)
+            meant = unparse(replace(inner, right=divisor))
+            message = f"it is divided by `{unparse(inner.right)}`, and multiplied by it again"
+            hint = f"to divide by all put them in parentheses: `{meant}`"
+            yield Finding(part.name, message, hint, node.offset)
+            return
 
 
 def zero_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:

@@ -1082,7 +1082,15 @@ _SCORES = (
 _READY = "node.conditions.exists(c, c.type == 'Ready' && c.status {})"
 _TENANT = "namespaceObject.metadata.labels[?'tenant'].orValue('')"
 _TENANT_NODES = "node.labels[?'tenant'].orValue('')"
+_OFFERS = "node.annotations[?'example.com/offers'].orValue('').split(',')"
+_NEEDS = "pod.annotations[?'example.com/needs'].orValue('').split(',')"
 _SELECTED = (
+    Mistake(
+        _filter(f"sets.contains({_NEEDS}, {_OFFERS})"),
+        "a node with more fails",
+        f"sets.contains({_NEEDS}, {_OFFERS})",
+        f"sets.contains({_OFFERS}, {_NEEDS})",
+    ),
     Mistake(
         "match: {namespaceSelector: {matchLabels: {tenant: secure}}}\n"
         + _filter(f"{_TENANT} == 'secure' || {_TENANT_NODES} != 'secure'"),
