@@ -177,6 +177,8 @@ def _hint(error: ErrorDetails, written: str) -> str:
 def _hint_for_parts(error: ErrorDetails, model: type[BaseModel]) -> str:
     """Return how something is written that has parts, where another shape stands for it."""
     kind, value, path = error["type"], error["input"], tuple(error["loc"])
+    if value is None and kind in _MODELS | _LISTS:
+        return "nothing is below it: indent what belongs to it"
     if kind in _LISTS and isinstance(value, dict):
         return _hint_for_items(value, model, path)
     if kind in _MODELS | {"dict_type"} and isinstance(value, list):
@@ -229,6 +231,8 @@ def _hint_for_value(model: type[BaseModel], path: Path, value: object) -> str:
 def _hint_for_choice(error: ErrorDetails, model: type[BaseModel], known: list[str]) -> str:
     """Return which of few values is meant, by what it may be called elsewhere."""
     *inside, key = error["loc"]
+    if isinstance(error["input"], list) and len(error["input"]) == 1:
+        return f"without brackets: {error['input'][0]}"
     text = str(error["input"])
     for parent in _models_at(model, tuple(inside)):
         words = getattr(parent, "other_words", {}).get(key, {})

@@ -201,6 +201,12 @@ class LabelSelector(Model):
             raise mistake("expected a mapping of keys to values", hint)
         if isinstance(written, dict):
             keys = {field.alias or name for name, field in cls.model_fields.items()}
+            labels = written.get("matchLabels")
+            for key, value in labels.items() if isinstance(labels, dict) else ():
+                if isinstance(value, list):
+                    part = f"{{ key: {key}, operator: In, values: [{', '.join(map(str, value))}] }}"
+                    hint = f"for any of several write `matchExpressions: [{part}]`"
+                    raise several_mistakes([(("matchLabels", key), "expected a string")], hint)
             stray = {
                 key: value
                 for key, value in written.items()
@@ -261,8 +267,27 @@ class MatchCondition(Named):
     ]
 
 
+_A_CONDITION: Final = "write a match condition, such as `!(pod.namespace in ['a', 'b'])`"
+
+
 class Match(Model):
     """The pods that a policy applies to; all parts must hold."""
+
+    misplaced_keys: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("all", "any", "resources"), "write `matchConditions`, which all must hold"
+        ),
+        **dict.fromkeys(("exclude", "excludedNamespaces"), _A_CONDITION),
+        **dict.fromkeys(
+            ("labels", "labelSelector", "podSelector", "selector"),
+            "write `objectSelector: { matchLabels: .. }`",
+        ),
+        **dict.fromkeys(
+            ("namespace", "namespaces"),
+            "write `namespaceSelector`, or a match condition such as `pod.namespace == 'a'`",
+        ),
+    }
+    """Hints for keys of other kinds of policies."""
 
     namespace_selector: Annotated[
         LabelSelector, Field(description="Selects by the labels of the pod's namespace.")
@@ -731,6 +756,12 @@ class Spec(Model):
         "dryRun": "write `mode: Audit`",
         "enabled": "write `mode: Enforce` or `mode: Audit`",
         "quota": "a quota is an object of its own: an `ElasticQuota` in the namespace",
+        **dict.fromkeys(
+            ("args", "expression", "message", "onError", "plugin"),
+            "indent it below the rule that it belongs to",
+        ),
+        "exclude": _A_CONDITION,
+        "weights": "write `weight` in each score",
         "failurePolicy": "each filter and score has `onError`; by default a filter that fails"
         " rejects the node: drop it",
         "matchConstraints": "only pods that are being created are placed: drop it",

@@ -176,7 +176,7 @@ _NO_PROMISE = (
     "a kubelet that restarts then rejects running pods that require it, and a descheduler evicts"
     " them; a score only prefers"
 )
-_ALL_POINTS: Final = 100
+_MANY_POINTS: Final = 50
 _DYNAMIC_FILTERS = ("spec", "placement", "dynamicFilters")
 
 _LOST = {
@@ -382,8 +382,10 @@ def _idle_options(policy: CompiledPolicy) -> Iterator[Finding]:
     placement, at = policy.placement, ("spec", "placement")
     if not policy.rules:
         return
-    if placement.min_gain >= _ALL_POINTS and policy.scores:
-        message = "`minGain` is all points there are: a pod is moved only from a node with none"
+    if placement.min_gain >= _MANY_POINTS and policy.scores:
+        message = (
+            f"`minGain` is {placement.min_gain} of 100 points: hardly any node is better by so many"
+        )
         hint = "1 to 10 are usual; to move pods for filters alone, drop the `scores`"
         yield Finding("", message, hint, path=(*at, "minGain"))
     elif placement.min_gain > 1 and not policy.scores:

@@ -874,7 +874,7 @@ _ABSENT = (
 _OPTIONS = (
     Mistake(
         "placement: {at: Binding, minGain: 100}\n" + _score("-node.podCount"),
-        "`minGain` is all points there are",
+        "`minGain` is 100 of 100 points",
         "minGain: 100",
         "minGain: 10",
     ),

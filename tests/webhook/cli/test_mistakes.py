@@ -171,6 +171,17 @@ REFUSED = (
         _scored("'a' in node.labels ? 1 : 0 + 'b' in node.labels ? 1 : 0"),
         ("`+` does not apply", "put each choice of a sum in parentheses"),
     ),
+    Mistake("match: {labels: {app: web}}", ("unknown key `labels`", "write `objectSelector: {")),
+    Mistake("match: {podSelector: {}}", ("unknown key `podSelector`", "write `objectSelector: {")),
+    Mistake("match: {namespace: a}", ("unknown key `namespace`", "`pod.namespace == 'a'`")),
+    Mistake("exclude: {namespaces: [a]}", ("unknown key", "write a match condition, such as `!(")),
+    Mistake("expression: a", ("unknown key", "indent it below the rule that it belongs to")),
+    Mistake("filters:", ("expected a list", "indent what belongs to it")),
+    Mistake("mode: [Audit]", ("is not `Enforce` or `Audit`", "without brackets: Audit")),
+    Mistake(
+        "match: {objectSelector: {matchLabels: {app: [a, b]}}}",
+        ("expected a string", "matchExpressions: [{ key: app, operator: In, values: [a, b] }]"),
+    ),
     # Options.
     Mistake(
         "placement: Binding", ("expected a mapping", "hint: write `placement: { at: Binding }`")
