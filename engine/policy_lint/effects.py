@@ -40,7 +40,7 @@ from engine.policy.rules import (
     ScoreExpression,
 )
 from engine.policy.schema import OnFilterError
-from engine.policy_lint.names import fullness_in
+from engine.policy_lint.names import age_in, fullness_in, size_in
 from engine.policy_lint.reads import (
     ANY,
     EQUALITIES,
@@ -635,28 +635,40 @@ def _shares_of(trials: Trials, path: str) -> tuple[_Values, _Values, _Values]:
 def _against_its_name(
     trials: Trials, rule: ScoreRule, references: Collection[Reference]
 ) -> Iterator[Finding]:
-    """Yield that a score prefers full nodes, and its name says empty, or vice versa."""
+    """Yield that a score prefers other nodes than its name says."""
     assert isinstance(rule.evaluator, NodeExpression)  # noqa: S101 - plugins are as they are named
-    named = fullness_in(rule.name)
-    if not named:
-        return
-    shares: list[_Values] = []
-    if any(each[:2] == _REQUESTED for each in references):
-        shares += _shares_of(trials, ".".join(_REQUESTED))
-    if _POD_COUNT in references:
-        shares.append(trials.number(".".join(_POD_COUNT)))
-    for share in shares:
-        if all(_prefers(values, -named * share) for values in trials.of(rule)):
-            said, done = ("full", "emptiest") if named > 0 else ("empty", "fullest")
-            turned = unparse(_negative(rule.evaluator.program.root))
-            most = trials.name_of(int(np.nanargmax(-named * share)))
-            yield Finding(
-                rule.name,
-                f"by its name it prefers {said} nodes, yet it prefers the {done}:"
-                f" in the {trials.samples.where} `{most}`",
-                f"for the others write `{turned}`, or name it for what it does",
-            )
-            return
+    for named, measures, words in _named(trials, rule, references):
+        for measure in measures:
+            if all(_prefers(values, -named * measure) for values in trials.of(rule)):
+                said, done = words if named > 0 else words[::-1]
+                turned = unparse(_negative(rule.evaluator.program.root))
+                best = trials.name_of(int(np.nanargmax(-named * measure)))
+                yield Finding(
+                    rule.name,
+                    f"by its name it prefers {said} nodes, yet it prefers the {done} ones:"
+                    f" in the {trials.samples.where} `{best}`",
+                    f"for the others write `{turned}`, or name it for what it does",
+                )
+                return
+
+
+def _named(
+    trials: Trials, rule: ScoreRule, references: Collection[Reference]
+) -> Iterator[tuple[int, Sequence[_Values], tuple[str, str]]]:
+    """Yield what the name of a score prefers most (1) or least (-1), with words for both ends."""
+    read = {each[:2] for each in references}
+    if named := fullness_in(rule.name):
+        shares = _shares_of(trials, ".".join(_REQUESTED)) if _REQUESTED in read else ()
+        counts = (trials.number(".".join(_POD_COUNT)),) if _POD_COUNT in references else ()
+        yield named, (*shares, *counts), ("full", "empty")
+    if (named := age_in(rule.name)) and ("node", "creationTimestamp") in references:
+        yield named, (trials.number(_AGE),), ("old", "new")
+    if (named := size_in(rule.name)) and read == {_ALLOCATABLE}:
+        yield named, [trials.number(f"node.allocatable.{each}") for each in _SHARES], _SIZES
+
+
+_ALLOCATABLE: Final = ("node", "allocatable")
+_SIZES: Final = ("large", "small")
 
 
 def _best_without_report(trials: Trials, rule: ScoreRule) -> Iterator[Finding]:

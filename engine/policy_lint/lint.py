@@ -48,7 +48,12 @@ from engine.policy_lint.logic import (
     precedence_findings,
     subset_findings,
 )
-from engine.policy_lint.names import alternative_findings, name_findings, strategy_findings
+from engine.policy_lint.names import (
+    alternative_findings,
+    measure_findings,
+    name_findings,
+    strategy_findings,
+)
 from engine.policy_lint.on_cluster import KnownCluster, args_findings, cluster_findings
 from engine.policy_lint.patterns import (
     alphabet_findings,
@@ -101,6 +106,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from failure_findings(part)
         yield from condition_findings(part)
         yield from name_findings(part)
+        yield from measure_findings(policy, part)
         yield from time_findings(part)
         yield from element_findings(part)
         yield from report_findings(part)

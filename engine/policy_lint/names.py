@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from engine.cel import ast
+from engine.cel import CelError, Timestamp, ast, compile_node, new_frame
 from engine.cel.unparse import unparse
+from engine.cel.values import Duration
+from engine.model.time import NANOSECONDS_PER_SECOND
 from engine.policy import CompiledPolicy, FilterRule, ScoreRule
+from engine.policy.environment import ExpressionScope, environment
 from engine.policy.policy_set import Finding
 from engine.policy.schema import OnFilterError, named_plugin
-from engine.policy_lint.reads import Part, ReadPath, path_of
+from engine.policy_lint.reads import Part, ReadPath, path_of, references_of
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[0-9]+")
 _NEGATIVE: Final = frozenset(
@@ -52,9 +55,11 @@ def name_findings(part: Part) -> Iterator[Finding]:
     name = part.name.removeprefix("match condition ").strip("`")
     if part.is_condition or isinstance(part.rule, FilterRule):
         yield from _turned_round(part, name)
+        yield from _at_another_time(part, name)
     if isinstance(part.rule, FilterRule):
         yield from _open_to_others(part, name, part.rule.on_error is OnFilterError.IGNORE_RULE)
         yield from _one_too_many(part, name)
+        yield from _sent_elsewhere(part, name)
     if isinstance(part.rule, ScoreRule):
         yield from _preferred(part, name)
 
@@ -129,6 +134,75 @@ def _turned_round(part: Part, name: str) -> Iterator[Finding]:
                 )
         yield Finding(part.name, message, f"write `{unparse(whole)}`", test.node.offset)
         return
+
+
+def _at_another_time(part: Part, name: str) -> Iterator[Finding]:
+    """Yield that a condition of the time alone is true at other times than its name says."""
+    words = _words(name)
+    if part.program.references != {("now",)} or not words.isdisjoint(_NEGATIVE | {"outside"}):
+        return
+    root = part.program.root
+    if not words.isdisjoint({"weekend", "weekends"}):
+        meant, hint = {_SATURDAY, _SUNDAY}, "write `now.getDayOfWeek() in [0, 6]`"
+    elif not words.isdisjoint({"weekday", "weekdays", "workday", "workdays"}):
+        meant, hint = set(range(_SATURDAY)), "write `now.getDayOfWeek() in [1, 2, 3, 4, 5]`"
+    elif not words.isdisjoint({"night", "nights", "nightly"}):
+        if _is_true_at(root, _NOON) and not _is_true_at(root, _NIGHT):
+            message = "by its name it is true at night, yet it is true at noon alone"
+            yield Finding(part.name, message, f"write `{unparse(_opposite(root))}`", root.offset)
+        return
+    else:
+        return
+    if {day for day in range(7) if _is_true_at(root, day * 24 + _NOON)} != meant:
+        message = (
+            f"by its name it is true on {min(words & _DAYS)}, yet it is not true on just those"
+        )
+        yield Finding(part.name, message, hint, root.offset)
+
+
+def _is_true_at(root: ast.Node, hour: int) -> bool:
+    """Return whether a condition is true so many hours after the beginning of a week, in UTC."""
+    now = Timestamp((_MONDAY + hour * 3600) * NANOSECONDS_PER_SECOND)
+    try:
+        return compile_node(root, _ENVIRONMENT)(new_frame({"now": now})) is True
+    except CelError:
+        return False
+
+
+_ENVIRONMENT: Final = environment(ExpressionScope.RULES)
+_MONDAY: Final = 1_767_571_200  # 2026-01-05, in seconds
+_SATURDAY, _SUNDAY = 5, 6
+_NOON, _NIGHT = 12, 2
+_DAYS: Final = frozenset({"weekday", "weekdays", "weekend", "weekends", "workday", "workdays"})
+
+
+def _sent_elsewhere(part: Part, name: str) -> Iterator[Finding]:
+    """Yield that a filter sends other pods to certain nodes than those of its name."""
+    root = part.program.root
+    words = _words(name)
+    if not isinstance(root, ast.Or) or not words.isdisjoint(_EXEMPT | _NEGATIVE):
+        return
+    tests = [found for each in root.operands if (found := _test(each))]
+    named = [found for found in tests if any(_is_among(word, found.words) for word in words)]
+    of_pods = [found for found in named if "node" not in _roots(found.node)]
+    of_nodes = [found for found in named if "node" in _roots(found.node)]
+    if len(root.operands) != len(named) or len(of_pods) != 1 or len(of_nodes) != 1:
+        return
+    pod, node = of_pods[0], of_nodes[0]
+    is_only = "only" in words
+    if (pod.asks, node.asks) == ((True, True) if not is_only else (False, False)):
+        turned = ast.Or((_opposite(pod.node), node.node), offset=0)
+        message = "by its name it sends such pods to such nodes, yet it sends all others there"
+        if is_only:
+            message = "by its name only such pods may go there, yet only they may not"
+        yield Finding(part.name, message, f"write `{unparse(turned)}`", root.offset)
+
+
+_EXEMPT: Final = frozenset({"anywhere", "else", "everywhere", "exempt", "free", "others", "unless"})
+
+
+def _roots(node: ast.Node) -> set[str]:
+    return {each.name for each, _ in ast.walk(node) if isinstance(each, ast.Variable)}
 
 
 def _open_to_others(part: Part, name: str, passes_on_error: bool) -> Iterator[Finding]:  # noqa: FBT001 (internal)
@@ -220,6 +294,7 @@ def _tests(node: ast.Node) -> Iterator[_Test]:
             yield from _tests(each)
     elif found := _test(node):
         yield found
+        yield from _of_the_other(found)
 
 
 def _test(node: ast.Node) -> _Test | None:
@@ -338,6 +413,31 @@ def fullness_in(name: str) -> int:
     return math.prod((*goals, *degrees))
 
 
+def size_in(name: str) -> int:
+    """Return 1 for the name of a score that prefers large nodes, -1 for small ones, else 0."""
+    return _goal(name, _SIZES)
+
+
+def age_in(name: str) -> int:
+    """Return 1 for the name of a score that prefers old nodes, -1 for new ones, else 0."""
+    return _goal(name, _AGES)
+
+
+def _goal(name: str, goals: Mapping[str, int]) -> int:
+    words = [word.lower() for word in _WORD.findall(name)]
+    found = [goals[word] for word in words if word in goals]
+    is_clear = len(found) == 1 and _TURNING.isdisjoint({*words} - {"nodes"})
+    return found[0] if is_clear else 0
+
+
+_SIZES: Final = {
+    **dict.fromkeys(("big", "biggest", "bigger", "large", "larger", "largest"), 1),
+    **dict.fromkeys(("small", "smaller", "smallest"), -1),
+}
+_AGES: Final = {
+    **dict.fromkeys(("old", "older", "oldest"), 1),
+    **dict.fromkeys(("fresh", "new", "newer", "newest", "young", "youngest"), -1),
+}
 _OF_DEGREES: Final = frozenset({"allocated", "requested", "used", "utilized"})
 _FULLNESS: Final = {
     **dict.fromkeys(("binpack", "binpacking", "fill", "full", "fullest"), 1),
@@ -352,3 +452,88 @@ _TURNING: Final = frozenset(
     {"against", "anti", "avoid", "drain", "keep", "last", "leave", "no", "nodes", "not", "up"}
 )
 """Words of names such as `keep-free` or `empty-last`, which tell of the other nodes."""
+
+
+# What a name measures.
+
+
+_TOPICS: Final[Mapping[str, frozenset[str]]] = {
+    "cpu": frozenset({"cores", "cpu", "cpus"}),
+    "memory": frozenset({"mem", "memory", "ram"}),
+}
+_SUMS: Final[Mapping[str, frozenset[str]]] = {
+    "limits": frozenset({"limit", "limits"}),
+    "requested": frozenset({"requested", "requests"}),
+}
+_SCOPES: Final[Mapping[str, frozenset[str]]] = {
+    "podsOfOwner": frozenset({"node", "host"}),
+    "podsOfOwnerInZone": frozenset({"zone", "zones"}),
+}
+_READ: Final = frozenset({"limits", "requested", "usage"})
+_FREE: Final = frozenset({"available", "free", "headroom", "left", "spare", "unused"})
+
+
+def measure_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield that a rule measures something else than its name says."""
+    if part.rule is None:
+        return
+    words = _words(part.name)
+    read = {path[1:] for path in references_of(policy, part.program) if path[0] == "node"}
+    fields = {step for path in read for step in path}
+    for topics, alike in ((_TOPICS, _TOPICS.keys()), (_SUMS, _READ), (_SCOPES, _SCOPES.keys())):
+        meant = [field for field, names in topics.items() if words & names]
+        if len(meant) == 1 and meant[0] not in fields and (found := sorted(fields & alike)):
+            message = f"by its name it is about `{meant[0]}`, yet it reads `{found[0]}` instead"
+            hint = f"read `{meant[0]}` in place of `{found[0]}`, or name it for what it reads"
+            yield Finding(part.name, message, hint, part.program.root.offset)
+            return
+    offered = {path[1:] for path in read if path[:1] == ("allocatable",) and path[1:]}
+    if words & _FREE and offered and {path[0] for path in read if path} == {"allocatable"}:
+        resource = min(offered)[0]
+        step = f".{resource}" if resource.isidentifier() else f"['{resource}']"
+        message = "`node.allocatable` is all that pods may request, whether it is free or not"
+        hint = f"what is free is `node.allocatable{step} - node.requested{step}`"
+        yield Finding(part.name, message, hint, part.program.root.offset)
+    if isinstance(part.rule, FilterRule):
+        yield from _of_another_number(part)
+
+
+def _of_another_number(part: Part) -> Iterator[Finding]:
+    """Yield that a filter compares with another number than the only one in its name."""
+    said = [int(word) for word in _WORD.findall(part.name) if word.isdigit()]
+    numbers = [
+        each
+        for each, _ in ast.walk(part.program.root)
+        if isinstance(each, ast.Literal) and type(each.value) in {int, float, Duration}
+    ]
+    if len(said) != 1 or len(numbers) != 1 or said[0] < _FEWEST_SAID:
+        return
+    value = numbers[0].value
+    number = value.nanos / 1e9 if isinstance(value, Duration) else float(str(value))
+    scales = _OF_TIME if isinstance(value, Duration) else _OF_NUMBERS
+    meant = {round(number / scale, 6) for scale in scales} | {round(100 * (1 - number), 6)}
+    if not any(said[0] in {each, each + 1, each - 1} for each in meant):
+        text = unparse(numbers[0])
+        message = f"by its name it is {said[0]}, yet it compares with `{text}`"
+        hint = "write the number that is meant in both places"
+        yield Finding(part.name, message, hint, numbers[0].offset)
+
+
+_FEWEST_SAID: Final = 10  # less may be a generation or a tier
+_OF_TIME: Final = (1, 60, 3600, 86_400, 7 * 86_400)
+_OF_NUMBERS: Final = (
+    *(1, 0.01, 0.001, 60, 3600, 86_400, 1000, 1e6, 1e9, 1e12),
+    *(2.0**10, 2.0**20, 2.0**30, 2.0**40),
+)
+
+
+def _of_the_other(test: _Test) -> Iterator[_Test]:
+    """Yield what a question for one of two usual values asks of the other one."""
+    for pair in _PAIRS:
+        for one, other in (pair, pair[::-1]):
+            if one in test.words and other not in test.words:
+                yield test._replace(words=frozenset({other}), asks=not test.asks)
+
+
+_PAIRS: Final = (("amd", "arm"), ("linux", "windows"), ("spot", "demand"))
+"""Words of the values of labels that most clusters have two of."""

@@ -65,6 +65,26 @@ def _match(name: str, expression: str) -> str:
         (_score, "avoid-spot", f"{_TYPE} == 'spot' ? 1 : 0", f"{_TYPE} == 'spot' ? 0 : 1"),
         (_score, "spot-first", f"{_TYPE} == 'spot' ? -1 : 0", f"{_TYPE} == 'spot' ? 0 : -1"),
         (_filter, "one-per-node", "node.podsOfOwner <= 1", "node.podsOfOwner < 1"),
+        (
+            _filter,
+            "jobs-on-spot",
+            f"'Job' in pod.ownerKinds || {_TYPE} == 'spot'",
+            f"!('Job' in pod.ownerKinds) || {_TYPE} == 'spot'",
+        ),
+        (
+            _filter,
+            "only-jobs-on-spot",
+            f"!('Job' in pod.ownerKinds) || {_TYPE} != 'spot'",
+            f"'Job' in pod.ownerKinds || {_TYPE} != 'spot'",
+        ),
+        (_match, "weekend", "now.getDayOfWeek() in [5, 6]", "now.getDayOfWeek() in [0, 6]"),
+        (_match, "weekdays", "now.getDayOfWeek() < 5", "now.getDayOfWeek() in [1, 2, 3, 4, 5]"),
+        (
+            _match,
+            "at-night",
+            "now.getHours() >= 8 && now.getHours() < 20",
+            "!(now.getHours() >= 8 && now.getHours() < 20)",
+        ),
         (_filter, "at-most-40-pods", "node.podCount <= 40", "node.podCount < 40"),
     ],
 )
@@ -151,3 +171,57 @@ def test_a_strategy_that_does_the_opposite_of_its_name_is_named(
     (warning,) = policy_warnings(policy(_STRATEGY % (name, written)))
     assert warning.hint == hint
     assert policy_warnings(policy(_STRATEGY % (name, meant))) == ()
+
+
+_SHARE = "-node.{} / node.allocatable.{}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (_score("least-cpu-used", _SHARE.format("usage.memory", "memory")), "it is about `cpu`"),
+        (_score("least-requested", _SHARE.format("usage.cpu", "cpu")), "it is about `requested`"),
+        (
+            _filter("limits-below-4", "node.requested.cpu / node.allocatable.cpu < 4.0"),
+            "it is about `limits`",
+        ),
+        (_filter("few-per-node", "node.podsOfOwnerInZone < 3"), "it is about `podsOfOwner`"),
+        (_filter("gpu-free", "node.allocatable[?'a/b'].orValue(0.0) > 0.0"), "free or not"),
+        (_filter("max-50-pods", "node.podCount < 30"), "it is 50, yet it compares with `30`"),
+        (
+            _filter("older-than-30-days", "now - node.creationTimestamp > duration('300h')"),
+            "it is 30, yet it compares with",
+        ),
+        (_score("oldest-first", "int(node.creationTimestamp)"), "it prefers old nodes"),
+        (_score("newest-first", "int(now) - int(node.creationTimestamp)"), "it prefers new nodes"),
+        (_score("largest-first", "-node.allocatable.cpu"), "it prefers large nodes"),
+        (
+            _filter("arm-only", "node.labels[?'kubernetes.io/arch'].orValue('') == 'amd64'"),
+            "others",
+        ),
+    ],
+)
+def test_a_name_that_measures_something_else_is_told(spec: str, message: str) -> None:
+    (warning,) = policy_warnings(policy(spec))
+    assert message in warning.message
+    assert warning.hint
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        _score("least-cpu-used", _SHARE.format("usage.cpu", "cpu")),
+        _score("cpu-and-memory", "-node.usage.cpu / node.allocatable.cpu - 0.1"),
+        _filter("below-80-percent", "node.usage.cpu / node.allocatable.cpu < 0.8"),
+        _filter("at-least-64-gib", "node.allocatable.memory > 68719476736.0"),
+        _filter("older-than-30-days", "now - node.creationTimestamp > duration('720h')"),
+        _filter("keep-20-free", "node.requested.cpu / node.allocatable.cpu < 0.8"),
+        _filter("m5-large", "node.podCount < 30"),
+        _score("oldest-first", "-int(node.creationTimestamp)"),
+        _filter("jobs-anywhere-others-on-spot", f"'Job' in pod.ownerKinds || {_TYPE} == 'spot'"),
+        _match("office-hours", "now.getHours() >= 8 && now.getHours() < 20"),
+        _match("saturdays", "now.getDayOfWeek() == 6"),
+    ],
+)
+def test_a_name_that_measures_what_is_read_is_no_warning(spec: str) -> None:
+    assert [str(each) for each in policy_warnings(policy(spec))] == []

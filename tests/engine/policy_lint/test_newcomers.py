@@ -475,19 +475,19 @@ _RULES = (
     ),
     Mistake(
         _named("least-requested-memory", _REQUESTED),
-        "by its name it prefers empty nodes, yet it prefers the fullest: in the built-in cluster",
+        "by its name it prefers empty nodes, yet it prefers the full ones: in the built-in cluster",
         _REQUESTED,
         f"-({_REQUESTED})",
     ),
     Mistake(
         _named("bin-pack", f"1.0 - {_REQUESTED}"),
-        "by its name it prefers full nodes, yet it prefers the emptiest: in the built-in cluster",
+        "by its name it prefers full nodes, yet it prefers the empty ones: in the built-in cluster",
         f"1.0 - {_REQUESTED}",
         f"-(1.0 - {_REQUESTED})",
     ),
     Mistake(
         _named("fewest-pods", "node.podCount"),
-        "by its name it prefers empty nodes, yet it prefers the fullest: in the built-in cluster",
+        "by its name it prefers empty nodes, yet it prefers the full ones: in the built-in cluster",
         "node.podCount",
         "-node.podCount",
     ),
