@@ -500,7 +500,7 @@ def measure_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
 
 def _of_another_number(part: Part) -> Iterator[Finding]:
     """Yield that a filter compares with another number than the only one in its name."""
-    said = [int(word) for word in _WORD.findall(part.name) if word.isdigit()]
+    said = [int(number) for number in _ALONE.findall(part.name)]
     numbers = [
         each
         for each, _ in ast.walk(part.program.root)
@@ -519,6 +519,7 @@ def _of_another_number(part: Part) -> Iterator[Finding]:
         yield Finding(part.name, message, hint, numbers[0].offset)
 
 
+_ALONE: Final = re.compile(r"(?<![A-Za-z0-9.])[0-9]+(?![0-9.])")  # as in `max-50`, not `gen10`
 _FEWEST_SAID: Final = 10  # less may be a generation or a tier
 _OF_TIME: Final = (1, 60, 3600, 86_400, 7 * 86_400)
 _OF_NUMBERS: Final = (

@@ -217,6 +217,8 @@ def test_a_name_that_measures_something_else_is_told(spec: str, message: str) ->
         _filter("older-than-30-days", "now - node.creationTimestamp > duration('720h')"),
         _filter("keep-20-free", "node.requested.cpu / node.allocatable.cpu < 0.8"),
         _filter("m5-large", "node.podCount < 30"),
+        _filter("gen10", "node.podCount < 30"),
+        _filter("v1.36", "node.podCount < 30"),
         _score("oldest-first", "-int(node.creationTimestamp)"),
         _filter("jobs-anywhere-others-on-spot", f"'Job' in pod.ownerKinds || {_TYPE} == 'spot'"),
         _match("office-hours", "now.getHours() >= 8 && now.getHours() < 20"),
