@@ -462,7 +462,7 @@ _TOPICS: Final[Mapping[str, frozenset[str]]] = {
     "memory": frozenset({"mem", "memory", "ram"}),
 }
 _SUMS: Final[Mapping[str, frozenset[str]]] = {
-    "limits": frozenset({"limit", "limits"}),
+    "limits": frozenset({"limits"}),
     "requested": frozenset({"requested", "requests"}),
 }
 _SCOPES: Final[Mapping[str, frozenset[str]]] = {
