@@ -63,7 +63,12 @@ from engine.policy_lint.patterns import (
 )
 from engine.policy_lint.reads import Part, parts_of, programs_of
 from engine.policy_lint.samples import OutOfTimeError, samples_for
-from engine.policy_lint.scores import distance_findings, factor_findings, scale_findings
+from engine.policy_lint.scores import (
+    distance_findings,
+    factor_findings,
+    price_findings,
+    scale_findings,
+)
 from engine.policy_lint.times import time_findings
 from engine.policy_lint.units import (
     Amount,
@@ -97,6 +102,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         if isinstance(part.rule, ScoreRule):
             yield from absolute_findings(policy, part, amounts)
             yield from distance_findings(part)
+            yield from price_findings(part)
         yield from logic_findings(part, is_over)
         yield from precedence_findings(part)
         yield from choice_findings(part)

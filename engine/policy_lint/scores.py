@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.cel import Program, ast
 from engine.cel.unparse import unparse
+from engine.cel.values import STRING
 from engine.policy import CompiledPolicy, NodeExpression, ScoreRule
 from engine.policy.policy_set import Finding
-from engine.policy_lint.reads import Part
+from engine.policy_lint.reads import Part, path_of
 from engine.policy_lint.units import Amount, span_of
 
 _NO_SAY: Final = "the points of each score go from 0 to 100"
@@ -65,6 +67,32 @@ def distance_findings(part: Part) -> Iterator[Finding]:
         yield Finding(
             part.name, message, f"for the nearest write `-({unparse(root)})`", root.offset
         )
+
+
+def price_findings(part: Part) -> Iterator[Finding]:
+    """Yield that a score by a price ranks the dearest first, or nodes without a price."""
+    root, is_negated = part.program.root, False
+    if isinstance(root, ast.Negate):
+        root, is_negated = root.operand, True
+    if not isinstance(root, ast.Call) or root.function not in {"double", "int"}:
+        return
+    read = root.args[0]
+    path = path_of(read, {})
+    if path[:-1] not in _MAPS or not _PRICE.search(path[-1]):
+        return
+    if not is_negated:
+        message = f"it prefers the nodes with the greatest `{path[-1]}`"
+        yield Finding(part.name, message, f"for the cheapest write `-{unparse(root)}`", root.offset)
+    elif isinstance(read, ast.Alternative) and read.other in _NOTHING:
+        has = f"'{path[-1]}' in {'.'.join(path[:-1])}"
+        message = f"a node without `{path[-1]}` ranks as one that costs nothing"
+        hint = f"for it to come last write `{has} ? {unparse(part.program.root)} : -1000000.0`"
+        yield Finding(part.name, message, hint, read.other.offset)
+
+
+_NOTHING: Final = tuple(ast.Literal(text, STRING, offset=0) for text in ("0", "0.0"))
+_MAPS: Final = frozenset({("node", "annotations"), ("node", "labels")})
+_PRICE: Final = re.compile(r"(?i)\b(?:cost|price)")
 
 
 def _is_square(node: ast.Node) -> bool:

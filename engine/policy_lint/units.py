@@ -205,7 +205,7 @@ class _Reader:
             and _differ(left, right)
         ):
             shares = _shares(left, right)
-            hint = f"add up the shares: write {shares}" if shares else ""
+            hint = f"add up the shares: write {shares}" if shares else _all_divided(node)
             self.mixes.append(_Mix(node, " adds up different units", hint))
         if node.operator == "/" and isinstance(left, Measured) and isinstance(right, Measured):
             self._divide(node, left, right)
@@ -368,6 +368,15 @@ def _in_percent(node: ast.Binary, measured: Measured, number: float) -> str:
     return f"for {number:g} % write `{unparse(replace(node, left=sides[0], right=sides[1]))}`"
 
 
+def _all_divided(node: ast.Binary) -> str:
+    """Return how to divide all of a sum, of which the last part alone is; "" for another sum."""
+    match node.right:
+        case ast.Binary(operator="/", left=part, right=divisor):
+            whole = ast.Binary("/", replace(node, right=part), divisor, offset=0)
+            return f"to divide both write `{unparse(whole)}`"
+    return ""
+
+
 def _is_share(amount: Amount) -> bool:
     return isinstance(amount, Measured) and amount.unit is _Unit.SHARE and abs(amount.scale) <= 1
 
@@ -528,7 +537,12 @@ def division_findings(part: Part) -> Iterator[Finding]:
         sums = list(_arithmetic_in(node))
         explained |= {id(each) for each in sums}
         cut = [each for each in sums if each.operator == "/" and id(each) not in whole]
-        cut = [each for each in cut if _counts_pods(each.left) and _is_whole(each.right)]
+        cut = [
+            each
+            for each in cut
+            if (_counts_pods(each.left) and _is_whole(each.right))
+            or (_is_sum_of_pods(each.right) and isinstance(each.left, ast.Literal))
+        ]
         if cut and id(node) not in whole:
             message = f"unit? `{unparse(cut[0])}` is a whole number: the rest is cut off"
             yield Finding(part.name, message, f"write `{unparse(_exact(node))}`", cut[0].offset)
@@ -565,19 +579,13 @@ def _counts_pods(node: ast.Node) -> bool:
     return _UNITS.get(".".join(path_of(node, {}))) == "pods"
 
 
+def _is_sum_of_pods(node: ast.Node) -> bool:
+    return isinstance(node, ast.Binary) and _counts_pods(node)
+
+
 def _is_whole(node: ast.Node) -> bool:
     is_int = isinstance(node, ast.Call) and node.function == "int"
     return is_int or isinstance(node, ast.Literal) or _counts_pods(node)
-
-
-_MAY_BE_ZERO: Final = frozenset(
-    {
-        *((of, name) for of, name in (("node", "limits"), ("node", "requested"))),
-        *(("node", name) for name in ("podCount", "podsNotEvictable")),
-        *(("node", name) for name in ("podsOfOwner", "podsOfOwnerInZone")),
-        ("pod", "requests"),
-    }
-)
 
 
 def undone_findings(part: Part) -> Iterator[Finding]:
@@ -599,6 +607,16 @@ def undone_findings(part: Part) -> Iterator[Finding]:
             hint = f"to divide by all put them in parentheses: `{meant}`"
             yield Finding(part.name, message, hint, node.offset)
             return
+
+
+_MAY_BE_ZERO: Final = frozenset(
+    {
+        *((of, name) for of, name in (("node", "limits"), ("node", "requested"))),
+        *(("node", name) for name in ("podCount", "podsNotEvictable")),
+        *(("node", name) for name in ("podsOfOwner", "podsOfOwnerInZone")),
+        ("pod", "requests"),
+    }
+)
 
 
 def zero_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:

@@ -590,7 +590,7 @@ _RULES = (
         _filter("node.usage.cpu + pod.requests.cpu < 0.8"), "is in cores, and this is less than one"
     ),
     Mistake(
-        _score("-double(node.labels[?'price'].orValue(''))"),
+        _score("-double(node.labels[?'slots'].orValue(''))"),
         "`double('')` fails",
         "orValue('')",
         "orValue('0')",
@@ -1084,7 +1084,30 @@ _TENANT = "namespaceObject.metadata.labels[?'tenant'].orValue('')"
 _TENANT_NODES = "node.labels[?'tenant'].orValue('')"
 _OFFERS = "node.annotations[?'example.com/offers'].orValue('').split(',')"
 _NEEDS = "pod.annotations[?'example.com/needs'].orValue('').split(',')"
+_PRICE = "double(node.labels[?'example.com/price'].orValue('0'))"
 _SELECTED = (
+    Mistake(
+        _score("double(node.labels['example.com/price'])"),
+        "it prefers the nodes with the greatest `example.com/price`",
+    ),
+    Mistake(
+        _score(f"-{_PRICE}"),
+        "a node without `example.com/price` ranks as one that costs nothing",
+        f"-{_PRICE}",
+        f"'example.com/price' in node.labels ? -{_PRICE} : -1000000.0",
+    ),
+    Mistake(
+        _score("1 / (node.podCount + 1)"),
+        "is a whole number: the rest is cut off",
+        "1 / (node.podCount + 1)",
+        "1.0 / (double(node.podCount) + 1.0)",
+    ),
+    Mistake(
+        _filter("node.requested.cpu + pod.requests.cpu / node.allocatable.cpu <= 0.8"),
+        "adds up different units",
+        "node.requested.cpu + pod.requests.cpu / node.allocatable.cpu",
+        "(node.requested.cpu + pod.requests.cpu) / node.allocatable.cpu",
+    ),
     Mistake(
         _filter(f"sets.contains({_NEEDS}, {_OFFERS})"),
         "a node with more fails",
