@@ -407,10 +407,10 @@ def fullness_in(name: str) -> int:
     degrees = [_DEGREES[word] for word in words if word in _DEGREES]
     if "pods" in words and degrees and not goals:
         goals = [1]  # such as `fewest-pods`
-    is_clear = len(goals) == 1 and len(degrees) <= 1 and _TURNING.isdisjoint(words)
+    is_clear = len(set(goals)) == 1 and len(degrees) <= 1 and _TURNING.isdisjoint(words)
     if not is_clear or (not degrees and not _OF_DEGREES.isdisjoint(words)):
         return 0
-    return math.prod((*goals, *degrees))
+    return math.prod((goals[0], *degrees))
 
 
 def size_in(name: str) -> int:
