@@ -318,6 +318,13 @@ def with_children(node: Node, new: Iterable[Node]) -> Node:
     return replace(node, **changes)  # type: ignore[arg-type]  # fields of this very class
 
 
+def replaced(root: Node, part: Node, new: Node) -> Node:
+    """Return a tree with one part of it, that very node, replaced."""
+    if root is part:
+        return new
+    return with_children(root, [replaced(each, part, new) for each in children(root)])
+
+
 def walk(root: Node) -> Iterator[tuple[Node, int]]:
     """Yield `root` and every node below it with its depth, counted from 1; uses no recursion."""
     pending = [(root, 1)]

@@ -782,16 +782,9 @@ def _turned(rule: FilterRule | ScoreRule, path: Reference) -> str:
             read = [".".join(_path(each)) for each, _ in ast.walk(node)]
             if any(each.startswith(".".join(path)) for each in read):
                 turned = replace(node, operator=MIRRORED[node.operator])
-                whole = _replaced(rule.evaluator.program.root, node, turned)
+                whole = ast.replaced(rule.evaluator.program.root, node, turned)
                 return f"for the others write `{unparse(whole)}`"
     return ""
-
-
-def _replaced(root: ast.Node, part: ast.Node, new: ast.Node) -> ast.Node:
-    """Return a tree with one part replaced."""
-    if root is part:
-        return new
-    return ast.with_children(root, [_replaced(each, part, new) for each in ast.children(root)])
 
 
 def _path(node: ast.Node) -> tuple[str, ...]:

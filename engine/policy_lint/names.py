@@ -1,4 +1,4 @@
-"""Names: what that of a rule, or its message, says against what the rule does.
+"""Names: what that of a rule or condition says against what it does.
 
 A name tells what its author means only where it speaks of what the rule asks for: `no-gpu` of a
 filter on the label `gpu`. Of all other names nothing is said.
@@ -57,7 +57,7 @@ def name_findings(part: Part) -> Iterator[Finding]:
         yield from _turned_round(part, name)
         yield from _at_another_time(part, name)
     if isinstance(part.rule, FilterRule):
-        yield from _open_to_others(part, name, part.rule.on_error is OnFilterError.IGNORE_RULE)
+        yield from _open_to_others(part, part.rule)
         yield from _one_too_many(part, name)
         yield from _sent_elsewhere(part, name)
     if isinstance(part.rule, ScoreRule):
@@ -121,7 +121,7 @@ def _turned_round(part: Part, name: str) -> Iterator[Finding]:
         said = _said(name, test.words)
         if not said or said == (1 if test.asks else -1):
             continue
-        whole = _replaced(part.program.root, test.node, _opposite(test.node))
+        whole = ast.replaced(part.program.root, test.node, _opposite(test.node))
         if part.is_condition:
             message = "by its name it leaves such pods out, yet the policy applies to them alone"
             if said > 0:
@@ -142,22 +142,17 @@ def _at_another_time(part: Part, name: str) -> Iterator[Finding]:
     if part.program.references != {("now",)} or not words.isdisjoint(_NEGATIVE | {"outside"}):
         return
     root = part.program.root
-    if not words.isdisjoint({"weekend", "weekends"}):
-        meant, hint = {_SATURDAY, _SUNDAY}, "write `now.getDayOfWeek() in [0, 6]`"
-    elif not words.isdisjoint({"weekday", "weekdays", "workday", "workdays"}):
-        meant, hint = set(range(_SATURDAY)), "write `now.getDayOfWeek() in [1, 2, 3, 4, 5]`"
-    elif not words.isdisjoint({"night", "nights", "nightly"}):
-        if _is_true_at(root, _NOON) and not _is_true_at(root, _NIGHT):
+    true_hours = {hour for hour in range(7 * 24) if _is_true_at(root, hour)}
+    if not words.isdisjoint({"night", "nights", "nightly"}):
+        if _NOON in true_hours and _NIGHT not in true_hours:
             message = "by its name it is true at night, yet it is true at noon alone"
             yield Finding(part.name, message, f"write `{unparse(_opposite(root))}`", root.offset)
         return
-    else:
-        return
-    if {day for day in range(7) if _is_true_at(root, day * 24 + _NOON)} != meant:
-        message = (
-            f"by its name it is true on {min(words & _DAYS)}, yet it is not true on just those"
-        )
-        yield Finding(part.name, message, hint, root.offset)
+    for names, meant, numbers in _DAYS:
+        if words & names and {hour // 24 for hour in true_hours} != meant:
+            message = f"by its name it is true on {min(words & names)}, and it is on other days"
+            hint = f"write `now.getDayOfWeek() in {numbers}`"
+            yield Finding(part.name, message, hint, root.offset)
 
 
 def _is_true_at(root: ast.Node, hour: int) -> bool:
@@ -171,9 +166,12 @@ def _is_true_at(root: ast.Node, hour: int) -> bool:
 
 _ENVIRONMENT: Final = environment(ExpressionScope.RULES)
 _MONDAY: Final = 1_767_571_200  # 2026-01-05, in seconds
-_SATURDAY, _SUNDAY = 5, 6
 _NOON, _NIGHT = 12, 2
-_DAYS: Final = frozenset({"weekday", "weekdays", "weekend", "weekends", "workday", "workdays"})
+_DAYS: Final = (
+    (frozenset({"weekend", "weekends"}), {5, 6}, [0, 6]),
+    (frozenset({"weekday", "weekdays", "workday", "workdays"}), {0, 1, 2, 3, 4}, [1, 2, 3, 4, 5]),
+)
+"""Words for days, the days from Monday on, and what `getDayOfWeek` gives for them."""
 
 
 def _sent_elsewhere(part: Part, name: str) -> Iterator[Finding]:
@@ -198,17 +196,19 @@ def _sent_elsewhere(part: Part, name: str) -> Iterator[Finding]:
         yield Finding(part.name, message, f"write `{unparse(turned)}`", root.offset)
 
 
-_EXEMPT: Final = frozenset({"anywhere", "else", "everywhere", "exempt", "free", "others", "unless"})
+_EXEMPT: Final = frozenset(
+    {"allow", "anywhere", "else", "everywhere", "exempt", "free", "or", "others", "unless"}
+)
 
 
 def _roots(node: ast.Node) -> set[str]:
     return {each.name for each, _ in ast.walk(node) if isinstance(each, ast.Variable)}
 
 
-def _open_to_others(part: Part, name: str, passes_on_error: bool) -> Iterator[Finding]:  # noqa: FBT001 (internal)
+def _open_to_others(part: Part, rule: FilterRule) -> Iterator[Finding]:
     """Yield that a filter for certain nodes keeps those that have nothing of the kind."""
     for test in _tests(part.program.root):
-        if _STRICT.isdisjoint(_words(name) - test.words):
+        if _STRICT.isdisjoint(_words(part.name) - test.words):
             continue
         match test.node:
             case ast.Quantifier(how_many=ast.HowMany.ALL) as node if test.asks:
@@ -217,7 +217,9 @@ def _open_to_others(part: Part, name: str, passes_on_error: bool) -> Iterator[Fi
                 yield Finding(part.name, message, f"write `{unparse(some)}`", node.offset)
                 return
             case ast.Binary(left=ast.Index() | ast.Select() as read) if (
-                passes_on_error and path_of(read, {})[:-1] == ("node", "labels") and test.asks
+                rule.on_error is OnFilterError.IGNORE_RULE
+                and path_of(read, {})[:-1] == ("node", "labels")
+                and test.asks
             ):
                 message = f"a node without `{path_of(read, {})[-1]}` passes: reading it is an error"
                 hint = "drop `onError`, which lets it pass"
@@ -271,7 +273,7 @@ def _preferred(part: Part, name: str) -> Iterator[Finding]:
         done = sign * (1 if then > otherwise else -1) * (1 if test.asks else -1)
         if said and said != done:
             swapped = replace(root, then=root.otherwise, otherwise=root.then)
-            whole = unparse(_replaced(part.program.root, root, swapped))
+            whole = unparse(ast.replaced(part.program.root, root, swapped))
             what = ("prefers", "less") if said > 0 else ("avoids", "more")
             message = f"by its name it {what[0]} such nodes, yet these get {what[1]} points"
             yield Finding(part.name, message, f"write `{whole}`", root.offset)
@@ -356,12 +358,6 @@ def _opposite(node: ast.Node) -> ast.Node:
         case ast.Binary(operator="==" | "!=" as sign):
             return replace(node, operator="!=" if sign == "==" else "==")
     return ast.Not(node, offset=0)
-
-
-def _replaced(root: ast.Node, part: ast.Node, new: ast.Node) -> ast.Node:
-    if root is part:
-        return new
-    return ast.with_children(root, [_replaced(each, part, new) for each in ast.children(root)])
 
 
 def _said(name: str, topic: frozenset[str]) -> int:

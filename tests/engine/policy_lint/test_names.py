@@ -223,6 +223,8 @@ def test_a_name_that_measures_something_else_is_told(spec: str, message: str) ->
         _filter("jobs-anywhere-others-on-spot", f"'Job' in pod.ownerKinds || {_TYPE} == 'spot'"),
         _match("office-hours", "now.getHours() >= 8 && now.getHours() < 20"),
         _match("saturdays", "now.getDayOfWeek() == 6"),
+        _match("weekday-nights", "now.getDayOfWeek() in [1, 2, 3, 4, 5] && now.getHours() > 21"),
+        _match("weekdays-at-work", "!(now.getDayOfWeek() in [0, 6]) && now.getHours() > 7"),
     ],
 )
 def test_a_name_that_measures_what_is_read_is_no_warning(spec: str) -> None:
