@@ -31,10 +31,12 @@ def yaml_findings(document: Document) -> Iterator[Finding]:
     for path, value, is_key in _parts(document.value):
         written = "" if is_key else document.written(path)
         if path[-1:] == ("expression",) and isinstance(value, str) and document.is_folded(path):
-            if hidden := _HIDDEN.search(_STRING.sub(_blank, value)):
-                message = f"the comment hides `{hidden[1]} ..`: YAML joins the lines to one"
+            text = _STRING.sub(_blank, value)
+            begin = text.find("//")
+            if begin >= 0 and (hidden := _OPERATOR.search(text, begin)):
+                message = f"the comment hides `{hidden[0]} ..`: YAML joins the lines to one"
                 hint = "write `expression: |-`, which keeps them apart"
-                yield Finding("", message, hint, offset=hidden.start(), path=path)
+                yield Finding("", message, hint, offset=begin, path=path)
         elif isinstance(value, str) and path not in _EITHER:
             if other := _BOOLS_ELSEWHERE.get(written.casefold()):
                 message = f"`kubectl` reads `{written}` as {other}, which the API server refuses"
@@ -49,7 +51,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 _STRING: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
-_HIDDEN: Final = re.compile(r"//.*?(&&|\|\||[?:<>=]=?)")
+_OPERATOR: Final = re.compile(r"&&|\|\||[?:<>=]=?")
 
 
 def _parts(value: object, path: Path = ()) -> Iterator[tuple[Path, object, bool]]:

@@ -117,11 +117,13 @@ def _implied(
     parts: Sequence[Part], trees: Mapping[str, ast.Node], is_over: IsOver
 ) -> Iterator[Finding]:
     """Yield the first part that is true wherever another one is."""
-    for part, other in permutations(parts, 2):
+    cases = {part.name: _Cases(trees[part.name]) for part in parts}
+    open_ones = [part for part in parts if cases[part.name].constant is None]
+    for part, other in permutations(open_ones, 2):
         one, two = trees[part.name], trees[other.name]
         if is_over():
             return
-        if one == two or any(_Cases(each).constant is not None for each in (one, two)):
+        if one == two or not cases[part.name].subjects <= cases[other.name].subjects:
             continue
         if _Cases(ast.And((two, ast.Not(one, offset=0)), offset=0)).constant is False:
             if part.is_condition:
@@ -418,6 +420,7 @@ class _Cases:
 
     Attributes:
         constant: its value, if that is the same in all cases; None if not, or if they are too many.
+        subjects: what its cases tell apart.
     """
 
     def __init__(self, root: ast.Node) -> None:
@@ -426,6 +429,7 @@ class _Cases:
         self._collect(root)
         domains = {node: _domain(values) for node, values in self._constants.items()}
         domains |= {node: [True, False] for node in self._free}
+        self.subjects = domains.keys()
         self.constant: bool | None = None
         cases = math.prod(len(values) for values in domains.values())
         if not 0 < cases * sum(1 for _ in ast.walk(root)) <= _MOST_STEPS:
