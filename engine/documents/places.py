@@ -66,11 +66,14 @@ _COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,
 
 _QUOTE = "quote the text, or put it below a `|-`"
 _TAG_HINT = f"`!` begins a YAML tag: {_QUOTE}"
+_IN_BRACES: Final = f"close the bracket; a text in it ends at `,` and at a bracket: {_QUOTE}"
 _HINTS: Final = {
     "found character that cannot start any token": _QUOTE,
     "mapping values are not allowed in this context": f"`: ` begins a value: {_QUOTE}",
     "did not find expected whitespace or line break": _TAG_HINT,
     "did not find expected tag URI": _TAG_HINT,
+    "did not find expected ',' or '}'": _IN_BRACES,
+    "did not find expected ',' or ']'": _IN_BRACES,
     "did not find expected key": f"look at the indentation and the quotes: {_QUOTE}",
     "did not find expected '-' indicator": "look at the indentation",
     "did not find expected alphabetic or numeric character": f"`*` begins an alias: {_QUOTE}",
@@ -244,8 +247,12 @@ class Composer:
     def _anchored(self, event: yaml.AliasEvent) -> Node:
         found = self._anchors.get(event.anchor or "")
         if found is None:
+            index = index_of(event)
             hint = f"`*` begins an alias: {_QUOTE}"
-            self._report(index_of(event), f"there is no anchor `&{event.anchor}` before it", hint)
+            _, _, after = self._source.text[:index].partition(f"&{event.anchor}")
+            if "\n---" in after:
+                hint = "an anchor ends with its document at `---`: write out what it stands for"
+            self._report(index, f"there is no anchor `&{event.anchor}` before it", hint)
             return ScalarNode(index_of(event), "", "", plain=True)
         return found
 

@@ -28,6 +28,7 @@ _NUMBERS: Final = frozenset({"int_type", "int_parsing", "float_type", "float_par
 _BOOLS: Final = frozenset({"bool_type", "bool_parsing"})
 _MODELS: Final = frozenset({"model_attributes_type", "model_type"})
 _LISTS: Final = frozenset({"list_type", "tuple_type"})
+_KEY: Final = re.compile(r"[-A-Za-z0-9_./]+")
 _MOST_KEYS_NAMED: Final = 8
 _MOST_PLACES_NAMED: Final = 2
 _LONGEST_ECHO = 60  # characters of a wrong value that are repeated in the message
@@ -158,6 +159,8 @@ def _hint(error: ErrorDetails, written: str) -> str:
     kind, value = error["type"], error["input"]
     if kind == "string_type" and written and isinstance(value, bool | int | float | None):
         return f'put it in quotes: "{written}"'
+    if kind in _NUMBERS and str(value).casefold() in {"false", "no", "none", "off"}:
+        return "for none write 0"
     if kind == "string_type" and isinstance(value, list) and len(value) == 1:
         return f'without brackets: "{value[0]}"'
     if kind == _MISTAKE or not isinstance(value, str):
@@ -272,6 +275,8 @@ def _hint_for_key(model: type[BaseModel], path: Path) -> str:
     keys = _keys_at(model, tuple(inside))
     if hint := did_you_mean(str(key), keys):
         return hint
+    if not _KEY.fullmatch(str(key)):
+        return "within `{ }` a text ends at a comma: quote it, or put it below a `|-`"
     if not keys:
         return "no key is known here: drop it"
     few = len(keys) <= _MOST_KEYS_NAMED

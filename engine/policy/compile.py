@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from engine.cel import DYN, CelProblem, CelProblemsError, CelType, Program, compile_program
+from engine.cel import DYN, CelProblem, CelProblemsError, CelType, Program, ast, compile_program
 from engine.cel.static_types import NUMERIC, can_be
 from engine.cel.values import BOOL, STRING
 from engine.cel.vector import Strategy
@@ -112,6 +112,8 @@ def _wrong_type(program: Program, required: ResultType) -> Iterator[CelProblem]:
     """Yield the problem of an expression that can never be of the required type."""
     if required.types and not can_be(program.result_type, *required.types):
         hint = _CONVERSIONS.get((required, program.result_type), "")
+        if isinstance(program.root, ast.Literal) and program.result_type == STRING:
+            hint = f"the whole expression is a text: write `{program.root.value}` without quotes"
         yield CelProblem(0, f"{required.text}, not `{program.result_type}`", hint)
 
 

@@ -275,7 +275,10 @@ class Match(Model):
 
     misplaced_keys: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
-            ("all", "any", "resources"), "write `matchConditions`, which all must hold"
+            ("all", "any", "resources"),
+            "for namespaces write `namespaceSelector: { matchExpressions:"
+            f" [{{ key: {NAMESPACE_NAME_LABEL}, operator: In, values: [a, b] }}] }}`, for labels of"
+            " pods `objectSelector`",
         ),
         **dict.fromkeys(("exclude", "excludedNamespaces"), _A_CONDITION),
         **dict.fromkeys(
@@ -561,6 +564,14 @@ def _moment(written: object) -> object:
     return written
 
 
+def _label_key(text: str) -> str:
+    if not selectors.is_label_key(text):
+        key = text.partition("=")[0].partition(":")[0].strip()
+        hint = f"write the key alone: {key}" if selectors.is_label_key(key) else ""
+        raise mistake(f"`{text}` is not a label key", template_hint(text) or hint)
+    return text
+
+
 def _or_off(schema: dict[str, Any]) -> None:
     weights = {key: schema.pop(key) for key in ("$ref", "allOf") if key in schema}
     schema["anyOf"] = [weights, {"const": _OFF, "type": "string"}]
@@ -675,7 +686,7 @@ class Placement(Model):
         ),
     ] = 64
     group_labels: Annotated[
-        tuple[Annotated[str, Field(min_length=1)], ...],
+        tuple[Annotated[str, Field(min_length=1), AfterValidator(_label_key)], ...],
         Field(
             max_length=32,
             description="Node labels that may replace node names, if one describes the set of"

@@ -11,7 +11,7 @@ from typing import Final
 from engine.documents import Document
 from engine.errors import Diagnostic, Place
 from engine.model.elastic_quota import EvictionMode
-from engine.model.policy_resource import DynamicFilters, WhenNoneFits
+from engine.model.policy_resource import DynamicFilters, PlacementAt, WhenNoneFits
 from engine.model.well_known import HOSTNAME_LABEL
 from engine.policy import (
     SCHEDULER_FILTERS,
@@ -58,6 +58,7 @@ from engine.policy_lint.on_cluster import KnownCluster, args_findings, cluster_f
 from engine.policy_lint.patterns import (
     alphabet_findings,
     case_findings,
+    control_findings,
     dot_findings,
     pattern_findings,
 )
@@ -127,6 +128,7 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
             yield from division_findings(part)
             yield from undone_findings(part)
             yield from zero_findings(policy, part)
+        yield from control_findings(part)
         yield from pattern_findings(part)
         yield from dot_findings(part)
         yield from alphabet_findings(part)
@@ -385,7 +387,11 @@ def _name_findings(policy: CompiledPolicy) -> Iterator[Finding]:
 def _placement_findings(policy: CompiledPolicy) -> Iterator[Finding]:
     if policy.placement.dynamic_filters is DynamicFilters.REQUIRED:
         is_used = any(rule.dynamic for rule in policy.filters)
-        yield Finding("", _NAMES_NODES if is_used else _NO_DYNAMIC, path=_DYNAMIC_FILTERS)
+        if is_used:
+            yield Finding("", _NAMES_NODES, path=_DYNAMIC_FILTERS)
+        else:
+            hint = "drop it; what is to reject nodes is a filter, no score"
+            yield Finding("", _NO_DYNAMIC, hint, path=_DYNAMIC_FILTERS)
     yield from _lost_wishes(policy)
     yield from _idle_options(policy)
 
@@ -406,6 +412,9 @@ def _idle_options(policy: CompiledPolicy) -> Iterator[Finding]:
     if placement.when_none_fits is not WhenNoneFits.ALLOW and not policy.filters:
         message = f"`whenNoneFits: {placement.when_none_fits}` has no effect: there are no filters"
         yield Finding("", message, "drop it, or give it `filters`", path=(*at, "whenNoneFits"))
+    if placement.release_in_order and placement.at is PlacementAt.ADMISSION:
+        message = "the pod is held, and advice from its creation is old when it is released"
+        yield Finding("", message, "decide `at: Binding`", path=(*at, "releaseInOrder"))
     if policy.mode is Mode.AUDIT and placement.preemption is EvictionMode.ON:
         message = "`preemption` has no effect: `mode: Audit` records, and changes nothing"
         hint = "to see what it would evict write `mode: Enforce`, and `DryRun` here"

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, permutations, product
+from itertools import combinations, pairwise, permutations, product
 from typing import Any, Final, TypeAlias
 
 from engine.cel import ast
@@ -117,13 +117,19 @@ def _implied(
     parts: Sequence[Part], trees: Mapping[str, ast.Node], is_over: IsOver
 ) -> Iterator[Finding]:
     """Yield the first part that is true wherever another one is."""
+    for part, other in ((two, one) for one, two in combinations(parts, 2)):
+        if trees[part.name] == trees[other.name]:
+            name = other.name if other.is_condition else f"`{other.name}`"
+            message = f"it has the same expression as {name}: it has no effect"
+            yield Finding(part.name, message, "write what is meant here, or drop one of the two")
+            return
     cases = {part.name: _Cases(trees[part.name]) for part in parts}
     open_ones = [part for part in parts if cases[part.name].constant is None]
     for part, other in permutations(open_ones, 2):
         one, two = trees[part.name], trees[other.name]
         if is_over():
             return
-        if one == two or not cases[part.name].subjects <= cases[other.name].subjects:
+        if not cases[part.name].subjects <= cases[other.name].subjects:
             continue
         if _Cases(ast.And((two, ast.Not(one, offset=0)), offset=0)).constant is False:
             if part.is_condition:

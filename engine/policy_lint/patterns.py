@@ -22,6 +22,25 @@ _SIGNS: Final = re.compile(r"[\\^$*+?|(\[]")
 _CHOICE: Final = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
 
 
+def control_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each escape that is another sign to a text than to a pattern."""
+    for node, _ in ast.walk(part.program.root):
+        match node:
+            case ast.Literal(value=str(text)) if found := _CONTROL.search(text):
+                escape = _ESCAPES[found[0]]
+                meant = unparse(replace(node, value=_CONTROL.sub(_as_escape, text)))
+                message = f"`{escape}` in a text is a control character, not part of a pattern"
+                yield Finding(part.name, message, f"below a `|-` write `{meant}`", node.offset)
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    return _ESCAPES[found[0]]
+
+
+_ESCAPES: Final = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\v": r"\v"}
+_CONTROL: Final = re.compile("[\a\b\f\v]")
+
+
 def pattern_findings(part: Part) -> Iterator[Finding]:
     """Yield a finding for each pattern that is found anywhere in a string, or stands before it."""
     for node, _ in ast.walk(part.program.root):
@@ -34,7 +53,7 @@ def pattern_findings(part: Part) -> Iterator[Finding]:
                 yield Finding(part.name, message, f"write `{unparse(turned)}`", node.offset)
             case ast.Call(
                 function="matches", args=(of, ast.Literal(value=str(pattern)) as literal)
-            ):
+            ) if not _CONTROL.search(pattern):
                 if glob := _GLOB.fullmatch(pattern):
                     message = f"in a pattern `*` repeats the sign before it: `{pattern}`"
                     anything = replace(literal, value=f"^{glob[1]}.*{glob[2]}$")

@@ -69,6 +69,9 @@ def _of_one_pod(amounts: dict[str, Quantity], info: ValidationInfo) -> dict[str,
     cpu, memory = (amounts.get(name) for name in ("cpu", "memory"))
     if isinstance(cpu, int | float) and cpu >= _MANY_CORES:
         warn(info, f"`cpu: {cpu}` are {cpu} cores", f"for millicores write `{cpu}m`")
+    if isinstance(memory, str) and memory.endswith("m"):
+        meant = f"for mebibytes write `{memory.removesuffix('m')}Mi`"
+        warn(info, f"`memory: {memory}` are thousandths of a byte", meant)
     if isinstance(memory, int | float) and 0 < memory < _FEW_BYTES:
         warn(info, f"`memory: {memory}` are bytes", f"for mebibytes write `{memory}Mi`")
     return amounts

@@ -185,28 +185,25 @@ class LoadAwareArgs(Args):
         }
         for key, thresholds in given.items():
             for name, percent in thresholds.items():
+                at = key.partition(".")[0]
                 if 0 < percent <= _TOO_LITTLE:
-                    warn(info, f"`{key}` of {name} is {percent}: {percent} % of what a node has")
+                    what = f"`{key}` of {name} is {percent}: {percent} % of what a node has"
+                    warn(info, what, key=at)
                 elif percent == _WHOLE:
                     what = f"`{key}` of {name} is all that a node has: usage hardly reaches it"
-                    warn(info, what, f"write {_THRESHOLDS.get(name, _USUAL_THRESHOLD)}")
+                    warn(info, what, f"write {_THRESHOLDS.get(name, _USUAL_THRESHOLD)}", at)
                 elif not 0 <= percent <= _WHOLE:
-                    warn(info, f"`{key}` of {name} is {percent}, which is not within 0..100 %")
-        seconds = self.node_metric_expiration_seconds
+                    what = f"`{key}` of {name} is {percent}, which is not within 0..100 %"
+                    warn(info, what, key=at)
+        seconds, at = self.node_metric_expiration_seconds, "nodeMetricExpirationSeconds"
         if seconds < _USUAL_PERIOD:
-            warn(
-                info,
-                f"`nodeMetricExpirationSeconds` is {seconds}: reports come every minute",
-                "write 180",
-            )
+            warn(info, f"`{at}` is {seconds}: reports come every minute", "write 180", at)
         elif seconds >= _A_DAY:
-            warn(
-                info,
-                f"`nodeMetricExpirationSeconds` is {seconds}: {seconds // _AN_HOUR} hours",
-                f"if these are milliseconds write {seconds // 1000}",
-            )
+            hint = f"if these are milliseconds write {seconds // 1000}"
+            warn(info, f"`{at}` is {seconds}: {seconds // _AN_HOUR} hours", hint, at)
         if self.aggregated.usage_thresholds and not self.aggregated.usage_aggregation_type:
-            warn(info, "`aggregated.usageThresholds` need a `usageAggregationType`, such as `p95`")
+            what = "`aggregated.usageThresholds` need a `usageAggregationType`, such as `p95`"
+            warn(info, what, key="aggregated")
         return self
 
     @field_validator("resource_weights")

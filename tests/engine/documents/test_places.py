@@ -82,8 +82,15 @@ def test_an_unfinished_part_is_shown_with_the_line_it_begins_on() -> None:
         "f.yaml:2:3: not YAML: did not find expected ',' or ']',"
         " while parsing a flow sequence that begins on line 1\n"
         " |   2\n"
-        " | ..^"
+        " | ..^\n"
+        "hint: close the bracket; a text in it ends at `,` and at a bracket: quote the text, or put"
+        " it below a `|-`"
     )
+
+
+def test_an_anchor_of_another_document_is_told_apart_from_a_star() -> None:
+    assert "an anchor ends with its document" in _report("a: &x 1\n---\nb: *x")
+    assert "`*` begins an alias" in _report("b: *x")
 
 
 def test_keys_that_stand_twice_are_all_found() -> None:

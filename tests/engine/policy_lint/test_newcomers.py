@@ -1085,6 +1085,28 @@ _TENANT_NODES = "node.labels[?'tenant'].orValue('')"
 _OFFERS = "node.annotations[?'example.com/offers'].orValue('').split(',')"
 _NEEDS = "pod.annotations[?'example.com/needs'].orValue('').split(',')"
 _PRICE = "double(node.labels[?'example.com/price'].orValue('0'))"
+_TWICE = f"{_ZONE} != 'a'"
+_SLIPS = (
+    Mistake(
+        "placement:\n  releaseInOrder: true\n" + _score("-node.podCount"),
+        "advice from its creation is old when it is released",
+        "  releaseInOrder: true",
+        "  at: Binding\n  releaseInOrder: true",
+    ),
+    Mistake(
+        "scores: [{plugin: ResourceLimitAware, args: {defaultLimits: {memory: 512m}}}]",
+        "`memory: 512m` are thousandths of a byte",
+        "512m",
+        "512Mi",
+    ),
+    Mistake(_two("filters", _TWICE, _TWICE), "b: it has the same expression as `a`"),
+    Mistake(
+        _filter(r"!node.name.matches('.*\bgpu\b.*')"),
+        "in a text is a control character",
+        r"'.*\bgpu\b.*'",
+        r"'.*\\bgpu\\b.*'",
+    ),
+)
 _SELECTED = (
     Mistake(
         _score("double(node.labels['example.com/price'])"),
@@ -1274,6 +1296,7 @@ MISTAKES = (
     *_UNDONE,
     *_TYPES,
     *_SELECTED,
+    *_SLIPS,
     *_SCORES,
     *_WISHES,
     *_AMOUNTS,

@@ -182,6 +182,19 @@ REFUSED = (
         "match: {objectSelector: {matchLabels: {app: [a, b]}}}",
         ("expected a string", "matchExpressions: [{ key: app, operator: In, values: [a, b] }]"),
     ),
+    Mistake(
+        "placement: {groupLabels: [topology.kubernetes.io/zone=a]}",
+        ("is not a label key", "write the key alone: topology.kubernetes.io/zone"),
+    ),
+    Mistake(
+        "filters: [{name: r, expression: [node.labels, a] in x}]",
+        ("not YAML", "a text in it ends at `,` and at a bracket"),
+    ),
+    Mistake(
+        "placement: {schedulerScores: {PodTopologySpread: Off}}",
+        ("expected a whole number", "hint: for none write 0"),
+    ),
+    Mistake(_scored('"node.podCount"'), ("not `string`", "write `node.podCount` without quotes")),
     # Options.
     Mistake(
         "placement: Binding", ("expected a mapping", "hint: write `placement: { at: Binding }`")
