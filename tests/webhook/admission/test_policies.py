@@ -132,10 +132,11 @@ async def test_the_author_is_warned_of_what_lint_warns_of() -> None:
 
 
 async def test_more_warnings_than_are_passed_on_are_counted() -> None:
+    # One of the unit for each filter, and one for the first that is a copy of another.
     unit = "node.usage.memory < 4096.0"
     spec = {"filters": [{"name": f"f{n}", "expression": unit} for n in range(20)]}
     found = await warnings(review(spec))
-    assert (len(found), found[-1]) == (16, "... and 5 more: `stowplan lint` shows them")
+    assert (len(found), found[-1]) == (16, "... and 6 more: `stowplan lint` shows them")
 
 
 async def test_a_policy_of_one_namespace_reaches_no_other() -> None:
