@@ -151,6 +151,21 @@ def amount_findings(part: Part) -> Iterator[Finding]:
             yield Finding(part.name, message, hint, read.offset)
 
 
+def order_findings(part: Part) -> Iterator[Finding]:
+    """Yield a finding for each amount of the pod as it was sent that is ordered as a text."""
+    names: dict[str, ReadPath] = {}
+    for node, _ in ast.walk(part.program.root):
+        if isinstance(node, ast.Quantifier | ast.Transform):
+            names |= dict.fromkeys(node.variables, (*path_of(node.range, names), ANY))
+        match node:
+            case ast.Binary(operator=sign, left=of, right=ast.Literal(value=str()) as text) if (
+                sign in ORDERS and path_of(of, names)[-3:-2] == ("resources",)
+            ):
+                compared = f"quantity({unparse(of)}).compareTo(quantity({unparse(text)})) {sign} 0"
+                message = "it compares letter by letter: `'16Gi'` comes before `'8Gi'`"
+                yield Finding(part.name, message, f"write `{compared}`", node.offset)
+
+
 def _is_amount(compared: Comparison) -> bool:
     """Return whether a quantity of `object` is compared with a number."""
     path, value = compared.path, compared.literal.value

@@ -30,6 +30,7 @@ from engine.policy_lint.absent import (
     default_findings,
     element_findings,
     failure_findings,
+    order_findings,
     report_findings,
     unanswered_findings,
     wish_findings,
@@ -67,6 +68,7 @@ from engine.policy_lint.samples import OutOfTimeError, samples_for
 from engine.policy_lint.scores import (
     distance_findings,
     factor_findings,
+    owner_findings,
     price_findings,
     scale_findings,
 )
@@ -124,7 +126,9 @@ def meaning_findings(policy: CompiledPolicy, is_over: IsOver = lambda: False) ->
         yield from unanswered_findings(policy, part)
         yield from wish_findings(policy, part)
         yield from amount_findings(part)
+        yield from order_findings(part)
         if part.rule is not None:
+            yield from owner_findings(policy, part)
             yield from division_findings(part)
             yield from undone_findings(part)
             yield from zero_findings(policy, part)

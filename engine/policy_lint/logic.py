@@ -20,7 +20,7 @@ from engine.model.selectors import Operator
 from engine.model.well_known import NAMESPACE_NAME_LABEL
 from engine.policy import CompiledPolicy, FilterRule
 from engine.policy.policy_set import Finding
-from engine.policy_lint.reads import EQUALITIES, MIRRORED, ORDERS, SAME, Part, parts_of
+from engine.policy_lint.reads import EQUALITIES, MIRRORED, ORDERS, SAME, Part, parts_of, path_of
 
 _MOST_STEPS: Final = 20_000  # of one condition: its cases times its size
 _MOST_NODES: Final = 1_000  # of a condition with its variables
@@ -68,6 +68,7 @@ def conflict_findings(policy: CompiledPolicy, is_over: IsOver) -> Iterator[Findi
                     hint = f"{hint}, and drop {dropped}" if hint else ""
                     yield Finding(part.name, message.format(other.name), hint)
                     return
+    yield from _owners(of_pods, trees)
     for together in (of_pods, of_nodes):
         yield from _implied(together, trees, is_over)
     yield from _decided_by_match(policy, of_nodes, [trees[each.name] for each in of_pods], trees)
@@ -111,6 +112,25 @@ def _selected(policy: CompiledPolicy) -> Iterator[ast.Node]:
                 of = ast.Select(of, key, offset=0)
             values = tuple(ast.Literal(value, STRING, offset=0) for value in sorted(each.values))
             yield ast.Binary("in", of, ast.ListLiteral(values, offset=0), offset=0)
+
+
+def _owners(parts: Sequence[Part], trees: Mapping[str, ast.Node]) -> Iterator[Finding]:
+    """Yield that pods are to have owners of two kinds, where each has one owner."""
+    asked: dict[ast.Node, Part] = {}
+    for part in parts:
+        tree = trees[part.name]
+        for each in tree.operands if isinstance(tree, ast.And) else (tree,):
+            match each:
+                case ast.Binary(operator="in", left=ast.Literal(), right=of) if path_of(of, {}) == (
+                    "pod",
+                    "ownerKinds",
+                ):
+                    asked.setdefault(each, part)
+    if len(asked) > 1:
+        either = unparse(ast.Or(tuple(asked), offset=0))
+        message = "no pod has owners of all these kinds: the policy applies to none"
+        part = [*asked.values()][-1]
+        yield Finding(part.name, message, f"for either of them write `{either}` in one condition")
 
 
 def _implied(
@@ -253,16 +273,40 @@ def _constant_parts(part: Part, node: ast.Node, is_over: IsOver) -> list[Finding
                 f"`{unparse(node)}` is {'always' if value else 'never'} true: no size is below 0"
             )
             return [Finding(part.name, message, offset=node.offset)]
-        case ast.And(operands=operands) | ast.Or(operands=operands):
-            if twice := _repeated(operands):
-                message = f"`{unparse(twice)}` stands there twice"
-                return [Finding(part.name, message, offset=twice.offset)]
-            value = _Cases(node).constant
-            if value is not None:
-                always = "is always true" if value else "is never true"
-                message = f"`{unparse(node)}` {always}, whatever the values are"
-                return [Finding(part.name, message, _hint(node), node.offset)]
+        case ast.And() | ast.Or():
+            return _constant_condition(part, node)
     return []
+
+
+def _constant_condition(part: Part, node: ast.And | ast.Or) -> list[Finding]:
+    """Return a finding for a condition that says something twice, or is always true or never."""
+    if twice := _repeated(node.operands):
+        message = f"`{unparse(twice)}` stands there twice"
+        return [Finding(part.name, message, offset=twice.offset)]
+    value = _Cases(node).constant
+    if value is None:
+        return []
+    if not value and isinstance(node, ast.And) and (pair := _never_both(node.operands)):
+        both = ast.And(pair, offset=pair[0].offset)
+        message = f"`{unparse(both)}` is never true, whatever the values are"
+        return [Finding(part.name, message, _in_parentheses(_hint(both)), node.offset)]
+    always = "is always true" if value else "is never true"
+    message = f"`{unparse(node)}` {always}, whatever the values are"
+    return [Finding(part.name, message, _hint(node), node.offset)]
+
+
+def _never_both(operands: Sequence[ast.Node]) -> tuple[ast.Node, ast.Node] | None:
+    """Return the two of several operands that are never true together, None if it takes more."""
+    if len(operands) <= len(("one", "other")):
+        return None
+    pairs = combinations(operands, 2)
+    return next((each for each in pairs if _Cases(ast.And(each, offset=0)).constant is False), None)
+
+
+def _in_parentheses(hint: str) -> str:
+    """Return a hint with what it says to write in parentheses, beside other operands."""
+    before, mark, text = hint.partition("write `")
+    return f"{before}{mark}({text.removesuffix('`')})`" if mark else hint
 
 
 def _idle_choices(part: Part, node: ast.Conditional) -> list[Finding]:

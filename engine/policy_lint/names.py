@@ -60,8 +60,10 @@ def name_findings(part: Part) -> Iterator[Finding]:
         yield from _open_to_others(part, part.rule)
         yield from _one_too_many(part, name)
         yield from _sent_elsewhere(part, name)
+        yield from _no_preference(part, name)
     if isinstance(part.rule, ScoreRule):
         yield from _preferred(part, name)
+        yield from _no_requirement(part, name)
 
 
 def alternative_findings(policy: CompiledPolicy) -> Iterator[Finding]:
@@ -119,6 +121,8 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 def _turned_round(part: Part, name: str) -> Iterator[Finding]:
     for test in _tests(part.program.root):
         said = _said(name, test.words)
+        if not part.is_condition and "node" not in _roots(test.node):
+            continue  # of a filter for some pods
         if not said or said == (1 if test.asks else -1):
             continue
         whole = ast.replaced(part.program.root, test.node, _opposite(test.node))
@@ -178,7 +182,8 @@ def _sent_elsewhere(part: Part, name: str) -> Iterator[Finding]:
     """Yield that a filter sends other pods to certain nodes than those of its name."""
     root = part.program.root
     words = _words(name)
-    if not isinstance(root, ast.Or) or not words.isdisjoint(_EXEMPT | _NEGATIVE):
+    against = [each for each in _WORD.findall(name) if each.lower() in _NEGATIVE]
+    if not isinstance(root, ast.Or) or words & _EXEMPT or len(against) > 1:
         return
     tests = [found for each in root.operands if (found := _test(each))]
     named = [found for found in tests if any(_is_among(word, found.words) for word in words)]
@@ -188,6 +193,12 @@ def _sent_elsewhere(part: Part, name: str) -> Iterator[Finding]:
         return
     pod, node = of_pods[0], of_nodes[0]
     is_only = "only" in words
+    if against:
+        if (pod.asks, node.asks) == (False, True) and not is_only:
+            turned = ast.Or((pod.node, _opposite(node.node)), offset=0)
+            message = "by its name it keeps such pods off such nodes, yet it sends them there"
+            yield Finding(part.name, message, f"write `{unparse(turned)}`", root.offset)
+        return
     if (pod.asks, node.asks) == ((True, True) if not is_only else (False, False)):
         turned = ast.Or((_opposite(pod.node), node.node), offset=0)
         message = "by its name it sends such pods to such nodes, yet it sends all others there"
@@ -257,6 +268,24 @@ _COUNTS: Final = frozenset(
 )
 
 
+def _no_preference(part: Part, name: str) -> Iterator[Finding]:
+    """Yield that a filter is called a preference."""
+    if not _words(name).isdisjoint({"favor", "favour", "prefer", "preferably", "preferred"}):
+        root = part.program.root
+        message = "by its name it prefers nodes, yet a filter rejects all others"
+        hint = f"for a preference write below `scores`: `{unparse(root)} ? 1 : 0`"
+        if isinstance(root, ast.Or | ast.Conditional):
+            hint = f"for a preference write below `scores`: `({unparse(root)}) ? 1 : 0`"
+        yield Finding(part.name, message, hint, root.offset)
+
+
+def _no_requirement(part: Part, name: str) -> Iterator[Finding]:
+    """Yield that a score is called a requirement."""
+    if not _words(name).isdisjoint({"exclude", "forbid", "must", "never", "only", "require"}):
+        message = "by its name it rejects nodes, yet a score only ranks them"
+        yield Finding(part.name, message, "write it below `filters`", part.program.root.offset)
+
+
 def _preferred(part: Part, name: str) -> Iterator[Finding]:
     """Yield that a score gives less to what its name prefers, or more to what it avoids."""
     root = part.program.root
@@ -301,6 +330,8 @@ def _tests(node: ast.Node) -> Iterator[_Test]:
 
 def _test(node: ast.Node) -> _Test | None:
     match node:
+        case ast.Select(operand=ast.Variable(name="variables"), field=name):
+            return _Test(_words(name), asks=True, node=node)
         case ast.Not(operand=operand) if found := _test(operand):
             return found._replace(asks=not found.asks, node=node)
         case ast.Binary(operator="==" | "!=" as sign, left=of, right=ast.Literal(value=value)):
@@ -434,7 +465,7 @@ _AGES: Final = {
     **dict.fromkeys(("old", "older", "oldest"), 1),
     **dict.fromkeys(("fresh", "new", "newer", "newest", "young", "youngest"), -1),
 }
-_OF_DEGREES: Final = frozenset({"allocated", "requested", "used", "utilized"})
+_OF_DEGREES: Final = frozenset({"allocated", "busy", "loaded", "requested", "used", "utilized"})
 _FULLNESS: Final = {
     **dict.fromkeys(("binpack", "binpacking", "fill", "full", "fullest"), 1),
     **dict.fromkeys(("pack", "packed", "packing", *_OF_DEGREES), 1),

@@ -10,8 +10,9 @@ from engine.cel import Program, ast
 from engine.cel.unparse import unparse
 from engine.cel.values import STRING
 from engine.policy import CompiledPolicy, NodeExpression, ScoreRule
+from engine.policy.environment import OWNER_FIELDS
 from engine.policy.policy_set import Finding
-from engine.policy_lint.reads import Part, path_of
+from engine.policy_lint.reads import ANY, Part, Reads, path_of
 from engine.policy_lint.units import Amount, span_of
 
 _NO_SAY: Final = "the points of each score go from 0 to 100"
@@ -42,19 +43,79 @@ def scale_findings(policy: CompiledPolicy, amounts: Mapping[str, Amount]) -> Ite
 
 def factor_findings(policy: CompiledPolicy) -> Iterator[Finding]:
     """Yield a finding where scores differ by a constant factor of each, which has no effect."""
+    if len(policy.scores) < len(("one", "other")) or len({*_weights(policy)}) > 1:
+        return
     factors = {
-        rule: factor
+        rule.name: factor
         for rule, program in _expressions(policy)
         if (factor := _factor_of(program.root)) is not None
     }
-    if len(factors) > 1 and len(set(factors.values())) > 1 and len({*_weights(policy)}) == 1:
-        least = min(factors.values())
-        for rule, factor in factors.items():
-            weight = min(round(factor / least), _MOST_WEIGHT)
-            yield Finding(
-                rule.name,
-                f"the factor {factor:g} has no effect: {_NO_SAY}",
-                f"drop it, and write `weight: {weight}`",
+    choices = {rule.name for rule, program in _expressions(policy) if _is_choice(program.root)}
+    weighed = {name: factor for name, factor in factors.items() if name in choices and factor > 1}
+    if len(set(factors.values())) > 1:
+        weighed = factors
+    least = min(factors.values(), default=1.0) if weighed is factors else 1.0
+    for name, factor in weighed.items():
+        weight = min(round(factor / least), _MOST_WEIGHT)
+        message = f"the factor {factor:g} has no effect: {_NO_SAY}"
+        yield Finding(name, message, f"drop it, and write `weight: {weight}`")
+
+
+def _is_choice(node: ast.Node) -> bool:
+    """Return whether a score is a choice between constants, times a constant."""
+    while isinstance(node, ast.Negate):
+        node = node.operand
+    if not isinstance(node, ast.Binary) or node.operator != "*":
+        return False
+    sides = (node.left, node.right)
+    return any(isinstance(each, ast.Literal) for each in sides) and any(
+        isinstance(each, ast.Conditional)
+        and all(isinstance(value, ast.Literal) for value in (each.then, each.otherwise))
+        for each in sides
+    )
+
+
+def owner_findings(policy: CompiledPolicy, part: Part) -> Iterator[Finding]:
+    """Yield that a rule counts replicas of pods that have none, or prefers nodes with replicas."""
+    counts = [path for path in part.program.references if path[:1] == ("node",)]
+    fields = sorted(path[1] for path in counts if path[1:] and path[1] in OWNER_FIELDS)
+    if not fields or part.rule is None:
+        return
+    for condition in policy.conditions.values():
+        asked = Reads(condition.root)
+        kinds = {
+            each.literal.value
+            for each in asked.comparisons
+            if each.path == ("pod", "ownerKinds", ANY) and each.operator == "in"
+        }
+        if isinstance(condition.root, ast.Binary) and kinds & {"DaemonSet", "Job"}:
+            kind = min(map(str, kinds))
+            message = f"`node.{fields[0]}` is 0 for pods of a {kind}: it counts replicas alone"
+            hint = f"spread pods of a {kind} by their `topologySpreadConstraints`"
+            yield Finding(part.name, message, hint, part.program.root.offset)
+            return
+    root = part.program.root
+    terms = list(_positive_terms(root))
+    if isinstance(part.rule, ScoreRule) and len(terms) > 1 and None not in terms:
+        text = unparse(root)
+        message = "it prefers nodes with pods of the same owner: replicas fail together"
+        yield Finding(part.name, message, f"to keep them apart write `-({text})`", root.offset)
+
+
+def _positive_terms(node: ast.Node) -> Iterator[str | None]:
+    """Yield the counts of replicas that are added up, None for anything else."""
+    match node:
+        case ast.Binary(operator="+", left=left, right=right):
+            yield from _positive_terms(left)
+            yield from _positive_terms(right)
+        case ast.Binary(operator="*", left=ast.Literal(value=int() | float() as factor), right=of):
+            yield from _positive_terms(of) if float(factor) > 0 else (None,)
+        case ast.Call(function="double", args=(of,)):
+            yield from _positive_terms(of)
+        case _:
+            path = path_of(node, {})
+            yield (
+                path[1] if path[:1] == ("node",) and path[1:] and path[1] in OWNER_FIELDS else None
             )
 
 

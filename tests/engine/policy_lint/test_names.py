@@ -77,6 +77,12 @@ def _match(name: str, expression: str) -> str:
             f"!('Job' in pod.ownerKinds) || {_TYPE} != 'spot'",
             f"'Job' in pod.ownerKinds || {_TYPE} != 'spot'",
         ),
+        (
+            _filter,
+            "jobs-not-on-spot",
+            f"!('Job' in pod.ownerKinds) || {_TYPE} == 'spot'",
+            f"!('Job' in pod.ownerKinds) || {_TYPE} != 'spot'",
+        ),
         (_match, "weekend", "now.getDayOfWeek() in [5, 6]", "now.getDayOfWeek() in [0, 6]"),
         (_match, "weekdays", "now.getDayOfWeek() < 5", "now.getDayOfWeek() in [1, 2, 3, 4, 5]"),
         (
@@ -95,6 +101,14 @@ def test_a_name_that_says_the_opposite_leads_to_what_it_says(
     (warning,) = policy_warnings(policy(kind(name, written)))
     assert warning.hint == f"write `{meant}`"
     assert policy_warnings(policy(kind(name, meant))) == ()
+
+
+def test_a_filter_is_no_preference_and_a_score_no_requirement() -> None:
+    test = f"{_TYPE} == 'spot'"
+    (warning,) = policy_warnings(policy(_filter("prefer-spot", test)))
+    assert warning.hint == f"for a preference write below `scores`: `{test} ? 1 : 0`"
+    (warning,) = policy_warnings(policy(_score("only-spot", f"{test} ? 1 : 0")))
+    assert warning.hint == "write it below `filters`"
 
 
 def test_an_error_that_lets_nodes_pass_opens_a_filter_for_certain_nodes() -> None:
@@ -137,6 +151,7 @@ def test_terms_of_a_node_affinity_are_alternatives() -> None:
         _score("prefer-on-demand", f"{_TYPE} == 'on-demand' ? 1 : 0"),
         _score("no-spot-if-possible", f"{_TYPE} == 'spot' ? 0 : 1"),
         _match("not-batch", "!('Job' in pod.ownerKinds)"),
+        _filter("batch-off-web", f"!('Job' in pod.ownerKinds) || {_TYPE} != 'web'"),
         _match("batch", "pod.namespace != 'web'"),
     ],
 )

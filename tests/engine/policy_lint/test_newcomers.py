@@ -1086,6 +1086,36 @@ _OFFERS = "node.annotations[?'example.com/offers'].orValue('').split(',')"
 _NEEDS = "pod.annotations[?'example.com/needs'].orValue('').split(',')"
 _PRICE = "double(node.labels[?'example.com/price'].orValue('0'))"
 _TWICE = f"{_ZONE} != 'a'"
+_SUM = "10 * node.podsOfOwnerInZone + node.podsOfOwner"
+_BOTH = (
+    Mistake(
+        _two("conditions", "'Job' in pod.ownerKinds", "'ReplicaSet' in pod.ownerKinds"),
+        "no pod has owners of all these kinds",
+    ),
+    Mistake(
+        "match: {matchConditions: [{name: job, expression: \"'Job' in pod.ownerKinds\"}]}\n"
+        + _filter("node.podsOfOwner < 2"),
+        "`node.podsOfOwner` is 0 for pods of a Job",
+    ),
+    Mistake(_score(_SUM), "it prefers nodes with pods of the same owner", _SUM, f"-({_SUM})"),
+    Mistake(
+        _two("scores", "50 * ('spot' in node.labels ? 1 : 0)", "-node.podCount"),
+        "the factor 50 has no effect",
+    ),
+    Mistake(
+        _match(
+            "object.spec.containers.all(c, has(c.resources.requests)"
+            " && c.resources.requests.memory <= '8Gi')"
+        ),
+        "it compares letter by letter",
+    ),
+    Mistake(
+        _match("now.getHours() >= 22 && now.getHours() < 6 && pod.namespace == 'a'"),
+        "`now.getHours() >= 22 && now.getHours() < 6` is never true",
+        "now.getHours() >= 22 && now.getHours() < 6 &&",
+        "(now.getHours() >= 22 || now.getHours() < 6) &&",
+    ),
+)
 _SLIPS = (
     Mistake(
         "placement:\n  releaseInOrder: true\n" + _score("-node.podCount"),
@@ -1297,6 +1327,7 @@ MISTAKES = (
     *_TYPES,
     *_SELECTED,
     *_SLIPS,
+    *_BOTH,
     *_SCORES,
     *_WISHES,
     *_AMOUNTS,
