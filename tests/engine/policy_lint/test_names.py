@@ -151,7 +151,10 @@ def test_terms_of_a_node_affinity_are_alternatives() -> None:
         _score("prefer-on-demand", f"{_TYPE} == 'on-demand' ? 1 : 0"),
         _score("no-spot-if-possible", f"{_TYPE} == 'spot' ? 0 : 1"),
         _match("not-batch", "!('Job' in pod.ownerKinds)"),
-        _filter("batch-off-web", f"!('Job' in pod.ownerKinds) || {_TYPE} != 'web'"),
+        _filter(
+            "batch-off-web",
+            "!('Job' in pod.ownerKinds) || node.labels[?'pool'].orValue('') != 'web'",
+        ),
         _match("batch", "pod.namespace != 'web'"),
     ],
 )
